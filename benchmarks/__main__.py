@@ -67,7 +67,8 @@ SMALL = {
     "--variables 2",
     "machine": "",
     "memory_peak": "--layout 'one chunk'",
-    "mutants": "--count 1 --files dhsic/engine/units.py --tests tests/engine/test_units.py",
+    "mutants": "--count 1 --files dhsic/engine/units.py --tests tests/engine/test_units.py "
+    "--work {folder}/work",
     "nfsic_power": "--runs 2 --size 120 --data 'sign, d = 2'",
     "pc_graph": "--rows 300 --library causal-learn --functions nonlinear --test dhsic "
     "--test fisherz",

@@ -87,17 +87,17 @@ def open_session(
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
         # Few rows and many columns, or one array alone, look like a table that lies on its side.
-        wide = len(variables) == 1 or any(one.shape[1] > one.shape[0] for one in sources)
+        wide = len(variables) == 1 or any(source.shape[1] > source.shape[0] for source in sources)
         turned = "; rows are observations: pass variables one by one, or transpose them"
         msg = (
             f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
             f"{turned if wide else ''}"
         )
         raise DataError(msg)
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     # An estimate may be of a constant, and is 0; a test of it could reject nothing.
     constants = not tests
-    session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
+    session = session_over(sources, rng, precision, *place, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, DROP_MISSING
     session.moves, session.weights = opened.moves(session.seed), opened.weights
     return session
@@ -279,12 +279,12 @@ class Method:
         """The null that the estimator sees: the replicates, of a law that is made of them."""
         return self.null.replicates if isinstance(self.null, FromReplicates) else self.null
 
-    def law(self, found: Distribution) -> Distribution:
+    def law(self, returned: Distribution) -> Distribution:
         """The distribution of the statistic, from the one that the estimator returns."""
         if not isinstance(self.null, FromReplicates):
-            return found
-        assert isinstance(found, Replicates)
-        return self.null.distribution(found.values)
+            return returned
+        assert isinstance(returned, Replicates)
+        return self.null.distribution(returned.values)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -347,8 +347,8 @@ def choose_method(
         # Kernels that were given are all kept; those that nobody chose may be fewer.
         reducible=not isinstance(asked, Grid),
     )
-    found, null_reason = find_null(null, chosen, session, n_resamples, checked)
-    return Method(chosen, reason, checked, grid, found, null_reason)
+    law, null_reason = find_null(null, chosen, session, n_resamples, checked)
+    return Method(chosen, reason, checked, grid, law, null_reason)
 
 
 def _candidates(kernel: Any) -> Candidates:

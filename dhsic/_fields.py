@@ -109,22 +109,22 @@ def _outcome_of_test(
     return outcome, _summary_of_grid(tested, whole, method), ()
 
 
-def _summary_of_grid(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
-    columns = zip(found.statistics, whole.standardised, whole.pvalues, strict=True)
+def _summary_of_grid(outcome: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
+    columns = zip(outcome.statistics, whole.standardised, whole.pvalues, strict=True)
     combinations = (
         KernelCombination(
-            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
+            tuple(kernel.spec() for kernel in outcome.combinations.kernels_of(c)),
             float(statistic),
             float(standardised),
             float(pvalue),
-            found.combinations.factors_of(c),
+            outcome.combinations.factors_of(c),
         )
         for c, (statistic, standardised, pvalue) in enumerate(columns)
     )
     return GridSummary(
         method.grid.aggregate,
         method.grid.reference_share,
-        found.combinations.reference(),
+        outcome.combinations.reference(),
         whole.strongest,
         tuple(combinations),
     )

@@ -23,5 +23,5 @@ def printable(text: str, keep: str = "") -> str:
     if _STEERING.search(text) is None:
         return text
     return _STEERING.sub(
-        lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text
+        lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text
     )

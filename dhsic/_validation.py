@@ -155,8 +155,8 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
     known = {
         # A mapping keeps the order of the signature, in which an error lists the names.
         name: None
-        for name, one in needed.parameters.items()
-        if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
+        for name, parameter in needed.parameters.items()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }.keys()
     return checked
 
@@ -164,7 +164,7 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
 def _unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownArgumentError:
     """Names of the same thing elsewhere come first, then names that are spelt alike."""
     names = list(known)
-    meant = [one for one in names if name in _ELSEWHERE.get(one, ())]
+    meant = [known_name for known_name in names if name in _ELSEWHERE.get(known_name, ())]
     hint = f"; did you mean {meant[0]!r}?" if meant else nearest(name, names)
     if not hint:
         hint = "; variables are given by position" if name in _VARIABLES else ""

@@ -192,10 +192,10 @@ def independence_test(
     True
     """
     began = perf_counter()
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, groups, order, weights=weights)
     session = open_session(
-        variables, names, rng, precision, *where, time=time, data=data, missing=missing, rows=rows
+        variables, names, rng, precision, *place, time=time, data=data, missing=missing, rows=rows
     )
     method = choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
@@ -266,10 +266,10 @@ def hsic(
     0.0447
     """
     began = perf_counter()
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(weights=weights)
     session = open_session(
-        variables, names, rng, precision, *where, tests=False, data=data, missing=missing, rows=rows
+        variables, names, rng, precision, *place, tests=False, data=data, missing=missing, rows=rows
     )
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
     session.begin(plan_measure(session, chosen, fitting))
@@ -322,9 +322,9 @@ def plan(
     >>> dhsic.plan(np.zeros((10_000, 3)), np.zeros(10_000), threads=1).n_landmarks
     256
     """
-    where = client, threads, memory, None
+    place = client, threads, memory, None
     rows = RowLabels(strata, groups, order, weights=weights)
     session = open_session(
-        variables, names, 0, precision, *where, time=time, data=data, missing=missing, rows=rows
+        variables, names, 0, precision, *place, time=time, data=data, missing=missing, rows=rows
     )
     return choose_method(session, kernels, estimator, null, n_resamples).plan(session)

@@ -74,15 +74,15 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    where = client, threads, memory, progress, checkpoint
-    session = open_session((x, y), names, rng, precision, *where, data=data, missing=missing)
+    place = client, threads, memory, progress, checkpoint
+    session = open_session((x, y), names, rng, precision, *place, data=data, missing=missing)
     chosen, reason, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
         raise InvalidArgumentError(msg)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
-    found = chosen.witness_functions(session, fitting)
+    functions = chosen.witness_functions(session, fitting)
     # Stored data may have been written to meanwhile.
     session.verify()
-    return replace(found, estimator_reason=reason)
+    return replace(functions, estimator_reason=reason)

@@ -75,6 +75,7 @@ NOT_QUICK = [
         *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
     )
 ]
+NOT_QUICK.append(TESTS.parent / "dhsic" / "cluster")  # examples that start processes
 
 
 def is_quick(path):

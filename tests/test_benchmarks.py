@@ -217,6 +217,13 @@ def test_dependent_rows__tests_every_case_both_ways(out):
         told = {row["argument"]: row["null"] for row in csv.DictReader(file)}
     assert "within strata" in told["strata, 50"]
     assert "shifts of the series" in told["time"]
+    options[1] = 300
+    again = run(dependent_rows, out, *options, "--case", "iid, weights", "--case", "iid, time")
+    assert again[:-2] == table
+    assert [(row["data"], row["n"]) for row in again[-2:]] == [
+        *(("iid, weights", "300"), ("iid, time", "300"))
+    ]
+    assert run(dependent_rows, out, *options, "--case", "iid, time") == again
 
 
 def test_tails__compare_with_permutations(out):
@@ -365,6 +372,15 @@ def test_table__stays_where_a_study_fails_before_its_first_row(tmp_path):
     with pytest.raises(ModuleNotFoundError):
         write_csv(str(path), failing())
     assert path.read_text() == "n\n1\n2\n"
+
+
+def test_table__keeps_rows_that_the_keys_tell_from_those_that_come(tmp_path):
+    path = tmp_path / "table.csv"
+    write_csv(str(path), [{"n": 1, "s": 0.5}, {"n": 2, "s": 0.5}], ["n"])
+    write_csv(str(path), [{"n": 3, "s": 0.25}, {"n": 1, "s": 0.75}, {"n": 4, "s": 1}], ["n"])
+    assert path.read_text() == "n,s\n1,0.75\n2,0.5\n3,0.25\n4,1\n"
+    write_csv(str(path), [{"n": 1, "s": 2}])
+    assert path.read_text() == "n,s\n1,2\n"
 
 
 def test_chaos__goes_on_where_the_options_are_the_same(out):

@@ -9,8 +9,10 @@ import shlex
 import sys
 import tomllib
 from contextlib import redirect_stdout
+from html import unescape
 from io import StringIO
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -407,6 +409,8 @@ def test_dependent_air__figures_are_those_of_the_table():
     joint = "all stations, groups= stations with order='time'"
     told = [
         f"rejects {places[nothing][1]} of the controls",
+        f"drawn by this assumption: it rejects {places['strata=, 10 bands of altitude'][1]}",
+        f"limit law. It rejects {places['given= altitude'][1]} of the controls",
         f"rejects {wind[nothing][1]} of the controls of particles",
         f"nothing else: {wind['strata=, hours of the day'][1]} of the controls",
         f"remedy either, with {wind['given= hour and day'][1]}",
@@ -414,14 +418,19 @@ def test_dependent_air__figures_are_those_of_the_table():
         f"blocks of five days leave {wind['groups=, five days'][1]}",
         f"hour of the day: {wind[order][1]}. It still finds {wind[order][0]} of the real pairs",
         f"that they share: {wind[joint][1]}",
-        f"breaks that: {air[order][1]} of the controls are rejected in the order of time",
-        f"and {air['groups=, five days'][1]} by blocks of five days",
-        f"then it is {changes[order][1]} of a station by itself and {changes[joint][1]} of all",
+        f"remove it: {air[order][1]} of the controls are rejected in the order of time",
+        f"{air[joint][1]} of all stations, and {air['groups=, five days'][1]} by blocks of five",
+        f"before, {changes[order][1]} of the controls are rejected of a station by itself",
+        f"and {changes[joint][1]} of all stations together",
         f"still {changes[order][0]} and {changes[joint][0]} of the real pairs",
     ]
     text = " ".join(TEXTS["how-to/dependent-air.md"].split())
     assert [one for one in told if one not in text] == []
     assert wind[f"all stations, {nothing}"][1] == "100 %"
+    # Both tests of places that keep to altitude reject for the real pair.
+    assert {places[way][0] for way in ("strata=, 10 bands of altitude", "given= altitude")} == {
+        "100 %"
+    }
 
 
 def test_choosing__table_of_the_family_is_the_registry():
@@ -435,6 +444,34 @@ def test_choosing__table_of_the_family_is_the_registry():
     assert found == [(e.estimator.name, row) for e, row in zip(TABLE, rows, strict=True)]
 
 
+def dead_links(site):
+    """Links and pictures of pages that lead to no file, or to no place in it."""
+    # Pages of the theme, and of Sphinx about the code, are not ours.
+    own = [path for path in site.rglob("*.html") if not {"_static", "_modules"} & {*path.parts}]
+    pages = {path: path.read_text() for path in own}
+    places = {
+        path: {unescape(name) for name in re.findall(r'\b(?:id|name)="([^"]+)"', text)}
+        for path, text in pages.items()
+    }
+    dead = []
+    for path, text in pages.items():
+        for link in re.findall(r'\b(?:href|src)="([^"]+)"', text):
+            target = urlsplit(unescape(link))
+            if target.scheme or target.netloc:
+                continue
+            file = (path.parent / unquote(target.path)).resolve() if target.path else path
+            named = file not in places or target.fragment in ("", *places[file])
+            if not (file.exists() and named):
+                dead.append(f"{path.relative_to(site)}: {link}")
+    return sorted(dead)
+
+
+def test_dead_links__are_found(tmp_path):
+    (tmp_path / "a.html").write_text('<a href="b.html#x">1</a> <a href="#z">2</a> <p id="y">')
+    (tmp_path / "b.html").write_text('<p id="x"> <a href="a.html#y">3</a> <img src="c.png">')
+    assert dead_links(tmp_path) == ["a.html: #z", "b.html: c.png"]
+
+
 @pytest.mark.slow
 def test_site__builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery", reason="the extra docs is not installed")
@@ -444,3 +481,4 @@ def test_site__builds_without_a_warning(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "gallery" / "index.html").exists()
+    assert dead_links(tmp_path / "site") == []

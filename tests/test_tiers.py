@@ -1,5 +1,6 @@
 """Tests stand in the tiers that CONTRIBUTING.md names."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,6 +40,17 @@ def test_every_file__is_collected_by_one_tier_or_the_other(path):
     assert ignored(REST) is is_quick(path)
     assert not ignored("not slow")
     assert not ignored("slow")
+
+
+def test_map__has_every_folder_of_the_package_and_names_files_that_exist():
+    text = (TESTS.parent / "CONTRIBUTING.md").read_text()
+    rows = text.partition("| to change | read | tests |")[2].partition("## The site")[0]
+    named = set(re.findall(r"`((?:dhsic|tests)/[\w/.]+)`", rows))
+    folders = {f"dhsic/{path.parent.name}" for path in TESTS.parent.glob("dhsic/*/__init__.py")}
+    assert folders <= named
+    assert all((TESTS.parent / name).exists() for name in named)
+    without = {name for name in folders if not (TESTS / name.removeprefix("dhsic/")).is_dir()}
+    assert without == {"dhsic/results"}  # the map has its files
 
 
 def test_sampled__cases_are_every_third():

@@ -73,3 +73,12 @@ def test_names__of_types_have_one_meaning():
             if isinstance(node, ast.ClassDef):
                 meanings[node.name].add(node.name)
     assert not {name: meant for name, meant in meanings.items() if len(meant) > 1}
+
+
+def test_names__of_classes_are_of_one_module_with_or_without_an_underscore():
+    modules = defaultdict(set)
+    for name, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                modules[node.name.lstrip("_")].add(name)
+    assert not {name: places for name, places in modules.items() if len(places) > 1}

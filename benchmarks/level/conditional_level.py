@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, norm
 
 import dhsic
-from benchmarks.shared.output import parallel_map, write_into
+from benchmarks.shared.output import parallel_map, write_csv
 from dhsic import causal
 from dhsic.errors import ApproximateNullWarning, DhsicError
 
@@ -291,9 +291,9 @@ def main(
     ]
     seeds = range(first_seed, first_seed + runs)
     if runs:
-        write_into(out, rows(cells, seeds, processes), KEYS)
+        write_csv(out, rows(cells, seeds, processes), KEYS)
     times = seconds(tests, sizes_of_time, dims_of_time)
-    write_into(out.replace(".csv", "_seconds.csv"), times, KEYS_OF_TIME)
+    write_csv(out.replace(".csv", "_seconds.csv"), times, KEYS_OF_TIME)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.shared.output import write_into
+from benchmarks.shared.output import write_csv
 from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
 
 Edge = tuple[int, int]
@@ -166,7 +166,7 @@ def main(
         if importlib.util.find_spec(MODULES[library]) is None:
             msg = f"{library} is needed and not installed: install the extra `discovery`"
             raise click.ClickException(msg)
-    write_into(out, rows(asked), KEYS)
+    write_csv(out, rows(asked), KEYS)
 
 
 if __name__ == "__main__":

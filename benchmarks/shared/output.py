@@ -6,7 +6,6 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,42 +15,29 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 
-def write_csv(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_csv(path: str, rows: Iterable[Mapping[str, Any]], keys: Sequence[str] = ()) -> None:
     """Print and write every row as it comes, so that an interrupted study keeps what it has.
 
-    A table that is there stays where no row comes, as of a study that lacks a library.
+    With keys a row is written in place of the one of the table that they do not tell from it, and
+    the others stay, so that several calls can make a table; without any the table begins anew.
+    It stays as it is where no row comes, as of a study that lacks a library.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    coming = iter(rows)
-    first = next(coming, None)
-    if first is None:
-        return
-    with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(first), lineterminator="\n")
-        writer.writeheader()
-        for row in chain([first], coming):
-            print(json.dumps(row), flush=True)
-            writer.writerow({key: _short(value) for key, value in row.items()})
-            file.flush()
-
-
-def write_into(path: str, rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> None:
-    """Print and write every row as it comes, in place of one that the keys do not tell from it.
-
-    The others of the table stay, so that several calls can make it.
-    """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    table = {keys_of(row, keys): row for row in read_csv(path)}
+    table = {keys_of(row, keys): row for row in read_csv(path)} if keys else {}
+    fresh = True
     for row in rows:
         print(json.dumps(row), flush=True)
         written = {key: _short(value) for key, value in row.items()}
-        table[keys_of(written, keys)] = written
-        with target.open("w", newline="") as file:
+        place = keys_of(written, keys) or (str(len(table)),)
+        fresh = fresh or place in table
+        table[place] = written
+        with target.open("w" if fresh else "a", newline="") as file:
             writer = csv.DictWriter(file, list(written), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table.values())
+            if fresh:
+                writer.writeheader()
+            writer.writerows(table.values() if fresh else [written])
+        fresh = False
 
 
 def read_csv(path: str) -> list[Mapping[str, Any]]:

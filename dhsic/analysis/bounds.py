@@ -289,10 +289,10 @@ def nystrom_m_bound(
     # Each of the M + 1 bounds may fail with probability delta.
     _check_delta(delta, 1.0 / (len(marginals) + 1))
     _check_counts(n, p, delta, (joint, *marginals))
-    suprema = tuple(one.supremum for one in marginals)
+    suprema = tuple(spectrum.supremum for spectrum in marginals)
     # sup sqrt(k) of a product of kernels is at most the product of theirs.
     whole = replace(joint, supremum=math.prod(suprema))
-    bounds = [mean_embedding_bound(n, p, delta, one) for one in (whole, *marginals)]
+    bounds = [mean_embedding_bound(n, p, delta, spectrum) for spectrum in (whole, *marginals)]
     return HSICBound(bounds[0], tuple(bounds[1:]), suprema)
 
 

@@ -60,6 +60,7 @@ class Data:
         self._folder = Path(folder)
         self._make: Callable[[int], Any] | None = None
         self._whole: list[AnySource] = []
+        # One copy for every size that is asked for: runs of a setting read the same chunks.
         self._stored: dict[tuple[int, int], list[AnySource]] = {}
         if len(variables) == 1 and callable(variables[0]):
             self._make = variables[0]
@@ -79,6 +80,7 @@ class Data:
         if self._make is not None:
             return f"rows of {_name_of_function(self._make)}"
         columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
+        # The content too: a study must not go on with other data of the same shape.
         content = repr(describe_sources(self._whole, runtime)).encode()
         digest = hashlib.sha256(content).hexdigest()[:12]
         return f"{self.rows} rows of {columns}, content {digest}"
@@ -126,6 +128,7 @@ def _first(source: AnySource, rows: int) -> AnySource:
     if rows == source.shape[0]:
         return source
     if isinstance(source, StoredSource):
+        # The fields of the source, of which `FirstRows` reports fewer rows.
         given = {field.name: getattr(source, field.name) for field in fields(source)}
         return FirstRows(**given, rows=rows)
     return replace(source, array=source.array[:rows])
@@ -138,6 +141,7 @@ def _chunked(source: AnySource, chunk_rows: int | None, place: Path) -> AnySourc
         return replace(source, array=source.array.rechunk({0: chunk_rows}))
     if isinstance(source, StoredSource) and chunk_rows is None:
         return source
+    # What is in memory has no chunks; those of stored data are kept where nobody asks for others.
     return _stored(source, chunk_rows or _CHUNK_ROWS, place)
 
 

@@ -76,6 +76,7 @@ class StudyWorkers:
         if self.client is None:
             return {_HERE: function()}
         # A worker that is just leaving must not end the study.
+        # Two marks of the processor, since workers come and go between them.
         return dict(self.client.run(function, on_error="ignore"))
 
     def _processor_seconds(self) -> dict[str, float]:
@@ -98,6 +99,8 @@ class WorkerPool:
 
     def __init__(self, client: Any, memory: int | str) -> None:
         self.client = client
+        # Memory is not planned here: a runtime of one byte says how many workers and threads there
+        # are.
         self.runtime = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
         self.workers = self.runtime.threads if client is None else _asked_for(client)
         self._memory = memory
@@ -156,6 +159,7 @@ def _scale_cluster(client: Any, workers: int) -> None:
             "that runs already, which cannot be scaled from here: leave 'workers' out of vary"
         )
         raise InvalidArgumentError(msg)
+    # Fewest and most alike, or an adaptive cluster would go back to fewer while it waits.
     _ask_for(client.cluster, workers, workers)
     until = time.monotonic() + _WORKERS_TIMEOUT_SECONDS
     while len(client.nthreads()) != workers:

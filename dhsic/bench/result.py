@@ -126,6 +126,7 @@ class ScalingStudy(Result):
             raise InvalidArgumentError(msg)
         lines = self._lines(setting, _quantity(quantity))
         return {
+            # Least squares of logarithms: a slope of 1 is time in proportion to the setting.
             label: float(np.polyfit(np.log(x), np.log(y), 1)[0])
             for label, (x, y) in lines.items()
             if len(x) > 1
@@ -181,6 +182,8 @@ class ScalingStudy(Result):
             lines,
             xlabel=_LABELS.get(setting, setting),
             ylabel=_QUANTITIES[quantity],
+            # Twice the workers halve the time at best: speed-up along a slope of 1, efficiency
+            # along one of 0.
             ideal={"speedup": 1.0, "efficiency": 0.0}.get(quantity),
             logarithmic=not gain,
             ax=ax,
@@ -201,6 +204,7 @@ class ScalingStudy(Result):
 
     def _lines(self, setting: str, quantity: str) -> dict[str, tuple[list[Any], list[float]]]:
         """Values against the setting, a line for every combination of the others that vary."""
+        # In weak scaling rows and workers vary together, and are one axis.
         tied = ("rows",) if self.weak and setting == "workers" else ()
         others = [name for name in self.varied if name not in (setting, *tied)]
         lines: dict[str, tuple[list[Any], list[float]]] = {}
@@ -230,6 +234,7 @@ class ScalingStudy(Result):
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
+        # One file at a time, so that an interrupted write leaves the former one.
         writer.writerows(self.runs)
         write_whole(Path(path), text.getvalue())
 
@@ -279,15 +284,15 @@ class ScalingStudy(Result):
         """
         if path is None or not Path(path).exists():
             return cls(())
-        found = cls.from_csv(path)
-        other = next((run["study"] for run in found.runs if run["study"] != study), None)
+        earlier = cls.from_csv(path)
+        other = next((run["study"] for run in earlier.runs if run["study"] != study), None)
         if other is not None:
             msg = (
                 f"csv must be a new file or one of the same study; {os.fspath(path)!r} has "
                 f"{other!r}, and this is {study!r}: give another path"
             )
             raise InvalidArgumentError(msg)
-        return found
+        return earlier
 
     def has(self, setting: Row) -> bool:
         """Whether there is a run of these settings and this turn."""

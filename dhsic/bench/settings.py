@@ -32,6 +32,7 @@ SETTINGS = (
 )
 _CHOICES = {"scheduler": ("threads", "processes"), "precision": get_args(Precision)}
 _VARIED = tuple(name for name in SETTINGS if name != "rows_per_worker")
+# Options that the study needs for itself, with the reason.
 _OWN = {
     "threads": "vary 'workers' with scheduler 'threads'",
     "checkpoint": "what is resumed takes no time",
@@ -103,6 +104,7 @@ def _values_of_setting(name: Any, values: Any) -> list[Any]:
         msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
         raise InvalidArgumentError(msg)
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    # Different ones alone: two runs of one setting are turns, which `repeats` asks for.
     checked = [_value_of_setting(name, value) for value in values] if is_list else []
     if not checked or len(set(checked)) < len(checked):
         msg = f"vary[{name!r}] must be a list of different values, got {values!r}: as [1, 2]"
@@ -124,6 +126,7 @@ def check_options(options: Mapping[str, Any], varied: Iterable[str]) -> None:
     InvalidArgumentError
         Names the option.
     """
+    # By the signature, so that an option which is new is known here.
     known = [
         parameter.name
         for parameter in inspect.signature(independence_test).parameters.values()

@@ -118,8 +118,9 @@ def scaling_study(
         data = Data(variables, tests.pop("names", None), scratch)
         places = stack.enter_context(WorkerPool(client, tests.get("memory", _MEMORY)))
         settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=places.workers)
+        # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
-        turns = _turns([{"scheduler": usual, **one} for one in settings], repeats, client)
+        turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
         study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
@@ -141,7 +142,7 @@ def scaling_study(
 def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
     """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
     # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
-    turns = [{**one, "repeat": repeat} for repeat in range(repeats) for one in settings]
+    turns = [{**setting, "repeat": repeat} for repeat in range(repeats) for setting in settings]
     if client is None:
         return turns
     if any(turn["scheduler"] == "threads" for turn in turns):

@@ -37,6 +37,7 @@ def table_of(runs: Sequence[Row], *, weak: bool) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for run in runs:
+        # Runs of one setting are turns, of which a row has the medians.
         groups.setdefault(tuple(run[name] for name in SETTINGS), []).append(run)
     every, varied = list(groups.values()), varied_in(runs)
     like = [name for name in varied if name != "workers" and not (weak and name == "rows")]
@@ -61,10 +62,12 @@ def _gain(
 ) -> dict[str, Any]:
     """Beside the fewest workers with the same other settings."""
     alike = [g for g in groups if all(g[0][name] == runs[0][name] for name in like)]
+    # Gains are told against the fewest workers, since one worker may not hold the data.
     base = min(alike, key=lambda group: group[0]["workers"])
     times, ratio = runs[0]["workers"] / base[0]["workers"], _ratio(base, runs)
     if ratio is None:
         return _NO_GAIN
+    # In weak scaling a run of twice the workers does twice the work in the same time.
     speedup = ratio * times if weak else ratio
     return {"speedup": speedup, "efficiency": speedup / times}
 

@@ -75,8 +75,8 @@ class DAG(Result):
             raise InvalidArgumentError(msg)
         m = len(self.names)
         others = all(
-            set(own) <= set(range(m)) - {node} and list(own) == sorted(set(own))
-            for node, own in enumerate(self.parents)
+            set(parents) <= set(range(m)) - {node} and list(parents) == sorted(set(parents))
+            for node, parents in enumerate(self.parents)
         )
         if len(self.parents) != m or not others or not _acyclic(self.parents):
             msg = (
@@ -102,7 +102,7 @@ class DAG(Result):
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """From causes to effects, by name."""
-        numbers = sorted((j, node) for node, own in enumerate(self.parents) for j in own)
+        numbers = sorted((j, node) for node, parents in enumerate(self.parents) for j in parents)
         return tuple((self.names[cause], self.names[effect]) for cause, effect in numbers)
 
     def to_networkx(self) -> Any:
@@ -179,8 +179,8 @@ def enumerate_dags(m: int) -> tuple[Parents, ...]:
             return
         # A parent that descends from the node would close a cycle.
         others = [j for j in range(m) if j != node and node not in _ancestors(j, parents)]
-        for own in _subsets(others):
-            yield from grown((*parents, own))
+        for chosen in _subsets(others):
+            yield from grown((*parents, chosen))
 
     # By edges first, so that a graph comes after those that it contains.
     return tuple(sorted(grown(()), key=lambda parents: (sum(map(len, parents)), parents)))
@@ -210,8 +210,10 @@ def complete_dags(m: int) -> tuple[Parents, ...]:
     )
 
 
-def _is_numbers(own: object) -> bool:
-    return isinstance(own, Sequence) and all(isinstance(one, int | np.integer) for one in own)
+def _is_numbers(parents: object) -> bool:
+    return isinstance(parents, Sequence) and all(
+        isinstance(number, int | np.integer) for number in parents
+    )
 
 
 def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -221,13 +223,13 @@ def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def _ancestors(node: int, parents: Parents) -> set[int]:
     """A node and all that it descends from, where parents are known of the first nodes only."""
-    found, left = {node}, [node]
+    ancestors, left = {node}, [node]
     while left:
-        one = left.pop()
-        new = set(parents[one]) - found if one < len(parents) else set()
-        found |= new
+        latest = left.pop()
+        new = set(parents[latest]) - ancestors if latest < len(parents) else set()
+        ancestors |= new
         left += new
-    return found
+    return ancestors
 
 
 def _acyclic(parents: Parents) -> bool:

@@ -220,7 +220,7 @@ class CausalDirections(BarResult):
     @property
     def scores(self) -> NDArray[np.float64]:
         """Scores of all pairs, shape (k,); positive where the first variable is the cause."""
-        return np.array([one.score for one in self.results])
+        return np.array([result.score for result in self.results])
 
     def roc_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:
         """Receiver operating characteristic of the scores, see `roc_curve`."""
@@ -242,15 +242,15 @@ class CausalDirections(BarResult):
         order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
         rows: list[list[str]] = []
         for k in order:
-            one = self.results[k]
-            sides = (rounded(one.forward.hsic), rounded(one.backward.hsic))
-            rows.append([self.pairs[k], one.direction, f"{one.score:.4g}", *sides])
+            result = self.results[k]
+            sides = (rounded(result.forward.hsic), rounded(result.backward.hsic))
+            rows.append([self.pairs[k], result.direction, f"{result.score:.4g}", *sides])
         return ["pair", "direction", "score", "HSIC forward", "HSIC backward"], rows
 
     def records(self) -> list[dict[str, Any]]:
         """Every pair, in their order."""
         each = zip(self.pairs, self.results, strict=True)
-        return [{"pair": pair, **one.records()[0]} for pair, one in each]
+        return [{"pair": pair, **result.records()[0]} for pair, result in each]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         order = np.argsort(-np.abs(self.scores), kind="stable")

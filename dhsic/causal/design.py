@@ -73,8 +73,10 @@ class SplineDesign:
         # Sums about the means of a sample are small, and keep their digits.
         centre = np.concatenate([part.mean(axis=0) for part in parts])
         regressors, functions = tuple(bases), tuple(bases.values())
-        own = tuple(penalties[j] for j in regressors)
-        return cls(regressors, functions, tuple(targets), tuple(names), dims, centre, own, n_folds)
+        chosen = tuple(penalties[j] for j in regressors)
+        return cls(
+            regressors, functions, tuple(targets), tuple(names), dims, centre, chosen, n_folds
+        )
 
     @property
     def bases(self) -> dict[int, SplineBasis]:
@@ -96,9 +98,9 @@ class SplineDesign:
         sizes = [basis.size for basis in self.bases.values()]
         starts = dict(zip(self.bases, np.cumsum([0, *sizes]), strict=False))
         first = sum(sizes) + sum(self.dims[: self.targets.index(target)])
-        own = np.arange(first, first + self.dims[self.targets.index(target)])
+        of_target = np.arange(first, first + self.dims[self.targets.index(target)])
         functions = [starts[j] + np.arange(self.bases[j].size) for j in given]
-        return own, np.concatenate([np.empty(0, np.intp), *functions])
+        return of_target, np.concatenate([np.empty(0, np.intp), *functions])
 
     def rows(self, values: Sequence[NDArray[Any]]) -> Vector:
         """Rows about the provisional means with a one at the end, shape (b, q)."""
@@ -223,7 +225,7 @@ def _scaled_penalties(design: SplineDesign, gram: Vector, given: Sequence[int]) 
     """The penalties of all columns, each in units of what it penalises."""
     blocks, start = [np.empty((0, 0))], 0
     penalties = dict(zip(design.regressors, design.penalties, strict=True))
-    for penalty in (one for j in given for one in penalties[j]):
+    for penalty in (each for j in given for each in penalties[j]):
         stop = start + len(penalty)
         # Units of a column must not decide how smooth its function is.
         blocks.append(penalty * (np.trace(gram[start:stop, start:stop]) / np.trace(penalty)))

@@ -81,8 +81,8 @@ def open_nodes(
     if sources[0].shape[0] < FEWEST_ROWS:
         msg = f"a test of residuals needs at least {FEWEST_ROWS} rows, got {sources[0].shape[0]}"
         raise DataError(msg)
-    where = client, threads, memory, progress, checkpoint
-    session = session_over(sources, rng, precision, *where, time=time)
+    place = client, threads, memory, progress, checkpoint
+    session = session_over(sources, rng, precision, *place, time=time)
     session.dropped, session.remedy = opened.dropped, DROP_MISSING
     session.moves = opened.moves(session.seed)
     return session

@@ -76,12 +76,12 @@ class PairResiduals(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Every row: both variables, and the residuals of each."""
-        one, two = self.names
+        first, two = self.names
         parts = {
-            one: self.first,
+            first: self.first,
             two: self.second,
             f"residual of {two}": self.of_second,
-            f"residual of {one}": self.of_first,
+            f"residual of {first}": self.of_first,
         }
         columns = {
             name if values.shape[1] == 1 else f"{name}[{j}]": column.tolist()
@@ -93,9 +93,9 @@ class PairResiduals(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        one, two = self.names
+        first, two = self.names
         return [
-            ("residuals", f"{two} given {one}, and {one} given {two}"),
+            ("residuals", f"{two} given {first}, and {first} given {two}"),
             ("regression", self.regression),
             ("n", rows_text(len(self.first), self.dropped)),
             ("seed", str(self.seed)),
@@ -119,10 +119,10 @@ class PairResiduals(Result):
             matplotlib is not installed.
         """
         axes = axes_of(ax, (6.0, 4.2))
-        one, two = (shortened(name, 24) for name in self.names)
+        first, two = (shortened(name, 24) for name in self.names)
         sides = (
-            (one, two, self.first, self.of_second, BLUE),
-            (two, one, self.second, self.of_first, ORANGE),
+            (first, two, self.first, self.of_second, BLUE),
+            (two, first, self.second, self.of_first, ORANGE),
         )
         for cause, effect, values, left, color in sides:
             label = f"{effect} given {cause}"
@@ -145,10 +145,10 @@ class PairResiduals(Result):
         CausalDirection
         """
         began = time.perf_counter()
-        one, two = self.names
+        first, two = self.names
         sides = (
-            (one, self.first, f"residuals of {two}", self.of_second),
-            (two, self.second, f"residuals of {one}", self.of_first),
+            (first, self.first, f"residuals of {two}", self.of_second),
+            (two, self.second, f"residuals of {first}", self.of_first),
         )
         forward, backward = (
             session_over([ArraySource(cause, x), ArraySource(effect, left)], self.seed, **_HERE)
@@ -230,7 +230,14 @@ def pair_residuals(
     # Held, since several measures read them, and a regression is the slow part.
     first, second, of_second, of_first = map(read_whole, (*variables, *residuals))
     session.verify()
-    one, two = session.names
+    first_name, two = session.names
     return PairResiduals(
-        (one, two), first, second, of_second, of_first, fitted.name, session.seed, session.dropped
+        (first_name, two),
+        first,
+        second,
+        of_second,
+        of_first,
+        fitted.name,
+        session.seed,
+        session.dropped,
     )

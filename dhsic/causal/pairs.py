@@ -152,9 +152,9 @@ def direction(
         n_resamples=n_resamples,
         kernel=kernel,
     )
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     fitted = find_regression(regression)
-    session = open_nodes((x, y), names, data, missing, rng, "float64", *where, time=time)
+    session = open_nodes((x, y), names, data, missing, rng, "float64", *place, time=time)
     asked = Directed(session, fitted, measure)
     rows = asked.rows(max_rows)
     run, reason = asked.settled(rows.number)
@@ -170,12 +170,12 @@ def direction(
         **described_regression(fitted),
     )
     forward, backward = run.measured(rows.number)
-    one, two = session.names
+    first, two = session.names
     return decided(
         forward,
         backward,
         measure,
-        names=(one, two),
+        names=(first, two),
         estimator_reason=reason,
         regression=fitted.name,
         n=rows.number,
@@ -249,8 +249,8 @@ def plan_direction(
         n_resamples=n_resamples,
         kernel=kernel,
     )
-    where = client, threads, memory, None
-    session = open_nodes((x, y), names, data, missing, 0, "float64", *where, time=time)
+    place = client, threads, memory, None
+    session = open_nodes((x, y), names, data, missing, 0, "float64", *place, time=time)
     run = Directed(session, find_regression(regression), measure)
     return run.told(run.rows(max_rows).number)
 

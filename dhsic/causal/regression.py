@@ -162,7 +162,7 @@ class CrossFitted:
         if not given:
             centred: Vector = y - y.mean(axis=0)
             return centred
-        x = np.concatenate([np.asarray(one, np.float64) for one in given], axis=1)
+        x = np.concatenate([np.asarray(values, np.float64) for values in given], axis=1)
         check_integer(f"rows for {self.n_folds} folds", len(y), minimum=2 * self.n_folds)
         out = np.empty_like(y)
         # Folds are of rows in a random order, since data are often stored sorted.

@@ -184,10 +184,10 @@ def residual_independence_test(
     if names is None and data is None:
         usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
         names = names_of((x, y, *conditions), usual)
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(None, groups, order)
     session = open_nodes(
-        (x, y, *conditions), names, data, missing, rng, precision, *where, labels=rows
+        (x, y, *conditions), names, data, missing, rng, precision, *place, labels=rows
     )
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))

@@ -140,7 +140,7 @@ def _guessed_design(
 
 
 def _held_steps(session: Session, regression: Regression, wanted: Regressions) -> list[DriverStep]:
-    """The regressions of `_Held`, whose residuals stay."""
+    """The regressions of `_HeldResiduals`, whose residuals stay."""
     n, dims = session.n, session.dims
     made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
     steps = []
@@ -193,7 +193,7 @@ def fit_regressions(
         values = session.take([np.arange(session.n)] * len(session.sources))
         for x, name in zip(values, session.names, strict=True):
             check_varied(x, name)
-        return _Held(session, regression, tuple(values))
+        return _HeldResiduals(session, regression, tuple(values))
     n = session.n
     session.step("pilot rows")
     pilot = np.arange(n)
@@ -254,7 +254,7 @@ class _Streamed:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldResiduals:
     """Regressions that need all rows at once."""
 
     session: Session

@@ -58,14 +58,14 @@ class SplineResiduals:
         mean, centre = np.zeros((2, folds, d * len(regressions)))
         coefficients = np.zeros((folds, p, d * len(regressions)))
         for r, fits in enumerate(regressions):
-            own = slice(d * r, d * (r + 1))
+            columns = slice(d * r, d * (r + 1))
             at = [starts[j] + np.arange(bases[j].size) for j in fits[0].given]
             rows = np.concatenate([np.empty(0, np.intp), *at])
             for f, fit in enumerate(fits):
-                mean[f, own] = fit.target_mean
+                mean[f, columns] = fit.target_mean
                 # The mean of the function over the rows of the fit, which is taken off again.
-                centre[f, own] = fit.mean @ fit.coefficients
-                coefficients[f, rows, own] = fit.coefficients
+                centre[f, columns] = fit.mean @ fit.coefficients
+                coefficients[f, rows, columns] = fit.coefficients
         return cls(target, bases, mean, centre, coefficients)
 
     @property

@@ -204,10 +204,10 @@ class DAGScores(Result):
         accepted = self.accepted(alpha)
         least: list[set[tuple[str, str]]] = []
         # Small graphs first: a larger one that holds one of them is not minimal.
-        for edges in sorted((set(one.dag.edges) for one in accepted), key=len):
+        for edges in sorted((set(graph.dag.edges) for graph in accepted), key=len):
             if not any(fewer <= edges for fewer in least):
                 least.append(edges)
-        return tuple(one for one in accepted if set(one.dag.edges) in least)
+        return tuple(graph for graph in accepted if set(graph.dag.edges) in least)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST) -> Axes:
         """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`.
@@ -247,12 +247,12 @@ class DAGScores(Result):
         return [
             {
                 "rank": place,
-                "graph": str(one.dag),
-                "edges": len(one.dag.edges),
-                "statistic": one.statistic,
-                "pvalue": one.pvalue,
+                "graph": str(graph.dag),
+                "edges": len(graph.dag.edges),
+                "statistic": graph.statistic,
+                "pvalue": graph.pvalue,
             }
-            for place, one in enumerate(self.ranked, 1)
+            for place, graph in enumerate(self.ranked, 1)
         ]
 
     def _sketches(self) -> Sequence[Sketch]:
@@ -272,7 +272,7 @@ class DAGScores(Result):
             ("nodes", f"{', '.join(self.names)}; n = {rows_text(self.n, self.dropped, self.data)}"),
             ("best", _score_line(self.best)),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
-            *(("minimal", _score_line(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),
+            *(("minimal", _score_line(graph)) for graph in self.minimal(_LEVEL)[:_SHOWN]),
             ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),
@@ -282,5 +282,5 @@ class DAGScores(Result):
         ]
 
 
-def _score_line(one: ScoredDAG) -> str:
-    return f"{one.dag}  (p = {one.pvalue:.4g})"
+def _score_line(graph: ScoredDAG) -> str:
+    return f"{graph.dag}  (p = {graph.pvalue:.4g})"

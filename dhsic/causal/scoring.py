@@ -164,8 +164,8 @@ def score_dags(
     (25, True)
     """
     began = time.perf_counter()
-    where = client, threads, memory, progress, checkpoint
-    session = open_nodes(variables, names, data, missing, rng, precision, *where, most=MOST_NODES)
+    place = client, threads, memory, progress, checkpoint
+    session = open_nodes(variables, names, data, missing, rng, precision, *place, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
     sets = {j: _sets_of(j, graphs) for j in range(len(session.sources))}
@@ -253,7 +253,7 @@ class ResidualTest:
             return self
         chosen, _, told = choose_among(self.names, session, combinations, self._plan)
         assert isinstance(chosen, DependenceMeasure)
-        reasons = [one for one in (self.estimator_reason, told) if one != AS_ASKED]
+        reasons = [reason for reason in (self.estimator_reason, told) if reason != AS_ASKED]
         return replace(self, estimator=chosen, estimator_reason="; ".join(reasons) or AS_ASKED)
 
     def plan(self, session: Session, combinations: Combinations) -> Plan:
@@ -268,7 +268,7 @@ class ResidualTest:
         if isinstance(self.null, Resampling):
             # All graphs share the tiles of the kernels, and the replicates.
             grid = self.estimator.test_grid(session, combinations, self.null)
-            laws: list[Distribution] = [Replicates(one) for one in grid.replicates.T]
+            laws: list[Distribution] = [Replicates(values) for values in grid.replicates.T]
             statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
         else:
             outcomes = self.estimator.test_each(session, combinations, self.null)
@@ -332,8 +332,8 @@ def choose_residual_test(
         raise InvalidArgumentError(msg)
     if not (isinstance(null, str) and null == "auto"):
         # One combination at a time: a grid would be one test of all of them.
-        one = Combinations.single([estimator.kernel(None)] * len(session.sources))
-        chosen, why = find_null(null, estimator, session, n_resamples, one)
+        combination = Combinations.single([estimator.kernel(None)] * len(session.sources))
+        chosen, why = find_null(null, estimator, session, n_resamples, combination)
     elif n_resamples is not None:
         chosen, why = Multiplier(n_resamples), "tests share its replicates"
     elif isinstance(estimator, NystromMHSIC) and n_tests > _MANY_GRAPHS:
@@ -368,7 +368,9 @@ def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
 
 def _sets_of(node: int, graphs: Sequence[Parents]) -> tuple[tuple[int, ...], ...]:
     """The different sets of parents of a node, the smaller first."""
-    return tuple(sorted({parents[node] for parents in graphs}, key=lambda own: (len(own), own)))
+    return tuple(
+        sorted({parents[node] for parents in graphs}, key=lambda chosen: (len(chosen), chosen))
+    )
 
 
 def _combinations(
@@ -381,9 +383,9 @@ def _combinations(
     every: list[Kernel] = []
     variables: list[int] = []
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-    for node, own in sets.items():
+    for node, parent_sets in sets.items():
         d = dims[node]
-        for r, given in enumerate(own):
+        for r, given in enumerate(parent_sets):
             numbers[node, given] = len(every)
             # The residuals of a node given every set of parents stand side by side; this kernel
             # sees one set.

@@ -157,9 +157,9 @@ class DAGSearch(Result):
         """Every test on the way, first those of the order and then those of the edges."""
         phases = (("order", self.ordering), ("edges", self.pruning))
         return [
-            {"phase": phase, **one._asdict(), "given": ", ".join(one.given)}
+            {"phase": phase, **test._asdict(), "given": ", ".join(test.given)}
             for phase, tests in phases
-            for one in tests
+            for test in tests
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -275,8 +275,8 @@ def search_dag(
     level = check_number(
         "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
     )
-    where = client, threads, memory, progress, checkpoint
-    session = open_nodes(variables, names, data, missing, rng, precision, *where)
+    place = client, threads, memory, progress, checkpoint
+    session = open_nodes(variables, names, data, missing, rng, precision, *place)
     everything = tuple(range(len(session.sources)))
     regressor = find_regression(regression)
     kernel_of = kernels_of_nodes(kernels, session)
@@ -358,11 +358,11 @@ class _Search:
         left, order = list(range(len(self.session.sources))), list[int]()
         tests: list[SearchTest] = []
         while len(left) > 1:
-            found = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
-            tests += found
+            tested = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
+            tests += tested
             # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
             # left.
-            last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
+            last = min(zip(left, tested, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
             # What is taken away comes before all that was taken away earlier.
             order.insert(0, last[0])
             left.remove(last[0])
@@ -379,17 +379,17 @@ class _Search:
             # away.
             parents_left = before
             for candidate in before:
-                found = self._test(node, _nodes_without(parents_left, candidate), before)
-                tests.append(found)
+                tested = self._test(node, _nodes_without(parents_left, candidate), before)
+                tests.append(tested)
                 # Phase 2: the residual is independent without this one, which is no parent then.
-                if found.pvalue > alpha:
+                if tested.pvalue > alpha:
                     parents_left = _nodes_without(parents_left, candidate)
             parents[node] = parents_left
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
 
     def joint(self, parents: Parents) -> tuple[Score, str]:
         """The test that the residuals of a graph are jointly independent, and why its estimator."""
-        residuals = self.fitted.variables({j: [own] for j, own in enumerate(parents)})
+        residuals = self.fitted.variables({j: [given] for j, given in enumerate(parents)})
         return self._tested(residuals, self.kernels, ("residuals", parents))
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:

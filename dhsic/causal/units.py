@@ -37,7 +37,7 @@ class _CentredSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _MomentsPass:
+class _ScalesPass:
     """Means and mean squares of all columns about provisional centres, in powers of two.
 
     Parameters
@@ -119,16 +119,16 @@ def standardised_variables(session: Session) -> list[Source]:
     pairs = zip(samples, centres, strict=True)
     # The power of two that brings what the sample holds of a column to about 1.
     exponents = tuple(np.frexp(np.abs(x - c).max(axis=0))[1].astype(np.int32) for x, c in pairs)
-    found = session.run(_MomentsPass(centres, exponents))
-    means = found.sums / session.n
+    moments = session.run(_ScalesPass(centres, exponents))
+    means = moments.sums / session.n
     # The centre is near the mean, so that little cancels.
-    deviations = np.sqrt(np.maximum(found.squares / session.n - means**2, 0.0))
+    deviations = np.sqrt(np.maximum(moments.squares / session.n - means**2, 0.0))
     out: list[Source] = []
     edges = np.cumsum([0, *session.dims])
     for m, source in enumerate(session.sources):
-        own = slice(edges[m], edges[m + 1])
-        _check_deviations(source.name, deviations[own])
-        function = _Standardise(centres[m], exponents[m], means[own], deviations[own])
+        columns = slice(edges[m], edges[m + 1])
+        _check_deviations(source.name, deviations[columns])
+        function = _Standardise(centres[m], exponents[m], means[columns], deviations[columns])
         out.append(DerivedSource(source.name, (source,), function, source.shape[1]))
     return out
 
@@ -138,7 +138,7 @@ def plan_units(session: Session) -> list[DriverStep | PassPlan]:
     size = 8 * min(session.n, _ROWS) * sum(session.dims)
     fetch = 3 * size + max(source.take_bytes for source in session.sources)
     zeros = tuple(np.zeros(d) for d in session.dims)
-    reduction = _MomentsPass(zeros, tuple(x.astype(np.int32) for x in zeros))
+    reduction = _ScalesPass(zeros, tuple(x.astype(np.int32) for x in zeros))
     return [DriverStep(_STEP, fetch), session.plan(reduction)]
 
 

@@ -103,8 +103,8 @@ def dags(**options: Any) -> None:
     its causes in the graph, are jointly independent. Prints the graphs with the largest p-values,
     the number of graphs not rejected at the level alpha, and the minimal ones among these.
     """
-    found: DAGScores = _run_and_write(score_dags, options)
-    _print_scores(found, options)
+    scores: DAGScores = _run_and_write(score_dags, options)
+    _print_scores(scores, options)
 
 
 @cause.command(epilog=_ORDER, short_help="Search one graph of any number of variables.")
@@ -117,13 +117,14 @@ def order(**options: Any) -> None:
     Prints the graph and the order.
     """
     # The search decides by the level as it goes; scores of all graphs are judged afterwards.
-    found: DAGSearch = _run_and_write(search_dag, {**options, "level": options["alpha"]})
-    print_summary(found.summary())
+    search: DAGSearch = _run_and_write(search_dag, {**options, "level": options["alpha"]})
+    print_summary(search.summary())
 
 
 def _run_and_write(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Run a function over the variables, and write what was asked for."""
     with seen(options, options["data"]) as run:
+        # Before the data are opened: a wrong option is told at once, and starts nothing.
         place = read_resources(options)
         sources = opened(options, options["variables"])
         names = [source.name for source in sources]
@@ -133,19 +134,20 @@ def _run_and_write(function: Callable[..., Any], options: dict[str, Any]) -> Any
         if "level" in options:
             arguments["alpha"] = options["level"]
         with run.run(place) as watched:
-            found = function(*sources, kernels=kernels, **arguments, **watched)
-        _write_found(found, options)
-        _tell_graph(run, found)
-        return found
+            result = function(*sources, kernels=kernels, **arguments, **watched)
+        _write_found(result, options)
+        _tell_graph(run, result)
+        return result
 
 
-def _write_found(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
+def _write_found(result: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
     if options["json_path"] is not None:
-        write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-    if isinstance(found, DAGScores):
-        write_picture(options["plot_path"], partial(found.plot, alpha=options["alpha"]))
+        write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+    # Only scores of all graphs are judged by a level afterwards; a search has used its own.
+    if isinstance(result, DAGScores):
+        write_picture(options["plot_path"], partial(result.plot, alpha=options["alpha"]))
     else:
-        write_picture(options["plot_path"], found.plot)
+        write_picture(options["plot_path"], result.plot)
 
 
 def _tell_graph(run: Seen, result: DAGScores | DAGSearch) -> None:
@@ -202,7 +204,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
         # The test takes no strata: a category is given as a variable instead.
         rows = read_rows({**options, "strata": None})
         with run.run(place) as watched:
-            found = test_given(
+            result = test_given(
                 *sources[:2],
                 given=sources[2:],
                 names=names,
@@ -221,10 +223,10 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
                 **watched,
             )
         if options["json_path"] is not None:
-            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-        write_picture(options["plot_path"], lambda: found.plot(alpha=options["alpha"]))
-        run.journal.result(found)
-    print_result(found, options["alpha"])
+            write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+        write_picture(options["plot_path"], lambda: result.plot(alpha=options["alpha"]))
+        run.journal.result(result)
+    print_result(result, options["alpha"])
 
 
 cause.add_command(direction_command)

@@ -169,6 +169,7 @@ class Seen:
 @contextmanager
 def seen(options: dict[str, Any], data: str) -> Iterator[Seen]:
     """Refuse what could not be written, and open the journal."""
+    # All that can be refused without data is, before a journal says that a command has begun.
     check_targets(options)
     check_picture(options.get("plot_path"))
     command: Sequence[str] = ("dhsic", *click.get_current_context().find_root().obj)

@@ -51,6 +51,7 @@ Example
       --criterion sensitivity --plot roc.png
 """
 
+# Options of their own: a direction needs other nulls than a test, and one kernel for all.
 _OPTIONS = (
     click.option(
         "--criterion",
@@ -214,6 +215,7 @@ Known = tuple[np.ndarray[Any, np.dtype[np.bool_]], np.ndarray[Any, np.dtype[np.f
 
 def _known_directions(read: Sequence[CauseEffectPair]) -> Known | None:
     """True directions and weights, where both classes have any."""
+    # A pair of unknown direction counts as false here, and is refused below by `told`.
     truth = np.array([pair.first_is_cause is True for pair in read])
     weights = np.array([pair.weight for pair in read])
     told = all(pair.first_is_cause is not None for pair in read)
@@ -222,16 +224,16 @@ def _known_directions(read: Sequence[CauseEffectPair]) -> Known | None:
     return (truth, weights) if told and both else None
 
 
-def _areas(found: CausalDirections, known: Known | None) -> list[tuple[str, str]]:
+def _areas(result: CausalDirections, known: Known | None) -> list[tuple[str, str]]:
     """Lines that tell how right the scores are, by the weights of the pairs."""
     if known is None:
         return []
     # Weighted, since some pairs of the collection are of the same source.
-    accuracy = found.accuracy_curve(*known)
+    accuracy = result.accuracy_curve(*known)
     right = ("right", f"{accuracy.accuracy[-1]:.1%} of the weight of all pairs")
     try:
-        area = found.roc_curve(*known).auc
-        average = found.precision_recall_curve(*known).average_precision
+        area = result.roc_curve(*known).auc
+        average = result.precision_recall_curve(*known).average_precision
     # The accuracy is told all the same where scikit-learn is missing.
     except MissingDependencyError as error:
         return [right, ("ROC", str(error))]

@@ -37,6 +37,7 @@ def interrupts_keep(url: str | None) -> Iterator[None]:
         return
     folder = Folder.at(url, "checkpoint")
     words = f"interrupted; what is done is kept in {folder}: run the same command again"
+    # Both ways out say the same: by the exception, and where the process is ended from outside.
     with last_words(words):
         try:
             yield
@@ -58,8 +59,8 @@ def list_checkpoints(url: str) -> None:
     A line for each pass: how many of its parts are kept, their size and their age. Those that
     cannot be read are named at the end.
     """
-    found = find_checkpoints(Folder.at(url, _WHAT))
-    for folder, manifest in found.checkpoints:
+    listing = find_checkpoints(Folder.at(url, _WHAT))
+    for folder, manifest in listing.checkpoints:
         click.echo(click.style(str(folder), bold=True))
         click.echo(f"  {_manifest_line(manifest)}")
         passes = kept_passes(folder)
@@ -75,29 +76,30 @@ def list_checkpoints(url: str) -> None:
         if rows:
             print_columns(("  pass", "parts", "size", "last written"), rows)
     # Those that can be read were shown first: one that is broken hides none of them.
-    found.refuse_broken()
+    listing.refuse_broken()
 
 
 @checkpoints.command()
 @click.argument("url")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 def clean(url: str, yes: bool) -> None:
+    # Listed first, so that the question names all that would go.
     """Remove the checkpoint at URL, or those in the folder there.
 
     Only folders with the manifest of a checkpoint are touched, and in them only its files. A run
     that uses one must have ended.
     """
-    found = find_checkpoints(Folder.at(url, _WHAT))
-    if found.checkpoints and not yes:
-        for folder, manifest in found.checkpoints:
+    listing = find_checkpoints(Folder.at(url, _WHAT))
+    if listing.checkpoints and not yes:
+        for folder, manifest in listing.checkpoints:
             click.echo(f"{folder}: {_manifest_line(manifest)}")
         _ask()
-    for folder, _ in found.checkpoints:
+    for folder, _ in listing.checkpoints:
         left = remove_checkpoint(folder)
         # Only files that a checkpoint writes are removed: the folder may be the user's.
         other = f"; {left} other files are left" if left else ""
         click.echo(f"removed {folder}{other}")
-    found.refuse_broken()
+    listing.refuse_broken()
 
 
 def _ask() -> None:
@@ -115,6 +117,7 @@ def _is_terminal() -> bool:
 def _manifest_line(manifest: Manifest) -> str:
     """The run of a manifest, in a line."""
     run: dict[str, Any] = manifest.run
+    # The manifest is that of any version, whose fields may be others.
     try:
         names = ", ".join(str(variable["name"]) for variable in run["variables"])
         said = f"{run['computes']} of {names}; {run['rows']:,} rows, seed {run['seed']}"

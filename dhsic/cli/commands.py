@@ -64,6 +64,7 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+# In the order of the help: make data, test them, look closer, then clusters and what they leave.
 for _command in (
     generate_command,
     convert,

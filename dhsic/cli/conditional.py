@@ -91,6 +91,7 @@ def _given_others(
     function: Callable[..., Returned], x: Any, y: Any, *given: Any, **arguments: Any
 ) -> Returned:
     """Call with the variables after the first two as those that are given."""
+    # By name, since the function takes two variables by place and the given ones as a list.
     return function(x, y, given=given, **arguments)
 
 
@@ -105,6 +106,7 @@ def _read(options: dict[str, Any]) -> Request:
     if len(options["variables"]) != 2:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
+    # Read before the data, whose opening may take long in a remote store.
     place = read_resources(options)
     sources = opened(options, [*options["variables"], *options["given"]])
     names = [source.name for source in sources]

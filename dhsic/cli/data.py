@@ -196,6 +196,7 @@ def table(source: str, out: str, variables: Sequence[str], **options: Any) -> No
 def _print_written(written: WrittenGroup) -> None:
     """Say what was written."""
     shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
+    # Rows that were left out change the population, and are told each time.
     dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
     click.echo(printable(f"wrote {written.path}: {shapes}{dropped}"))
 
@@ -214,6 +215,7 @@ def _print_columns(written: WrittenGroup) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("categories", overflow="fold")
     for column in written.columns:
+        # A value that was rejected was there and was no number; one that is missing was not there.
         counts = f"{column.missing:,}", f"{column.rejected:,}"
         read_as = "numbers" if column.kind == "numeric" else "labels"
         texts = column.name, column.variable, column.type, _labels_text(column.categories)

@@ -59,6 +59,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
     workers = processors()
     click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
     with _demo_folder(keep) as folder, progress_bar() as bar:
+        # Both sets have one seed, so that they differ in the dependence alone.
         groups = {name: folder / f"{name}.zarr" for name in _CASES}
         for name, path in groups.items():
             bar.begin(f"generating {name} data", rows)
@@ -83,6 +84,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
 
 
 @contextmanager
+# A temporary folder goes also where a test fails or is interrupted.
 def _demo_folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="dhsic-demo-") as folder:

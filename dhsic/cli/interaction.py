@@ -122,6 +122,7 @@ def _read_interaction(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or variables that cannot be opened.
     """
+    # Nulls and estimators are refused before the data are opened.
     place, null, given = read_resources(options), read_null(options), _KIND.given(options)
     sources = opened(options, options["variables"])
     names = [source.name for source in sources]

@@ -13,11 +13,14 @@ from typing import Any
 
 __all__ = ["interruptible", "last_act", "last_words"]
 
+# Shells report 128 + 2 for a program that SIGINT ended.
 _EXIT_CODE = 130
+# Workers and folders are cleaned up in this time; a library that holds the lock is not waited for.
 _CLEANING_SECONDS = 3.0
 _LEAVING_SECONDS = 2.0
 _BACK = b"\0"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Python passes this variable on to processes that it starts.
 _WARNINGS = "PYTHONWARNINGS"
 _LEAKS = "ignore:resource_tracker:UserWarning"
 _words = ["interrupted"]

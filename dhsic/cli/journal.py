@@ -31,6 +31,7 @@ __all__ = ["SCHEMA", "STDERR", "Journal", "open_journal", "read_journal"]
 SCHEMA = 1
 STDERR = "-"
 
+# Each ends a run: whoever follows a log knows that nothing comes after them.
 _ENDINGS = ("result", "error", "interrupted")
 
 
@@ -73,6 +74,7 @@ class Journal:
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:
+        # Set once the cluster is there; until then no worker can be counted.
         self.workers: Callable[[], int | None] = lambda: None
         self._write: Callable[[str], None] | None = write
         # A log may be that of several runs, even at once.
@@ -83,6 +85,7 @@ class Journal:
         """Write a line; nothing comes after a result, an error or an interrupt."""
         if self._write is None:
             return
+        # UTC, so that logs of several machines can be merged.
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"schema": SCHEMA, "time": now, "run": self._run, "event": event, **fields}
         try:
@@ -159,9 +162,9 @@ def open_journal(target: str | None, command: Sequence[str], data: str) -> Itera
         journal = Journal(write)
         words = [redacted(word) for word in command]
         # URLs may hold passwords, and logs are passed on.
-        where = redacted(data)
+        shown = redacted(data)
         journal.tell(
-            "command-started", version=__version__, command=words, data=where, pid=os.getpid()
+            "command-started", version=__version__, command=words, data=shown, pid=os.getpid()
         )
         with journal.ending():
             yield journal
@@ -210,11 +213,12 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
     return latest
 
 
+# A line that is no event of ours, as of a library on the same stream, is passed over.
 def _parsed_event(line: str) -> dict[str, Any] | None:
     with suppress(ValueError):
-        found = parse_json(line)
-        if isinstance(found, dict) and {"schema", "time", "run", "event"} <= found.keys():
-            return found
+        event = parse_json(line)
+        if isinstance(event, dict) and {"schema", "time", "run", "event"} <= event.keys():
+            return event
     return None
 
 

@@ -96,6 +96,7 @@ def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[K
     """One kernel a variable or None; a grid where something was said of several."""
     listed = _listed_kernels(options["kernels"], names)
     factors = options["factors"]
+    # Options that say how several kernels are joined, and nothing where there is one.
     how = ("combine", "aggregate", "reference_share")
     given = {name: options[name] for name in how if options[name] is not None}
     if factors is None and not given and all(len(kernels) <= 1 for kernels in listed):
@@ -138,5 +139,6 @@ def _listed_kernels(specs: Sequence[str], names: Sequence[str]) -> list[tuple[Ke
             whose = f"variable {name!r}" if name else "all variables"
             msg = f"--kernel is given twice for {whose}: drop one"
             raise click.UsageError(msg)
-        chosen[name] = tuple(parse(one) for one in spec.split("|"))
+        # A bar joins kernels in one text, since --kernel itself may stand once for every variable.
+        chosen[name] = tuple(parse(part) for part in spec.split("|"))
     return [chosen.get(name) or chosen.get("", ()) for name in names]

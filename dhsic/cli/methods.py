@@ -39,6 +39,7 @@ _NULLS_WIDTH = 45  # beside the longest name, in a terminal of 80 columns
 def read_number(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> int | str | None:
+    # A signed number is one too, so that the estimator refuses -5 as a number.
     """Numbers as such; what else is a count, the estimator knows."""
     del context, option
     return int(value) if value is not None and re.fullmatch(r"[+-]?\d+", value) else value
@@ -86,10 +87,12 @@ class _Field:
     settings: Mapping[str, Any]
 
 
+# Settings that options share: their types are checked by click, their sizes by the class.
 _COUNT: Final = {"callback": read_number, "metavar": "COUNT"}
 _ROWS: Final = {"type": int, "metavar": "N"}
 _FLAG: Final = {"is_flag": True, "default": None}
 
+# Each option is a field of classes: which of them take it, and its default, is read off them.
 _ESTIMATOR_FIELDS: Final = {
     "landmarks": _Field(
         "n_landmarks", "Number of landmarks, or a multiple of sqrt(n) as 8sqrt.", _COUNT
@@ -195,6 +198,7 @@ class ClassChoice:
         )
 
     def takers(self, option: str) -> dict[str, Any]:
+        # By the fields of the class, so that a class that is new needs no change here.
         """The classes that have the field of an option, and its default there."""
         return {
             name: field.default
@@ -240,11 +244,11 @@ def _fields_of(
     classes: Mapping[str, Any], known: Mapping[str, _Field], without: Collection[str] = ()
 ) -> dict[str, _Field]:
     """Those of the known options that any of the classes has."""
-    own = {field.name for cls in classes.values() for field in fields(cls)}
+    names = {field.name for cls in classes.values() for field in fields(cls)}
     return {
         option: field
         for option, field in known.items()
-        if field.name in own and option not in without
+        if field.name in names and option not in without
     }
 
 

@@ -78,14 +78,16 @@ class Request:
 
     def told(self, *, calibrate: bool) -> Plan:
         """The plan with its seconds there, where machines may be measured anew."""
+        # Planned workers start nothing; a scheduler that runs already must be asked for its own.
         workers = self.place.planned
-        with self.place.client() if workers is None else nullcontext(workers) as where:
-            plan = self.planner(*self.sources, client=where, **self.arguments)
+        with self.place.client() if workers is None else nullcontext(workers) as client:
+            plan = self.planner(*self.sources, client=client, **self.arguments)
             return plan.calibrated(anew=calibrate)
 
     @contextmanager
     def client(self) -> Iterator[Any]:
         """Where the test runs; None for threads of this process."""
+        # The plan is checked twice: here, so that no process starts for a run that cannot fit.
         if (workers := self.place.planned) is not None:  # before any process starts
             self.planner(*self.sources, client=workers, **self.arguments).check()
         with self.place.client() as client:
@@ -94,6 +96,7 @@ class Request:
 
 def _level(context: click.Context, option: click.Parameter, value: float) -> float:
     del context, option
+    # As a callback, so that click names the option in its error.
     if not 0.0 < value < 1.0:
         msg = f"the level must be greater than 0 and less than 1, as 0.05; got {value:g}"
         raise click.BadParameter(msg)
@@ -310,8 +313,8 @@ def test_options(command: Command) -> Command:
 def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
     estimator = estimator_options("nystrom-m")
-    own = *MISSING_OPTIONS, KERNEL_OPTION
-    return with_options(command, DATA_OPTIONS, own, estimator, RUN_OPTIONS)
+    options = *MISSING_OPTIONS, KERNEL_OPTION
+    return with_options(command, DATA_OPTIONS, options, estimator, RUN_OPTIONS)
 
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
@@ -361,22 +364,17 @@ def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]
 
 
 def read_row_labels(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
-    """Options that label or weigh rows.
+    """Options that label or weigh rows, of which `groups` is the one of groups of rows."""
+    data, allowed = location(options["data"]), options["allow_missing_chunks"]
 
-    Parameters
-    ----------
-    options : dict
-        Those of the command.
-    groups : str, optional
-        The one of groups of rows.
-    """
-    allowed = {"allow_missing_chunks": options["allow_missing_chunks"]}
-    labels = {
-        what: open_group_labels(location(options["data"]), options[what], what, **allowed)
-        for what in ("strata", groups, "weights")
-        if options.get(what) is not None
-    }
-    return {"strata": None, groups: None, **labels}
+    def opened_labels(what: str) -> AnySource | list[AnySource]:
+        # An option that may be repeated has the labels of one sample after another.
+        if isinstance(texts := options[what], str):
+            return open_group_labels(data, texts, what, allow_missing_chunks=allowed)
+        return [open_group_labels(data, t, what, allow_missing_chunks=allowed) for t in texts]
+
+    given = [n for n in ("strata", groups, "weights") if options.get(n) not in (None, ())]
+    return {"strata": None, groups: None, **{what: opened_labels(what) for what in given}}
 
 
 def read_measure(options: dict[str, Any]) -> Request:

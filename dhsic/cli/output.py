@@ -26,6 +26,7 @@ def print_result(result: IndependenceTestResult, alpha: float) -> None:
 
 def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None:
     """Print texts with their labels before them, in a column of their width or more."""
+    # Labels stand in one column over several calls, where a caller says how wide.
     width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
     for label, text in rows:
         click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(printable(text), width))
@@ -47,6 +48,7 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of short texts whose columns stand one under another."""
+    # Escaped first: an escape sequence has more characters than it takes on the screen.
     cells = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [

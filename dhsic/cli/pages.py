@@ -52,6 +52,7 @@ class Page:
         """A listener that keeps the plan and passes all on to another."""
 
         def hear(event: Event) -> None:
+            # Only the plan of the run is kept, of which the report tells the memory.
             if isinstance(event, RunStarted):
                 self._started = event
             listener(event)
@@ -63,12 +64,13 @@ class Page:
         if self._path is None or self._started is None:
             return
         planned = self._started
-        own = MemoryUse("this process", planned.driver_bytes, peak_bytes())
+        process = MemoryUse("this process", planned.driver_bytes, peak_bytes())
         if client is None:
-            self._memory = (own,)
+            self._memory = (process,)
             return
+        # The worker that had most stands for all: the plan bounds each of them.
         worker = MemoryUse("a worker", planned.worker_bytes, worker_peak_bytes(client))
-        self._memory = (own, worker)
+        self._memory = (process, worker)
 
     def write(
         self,
@@ -87,10 +89,11 @@ class Page:
         if self._path is None or self._started is None:
             return
         threads = f"{self._started.threads} thread{'s' if self._started.threads > 1 else ''}"
-        where = f"{threads} of one process"
+        # In words and not as the client prints itself, which may hold an address.
+        ran_on = f"{threads} of one process"
         if place.cluster is not None:
-            where = f"{self._started.workers} worker processes with {threads} in all"
-        run = Run(redacted(options["data"]), self._command, code, where, self._memory)
+            ran_on = f"{self._started.workers} worker processes with {threads} in all"
+        run = Run(redacted(options["data"]), self._command, code, ran_on, self._memory)
         # Sensitivity maps have no level.
         level = {name: options[name] for name in ("alpha", "control") if name in options}
         write_report(result, self._path, run=run, **level)

@@ -57,6 +57,7 @@ def write_picture(path: Path | None, draw: Callable[[], Axes]) -> None:
     mpl.use("Agg", force=True)  # no window, whatever the machine has
     from matplotlib import pyplot as plt
 
+    # A font without the letters of a name draws boxes, and warns once a letter.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = figure_of(draw())
@@ -65,5 +66,6 @@ def write_picture(path: Path | None, draw: Callable[[], Axes]) -> None:
         except OSError as error:
             msg = f"cannot write the picture {path}: {error.strerror or error}"
             raise DataError(msg) from error
+        # Figures stay open in pyplot until they are closed, one more with every call.
         finally:
             plt.close(figure.number)

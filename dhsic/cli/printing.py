@@ -83,10 +83,12 @@ def print_test(
     """
     check_planned(options)
     check_targets(options)
+    # The words as they were typed, with options before and after the command.
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)
     with open_journal(options["log_path"], command, options["data"]) as journal:
         request = read(options)
+        # The request is read inside, so that the journal tells of an error in the data, too.
         with seen_run(request.client, options, journal, page) as seen:
             result = test(*request.sources, **seen, **request.arguments)
         try:

@@ -171,6 +171,7 @@ def rank(**options: Any) -> None:
     found at the level alpha.
     """
     check_targets(options)
+    # As in `print_test`; a ranking has columns and no single decision, and prints a table.
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)
     place = read_resources(options)
@@ -246,11 +247,14 @@ def _print(ranking: ColumnRanking, options: dict[str, Any]) -> None:
     print_summary(summary)
     print_columns(*ranking.table(options["top"]))
     alpha, control = options["alpha"], options["control"]
-    found = ranking.rejected(alpha, control)
-    listed = ", ".join(found[: options["top"]]) + (", ..." if len(found) > options["top"] else "")
-    count = f"{len(found):,} of {len(ranking.features):,} at level {alpha:g} by {control}"
+    # The same level and control as in the table above, of all columns and not only those shown.
+    rejected = ranking.rejected(alpha, control)
+    listed = ", ".join(rejected[: options["top"]]) + (
+        ", ..." if len(rejected) > options["top"] else ""
+    )
+    count = f"{len(rejected):,} of {len(ranking.features):,} at level {alpha:g} by {control}"
     width = max(len(label) for label, _ in summary)
-    print_summary([("found", f"{count}{f': {listed}' if found else ''}")], width)
+    print_summary([("found", f"{count}{f': {listed}' if rejected else ''}")], width)
 
 
 def _column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] | None:
@@ -259,6 +263,7 @@ def _column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] |
     for text in texts:
         name, _, columns = text.partition("=")
         try:
+            # A range leaves its ends out as in Python, where `:12` begins with the first column.
             listed = [j for part in columns.split(",") for j in _range(part, d)]
         except ValueError:
             listed = []

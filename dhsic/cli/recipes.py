@@ -11,6 +11,7 @@ import dhsic
 from dhsic import kernels
 from dhsic.cli.options import Request
 from dhsic.cli.resources import RunResources
+from dhsic.io.forms import AnySource
 from dhsic.io.urls import redacted
 
 __all__ = [
@@ -37,18 +38,8 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     -------
     str
     """
-    return _code_of_labelled(options, request, dhsic.independence_test)
-
-
-def _code_of_labelled(
-    options: Mapping[str, Any], request: Request, function: Callable[..., Any]
-) -> str:
-    """The same of a function whose rows may be labelled."""
-    labels = ("strata", "groups", "weights")
-    asked = request.arguments, request.place
-    return _lines_of_code(
-        options, options["variables"], ("result", function), *asked, labels=labels
-    )
+    call = "result", dhsic.independence_test
+    return _lines_of_code(options, options["variables"], call, request.arguments, request.place)
 
 
 class _Name(str):
@@ -73,13 +64,14 @@ def code_of_ranking(
     """Code that gives a ranking again, from the options and what they mean to `rank_features`."""
     call = "ranking", dhsic.rank_features
     asked = {"by": options["by"], **arguments}
-    variables, labels = [options["variable"], options["target"]], ("strata", "row_groups")
-    return _lines_of_code(options, variables, call, asked, place, labels=labels)
+    variables = [options["variable"], options["target"]]
+    return _lines_of_code(options, variables, call, asked, place)
 
 
 def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test of interaction again, as `code_of_test`."""
-    return _code_of_labelled(options, request, dhsic.interaction_test)
+    call = "result", dhsic.interaction_test
+    return _lines_of_code(options, options["variables"], call, request.arguments, request.place)
 
 
 def code_of_conditional(options: Mapping[str, Any], request: Request) -> str:
@@ -87,6 +79,7 @@ def code_of_conditional(options: Mapping[str, Any], request: Request) -> str:
     call = "result", dhsic.conditional_independence_test
     variables = [*options["variables"], *options["given"]]
     code = _lines_of_code(options, variables, call, request.arguments, request.place)
+    # By text: the call is the same but for where its variables go.
     return code.replace("    *variables,", "    *variables[:2],\n    given=variables[2:],")
 
 
@@ -94,8 +87,8 @@ def code_of_samples(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a two-sample test again, as `code_of_test`."""
     call = "result", dhsic.two_sample_test
     asked = {key: value for key, value in request.arguments.items() if key != "names"}
-    where, labels = (request.place, "open_group_samples"), ("strata", "groups")
-    return _lines_of_code(options, options["samples"], call, asked, *where, labels=labels)
+    opener = "open_group_samples"
+    return _lines_of_code(options, options["samples"], call, asked, request.place, opener)
 
 
 def _lines_of_code(
@@ -105,16 +98,15 @@ def _lines_of_code(
     asked: Mapping[str, Any],
     place: RunResources,
     opener: str = "open_group",
-    labels: Sequence[str] = (),
 ) -> str:
     """Lines that open the variables, call a function and print what it returns.
 
     Labels of rows are options that name an array, or of samples one each.
     """
-    found, function = call
-    labels = [what for what in labels if options.get(what)]
+    target, function = call
+    labels = [what for what, value in asked.items() if _are_labels(value)]
     asked = {**asked, **{what: _Name(what) for what in labels}}
-    usual = {name: one.default for name, one in signature(function).parameters.items()}
+    usual = {name: parameter.default for name, parameter in signature(function).parameters.items()}
     given = {
         name: value
         for name, value in asked.items()
@@ -122,12 +114,13 @@ def _lines_of_code(
     }
     lines = [f"    {name}={value!r}," for name, value in {**given, "rng": options["seed"]}.items()]
     allowed = _allowed(options)
+    # The page may be passed on.
     data = redacted(options["data"])
     opened = [f"variables = {opener}({data!r}, {list(variables)!r}{allowed})"]
     opened += [f"{what} = {_opened_labels(options, what)}" for what in labels]
     openers = f"{opener}, open_group_labels" if labels else opener
-    called = f"{found} = dhsic.{function.__name__}("
-    body = "\n".join([*opened, called, "    *variables,", *lines, ")", f"print({found})"])
+    called = f"{target} = dhsic.{function.__name__}("
+    body = "\n".join([*opened, called, "    *variables,", *lines, ")", f"print({target})"])
     return f"{_imports(body, openers)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"
 
 
@@ -150,9 +143,15 @@ def _allowed(options: Mapping[str, Any]) -> str:
     return ", allow_missing_chunks=True" if options["allow_missing_chunks"] else ""
 
 
+def _are_labels(asked: Any) -> bool:
+    """Whether an argument labels rows: only those are made of opened data, one or one a sample."""
+    several = asked if isinstance(asked, list) else [asked]
+    return bool(several) and all(isinstance(source, AnySource) for source in several)
+
+
 def _left_open(asked: Any) -> bool:
     """Nothing was asked for, of no variable."""
-    return asked is None or (isinstance(asked, list) and all(one is None for one in asked))
+    return asked is None or (isinstance(asked, list) and all(value is None for value in asked))
 
 
 def _imports(body: str, openers: str) -> str:
@@ -161,8 +160,8 @@ def _imports(body: str, openers: str) -> str:
     named = set(re.findall(r"(?<![\w.'\"])([A-Z]\w*)\(", body))
     lines = ["import dhsic"]
     for module, known in (("dhsic", dhsic.__all__), ("dhsic.kernels", kernels.__all__)):
-        found = sorted(named & set(known))
-        named -= set(found)
-        if found:
-            lines.append(f"from {module} import {', '.join(found)}")
+        used = sorted(named & set(known))
+        named -= set(used)
+        if used:
+            lines.append(f"from {module} import {', '.join(used)}")
     return "\n".join([*lines, f"from dhsic.io.open import {openers}"])

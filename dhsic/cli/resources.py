@@ -25,6 +25,7 @@ __all__ = [
     "read_resources",
 ]
 
+# As of `dhsic.independence_test`, and shown in the help.
 MEMORY = "2GiB"
 _CLUSTERS = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
 _FILES = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
@@ -171,6 +172,7 @@ def read_resources(options: dict[str, Any]) -> RunResources:
     memory = options["memory"] or parse_bytes(MEMORY)
     if options["cluster"] is not None:
         spec = ClusterSpec.read(options["cluster"])
+        # Threads are in the file as well, so that none are given here.
         # The file has the memory of a worker, which its queue is asked for.
         return RunResources(spec.memory, None, spec)
     if options["workers"] is not None:
@@ -193,8 +195,8 @@ def _refuse_unused(options: dict[str, Any]) -> None:
     for name in (*_FILES, "insecure"):
         # A flag is false by default too, so that its source is asked for.
         if _on_the_line(name):
-            where = "write it in the file" if options["cluster"] is not None else "drop it"
-            msg = f"{_name_of_option(name)} goes with --scheduler or --scheduler-file: {where}"
+            remedy = "write it in the file" if options["cluster"] is not None else "drop it"
+            msg = f"{_name_of_option(name)} goes with --scheduler or --scheduler-file: {remedy}"
             raise click.UsageError(msg)
 
 
@@ -205,6 +207,7 @@ def _on_the_line(name: str) -> bool:
 
 def _tls(options: dict[str, Any]) -> TLS | None:
     """All files of certificates or none."""
+    # Two of three would fail in the handshake, with an error that names none of them.
     files = {part: options[name] for name, part in _FILES.items()}
     missing = [name for name in _FILES if options[name] is None]
     if len(missing) == len(_FILES):

@@ -61,6 +61,7 @@ def run_listener(client: Any, bar: Bar, journal: Journal, *, quiet: bool) -> Lis
     if client is not None:
         # Asked anew for every line: workers come and go in the course of a run.
         bar.workers = journal.workers = partial(worker_count, client)
+        # Asked once: the dashboard stays where it is while the scheduler lives.
         link = dashboard_link(client)
         shown = None if link is None else redacted(link)
         journal.tell("workers-ready", workers=len(client.nthreads()), dashboard=shown)

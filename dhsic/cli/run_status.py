@@ -25,6 +25,7 @@ _LOG_END = 4096
 
 def standing(run: SubmittedRun) -> Standing:
     """Ask the queue, and look at what the run left behind."""
+    # Its own file first: a queue may be silent, and forgets jobs after a while.
     state = run.state()
     if state is None:
         return "not submitted"
@@ -69,6 +70,7 @@ def _show(run: SubmittedRun, now: Standing, bar: Bar) -> None:
 
 def progress_of(run: SubmittedRun) -> dict[str, Any] | None:
     """How far the pass is that was last heard of; None before the first."""
+    # The log has lines of several passes; the last with a position is the one that runs.
     for line in reversed(_journal(run)):
         if isinstance(line.get("progress"), dict):
             return {**line["progress"], "name": line["name"]}
@@ -86,6 +88,7 @@ def trouble(run: SubmittedRun, now: Standing) -> str | None:
 
 def why(run: SubmittedRun) -> str:
     """Why a run has no result, as far as it could say so."""
+    # The journal knows best, then the queue, then the last line that was printed.
     last = (_journal(run) or [{}])[-1]
     if last.get("event") == "error":
         return str(last.get("message"))

@@ -35,13 +35,13 @@ _SHOWN = 50
 @runs_option
 def runs(runs: Path | None) -> None:
     """List submitted tests, the latest first."""
-    found = list_runs(runs_folder(runs))
+    submitted = list_runs(runs_folder(runs))
     # On stderr, so that a program reads no run from it.
-    if not found:
+    if not submitted:
         click.echo("no runs yet: submit one with 'dhsic submit'", err=True)
         return
     header = ["run", "where", "submitted", "command"]
-    shown = [(run, _shortened_text(shell_line(run.command))) for run in found]
+    shown = [(run, _shortened_text(shell_line(run.command))) for run in submitted]
     print_columns(header, [[run.identity, run.queue, run.created, text] for run, text in shown])
 
 
@@ -95,6 +95,7 @@ def cancel(identity: str, runs: Path | None) -> None:
     """
     run = find_run(runs_folder(runs), identity)
     now, state = standing(run), run.state()
+    # A run that ended has nothing to cancel, but may have left objects in its queue.
     if state is not None and now in ("waiting", "running"):
         _end_run(run, state)
         click.echo(f"cancelled {identity}")
@@ -124,13 +125,13 @@ def finish(run: SubmittedRun, now: Standing, *, as_json: bool = False) -> None:
         It has none.
     """
     if now == "finished":
-        found = read_result(run)
+        outcome = read_result(run)
         if as_json:
-            click.echo(found.to_json(indent=2))
+            click.echo(outcome.to_json(indent=2))
             return
         # The level is in the words of the command, and not in the result.
         options = test.make_context("dhsic test", list(run.command[1:])).params
-        print_result(found, options["alpha"])
+        print_result(outcome, options["alpha"])
         return
     if now == "failed":
         msg = f"run {run.identity} failed: {why(run)} (its log is {run.log})"

@@ -87,6 +87,7 @@ def sensitivity(**options: Any) -> None:
 def _check_out(request: Request, options: dict[str, Any]) -> None:
     """Refuse before the run what could not be written after it."""
     if options["out_path"] is not None:
+        # Only variables that are varied have an array in the map.
         dims = {source.name: source.shape[1] for source in request.sources}
         varied = {name: d for name, d in dims.items() if name in (options["wrt"] or dims)}
         columns = map_columns(varied)
@@ -98,7 +99,7 @@ def _run_map(
 ) -> SensitivityMap:
     """Compute a map, write it and draw from it, seen on the terminal and in the journal."""
     with seen_run(request.place.client, options, journal, page) as seen:
-        found = dhsic.sensitivity_map(
+        result = dhsic.sensitivity_map(
             *request.sources,
             of=options["of"],
             wrt=options["wrt"] or None,
@@ -106,8 +107,9 @@ def _run_map(
             **request.arguments,
         )
         if options["out_path"] is not None:
-            found.to_zarr(options["out_path"], overwrite=options["overwrite"])
+            # Inside the block: blocks of the map are computed as they are written, by the workers.
+            result.to_zarr(options["out_path"], overwrite=options["overwrite"])
         # The picture needs values of rows, which workers read and which are gone with them.
-        if page.wanted and found.flat:
-            found.drawn  # noqa: B018  # while there are processes to compute its points
-        return found
+        if page.wanted and result.flat:
+            result.drawn  # noqa: B018  # while there are processes to compute its points
+        return result

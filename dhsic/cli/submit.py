@@ -26,6 +26,7 @@ __all__ = ["submit"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SPEC = "the file of --spec says where the test runs"
+# Files of a run lie in its folder, and where it runs is in the file: both are not to be said twice.
 _RESERVED = {
     "--json": "the result is kept with the run, see 'dhsic result --json'",
     "--log-json": "the events are kept with the run",
@@ -118,6 +119,7 @@ def _submit_to(
     if render_only and detach:
         msg = "--render-only submits nothing that could be detached: give one of them"
         raise click.UsageError(msg)
+    # All is judged before anything is written or submitted.
     cluster = _read_spec(spec, queue_name)
     words, own_checkpoint = _read_command(command, queue_name)
     # A job is killed at its limit of time and queued again, to go on from the folder of the run,
@@ -184,6 +186,7 @@ def _read_command(words: Sequence[str], queue_name: QueueName) -> tuple[tuple[st
         got = f"got {words[0][:80]!r}" if words else "got nothing"
         msg = f"give a test to submit, as -- test DATA --variable x --variable y; {got}"
         raise click.UsageError(msg)
+    # With the parser of `test` itself, so that both refuse the same.
     context = test.make_context("dhsic test", list(words[1:]))
     options = context.params
     for parameter in test.params:
@@ -192,6 +195,7 @@ def _read_command(words: Sequence[str], queue_name: QueueName) -> tuple[tuple[st
         _check_urls(options)
     with context:
         if is_url(options["data"]):  # which perhaps only the nodes may read
+            # Estimator and null need no data, and are judged at any rate.
             read_estimator(options), read_null(options)
         else:
             read_request(options)

@@ -16,13 +16,14 @@ from dhsic.cli.options import (
     RUN_OPTIONS,
     Request,
     location,
+    read_row_labels,
     with_options,
 )
 from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
 from dhsic.cli.resources import read_resources
 from dhsic.estimators import Estimator
-from dhsic.io.open import open_group_labels, open_group_samples
+from dhsic.io.open import open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
 
 __all__ = ["two_sample"]
@@ -36,6 +37,7 @@ Examples
       --estimator block-mmd --json drift.json
 """
 
+# Landmarks are drawn from the pooled rows, so that how they pair is no choice here.
 _KIND = ClassChoice.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
 
 _OPTIONS = (
@@ -123,14 +125,6 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
     allowed = options["allow_missing_chunks"]
     data = location(options["data"])
     samples = open_group_samples(data, options["samples"], allow_missing_chunks=allowed)
-    labels = {
-        what: [
-            open_group_labels(data, text, what, allow_missing_chunks=allowed)
-            for text in options[what]
-        ]
-        for what in ("strata", "groups")
-        if options[what]
-    }
     # The name by which --kernel may call it.
     kernels = read_kernels(options, ["values"])
     arguments = {
@@ -140,7 +134,7 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "missing": options["missing"],
-        **labels,
+        **read_row_labels(options),
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

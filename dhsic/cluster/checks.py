@@ -58,6 +58,7 @@ def section(kind: type[SectionType], name: str, value: Any) -> SectionType:
     if not isinstance(value, Mapping):
         refuse(name, "a mapping", value, f"give some of {', '.join(sorted(known))}")
     for key in value:
+        # Named with the nearest one: a misspelt key is the usual reason.
         if key not in known:
             msg = (
                 f"{name} has no key {key!r}{nearest(str(key), known)}"
@@ -133,13 +134,13 @@ def line(name: str, value: Any) -> str:
 
 def lines(name: str, value: Any) -> tuple[str, ...]:
     """Return several lines of text."""
-    return tuple(line(name, one) for one in _checked_sequence(name, value))
+    return tuple(line(name, item) for item in _checked_sequence(name, value))
 
 
 def words(name: str, value: Any) -> tuple[str, ...]:
     """Return names of objects of Kubernetes."""
     return tuple(
-        str(resource_name(name, line(name, one))) for one in _checked_sequence(name, value)
+        str(resource_name(name, line(name, item))) for item in _checked_sequence(name, value)
     )
 
 

@@ -68,9 +68,17 @@ def connect(
 
     Examples
     --------
+    One worker process on this machine; "cluster.yaml" in the place of the number would start the
+    cluster that the file describes.
+
+    >>> import numpy as np
+    >>> import dhsic
     >>> from dhsic.cluster import connect
-    >>> with connect("cluster.yaml") as client:  # doctest: +SKIP
-    ...     dhsic.independence_test("x.zarr", "y.zarr", client=client)
+    >>> x = np.random.default_rng(0).standard_normal(1_000)
+    >>> with connect(1, memory="1GiB") as client:
+    ...     result = dhsic.independence_test(x, x**2, client=client, rng=0)
+    >>> result.pvalue < 0.05
+    True
     """
     import dask  # slow to import
 
@@ -98,6 +106,7 @@ def described(
         "timeout": timeout,
     }
     given = {name: value for name, value in options.items() if value is not None}
+    # Only what was given, so that defaults stay those of the description.
     if isinstance(where, (str, os.PathLike)):
         where = _spec_of_call(os.fspath(where), given)
     if where is None or isinstance(where, int):
@@ -115,6 +124,7 @@ def described(
 def _spec_of_call(address: str, given: dict[str, Any]) -> ClusterSpec:
     suffix = os.path.splitext(address)[1].lower()
     if "://" not in address and suffix in (".yaml", ".yml"):
+        # The file says all of it: a second value would win in silence, or lose.
         _drop_unused(f"beside {address}", tuple(given), given)
         return ClusterSpec.read(address)
     _drop_unused("for a scheduler", ("memory",), given)

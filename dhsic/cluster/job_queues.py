@@ -50,6 +50,8 @@ def job_client(spec: ClusterSpec) -> Iterator[Any]:
         raise ClusterError(msg)
     fewest, most = _worker_limits(spec.workers)
     with ExitStack() as stack:
+        # Certificates are there before the cluster and go after it: workers read them as they
+        # start.
         arguments = job_arguments(spec, stack.enter_context(_encryption(spec)))
         cluster = stack.enter_context(_started_cluster(kind, arguments))
         _submit_jobs(cluster, fewest, spec)
@@ -69,12 +71,14 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
     """
     jobs = spec.jobs
     assert jobs is not None
+    # What the plan may use, with room for what Dask counts besides.
     limit = process_limit(spec.memory)
     scheduler: dict[str, Any] = {"dashboard_address": HERE}
     if jobs.host is not None:
         scheduler["host"] = jobs.host
     named = {
         "queue": jobs.queue,
+        # The same thing is a project to LSF and SGE, and an account to SLURM and PBS.
         "project" if spec.kind in ("lsf", "sge") else "account": jobs.account,
         "interface": jobs.interface,
         "log_directory": jobs.log_directory,

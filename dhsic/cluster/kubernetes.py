@@ -37,6 +37,7 @@ def kubernetes_client(spec: ClusterSpec) -> Iterator[Any]:
             cluster = stack.enter_context(KubeCluster(**kube_arguments(spec)))
             if isinstance(spec.workers, Adaptive):
                 cluster.adapt(minimum=spec.workers.minimum, maximum=spec.workers.maximum)
+        # The operator answers in its own time, and fails in types of several libraries.
         except Exception as error:  # of any of the libraries below it
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             msg = f"Kubernetes does not start the cluster: {reason}"
@@ -59,6 +60,7 @@ def kube_arguments(spec: ClusterSpec) -> dict[str, Any]:
         assert workers is not None
         workers = Adaptive(workers, workers)
     adaptive = dataclasses.replace(spec, workers=workers)
+    # Random, so that two runs of one user do not meet.
     name = f"dhsic-{secrets.token_hex(4)}"
     return {
         "custom_cluster_spec": cluster_manifests(name, adaptive)[0],

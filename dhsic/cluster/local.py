@@ -76,6 +76,7 @@ def processors() -> int:
 
 def default_workers(threads: int) -> int:
     """Worker processes that keep every processor busy."""
+    # Rounded down: threads of two workers on one processor would slow each other.
     return max(1, processors() // threads)
 
 
@@ -124,7 +125,7 @@ def local_cluster(
     Examples
     --------
     >>> from dhsic.cluster import local_cluster
-    >>> with local_cluster(2, memory="1GiB") as client:  # doctest: +SKIP
+    >>> with local_cluster(2, memory="1GiB") as client:
     ...     print(len(client.nthreads()))
     2
     """
@@ -186,6 +187,7 @@ def _interrupts_held() -> Iterator[None]:
     handlers: dict[int, Callable[..., Any]] = {}
     # Python allows handlers to be set in the main thread alone.
     if threading.current_thread() is threading.main_thread():
+        # Both, since a queue ends jobs by SIGTERM.
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
             if callable(handler):
@@ -208,6 +210,7 @@ def _interrupts_blocked() -> Iterator[None]:
     Otherwise every worker writes a traceback of its own; the main thread closes them instead.
     """
     resource_tracker.ensure_running()  # it unblocks the signals of the thread that starts it
+    # Inherited by all that is started here; the client alone decides what ends with it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -221,6 +224,7 @@ def _kill(cluster: Any) -> None:
 
     async def close() -> None:
         nannies = list(cluster.workers.values())
+        # Nannies kill what does not leave in time, and all of them at once.
         await asyncio.gather(*(nanny.close(timeout=_KILL_SECONDS) for nanny in nannies))
 
     with suppress(Exception):

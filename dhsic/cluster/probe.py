@@ -42,6 +42,7 @@ def refusal(address: str, tls: TLS | None, timeout: float) -> str:
         The reason, without a full stop.
     """
     protocol, location = parse_address(address)
+    # Other protocols are for programs that know them, and are left to Dask.
     if protocol not in ("tcp", "tls"):
         return ""
     place = parse_host_port(location)
@@ -62,6 +63,7 @@ def refusal(address: str, tls: TLS | None, timeout: float) -> str:
 
 def _connected_socket(place: tuple[str, int], timeout: float) -> socket.socket | None:
     """Wait for a scheduler that is about to start."""
+    # A scheduler that was started a moment ago may not listen yet.
     end = time.monotonic() + timeout
     while True:
         try:

@@ -29,6 +29,7 @@ _REQUIREMENT = "scheduler must be the address of a running Dask scheduler, as tc
 def scheduler_client(spec: ClusterSpec) -> Iterator[Any]:
     """Connect to a scheduler, which keeps running when the block ends."""
     assert spec.scheduler is not None
+    # From the file again at every call: a scheduler that was restarted has another address.
     address = _address(spec.scheduler)
     _check_address(address)
     check_address(address, spec.tls, spec.insecure)
@@ -79,6 +80,7 @@ def _connected_client(address: str, security: Security | None, spec: ClusterSpec
 
 
 def _check_address(address: str) -> None:
+    # As Dask would, and before it waits for an answer.
     try:
         scheme, location = parse_address(address)
         get_backend(scheme)

@@ -64,6 +64,7 @@ def performance_report(client: Any, path: str | Path) -> Iterator[None]:
     if client is None:
         msg = "a performance report needs worker processes: start some, or give a client"
         raise InvalidArgumentError(msg)
+    # The scheduler draws the report, and needs the library where it runs.
     try:
         client.run_on_scheduler(version, "bokeh")
     except PackageNotFoundError as error:

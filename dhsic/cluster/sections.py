@@ -117,6 +117,7 @@ class SchedulerAt:
         object.__setattr__(self, "address", checks.text("address", self.address))
         file = checks.path("scheduler_file", self.scheduler_file)
         object.__setattr__(self, "scheduler_file", file)
+        # Exactly one: with both, the file could name another scheduler.
         if (self.address is None) == (self.scheduler_file is None):
             msg = (
                 "a scheduler is found by its address or by its scheduler_file, got "
@@ -184,6 +185,7 @@ class JobQueue:
     python: str | None = None
 
     def __post_init__(self) -> None:
+        # Words that enter the head of a script, where no shell reads quotes.
         clean: dict[str, Any] = {
             name: checks.word(name, getattr(self, name))
             for name in ("queue", "account", "name", "interface", "host")
@@ -196,6 +198,7 @@ class JobQueue:
         clean["prologue"] = checks.lines("prologue", self.prologue)
         clean["directives"] = checks.lines("directives", self.directives)
         for directive in clean["directives"]:
+            # Anything else would be a command of the script, and belongs to the prologue.
             if not directive.startswith("-"):
                 remedy = "write what follows #SBATCH, #PBS, #BSUB or #$, as --constraint=avx2"
                 checks.refuse("directives", "options of the queue", directive, remedy)
@@ -349,6 +352,7 @@ def _port_numbers(value: Any) -> tuple[int, ...]:
 
 
 def _is_port(value: Any) -> bool:
+    # In Python True is the integer 1.
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
 
 

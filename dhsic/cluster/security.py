@@ -34,6 +34,7 @@ def security_of(tls: TLS) -> Security:
     InvalidArgumentError
         A file that cannot be read, is not what it should be, or does not fit the others.
     """
+    # Files are read here: Dask would fail in the first connection, with less to say.
     ssl_context(tls)
     return Security(
         # Without it Dask would speak to a peer that asks for plain TCP.
@@ -101,6 +102,7 @@ def check_address(address: str, tls: TLS | None, insecure: bool) -> None:
             "drop them"
         )
         raise InvalidArgumentError(msg)
+    # In one process, as in tests of users, nothing travels.
     elif protocol != "inproc" and not stays_here(parse_host_port(location)[0]):
         allow_insecure(f"the way to the scheduler at {address}", insecure)
 
@@ -150,6 +152,7 @@ def _content(name: str, path: str) -> bytes:
 
 def stays_here(host: str) -> bool:
     """Whether traffic to a host stays on this machine."""
+    # Names are not looked up: the answer could be another when the connection is made.
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -28,6 +28,7 @@ JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")
 _KINDS: tuple[ClusterKind, ...] = get_args(ClusterKind)
 _COMMON = ("kind", "workers", "threads", "memory", "timeout", "tls", "insecure")
 _ANSWER_TIMEOUT, _SCHEDULER_TIMEOUT, _QUEUE_TIMEOUT = 10.0, 60.0, 600.0
+# A key without an effect would seem to have one, and is refused.
 _UNUSED: dict[str, tuple[str, ...]] = {
     "local": ("timeout", "tls", "insecure"),  # nobody is waited for, and nothing leaves
     "scheduler": ("workers", "threads"),  # it has workers of its own
@@ -141,6 +142,7 @@ class ClusterSpec:
     def _check_sections(self) -> None:
         if self.kind in JOB_QUEUES and self.jobs is None:
             object.__setattr__(self, "jobs", JobQueue())
+        # Of all sections the kind has one, and the others must be absent.
         needed = _section_of(self.kind)
         for name, kind in _SECTIONS.items():
             value = getattr(self, name)
@@ -220,6 +222,7 @@ class ClusterSpec:
         InvalidArgumentError
             A file that cannot be read, or a description that cannot be used.
         """
+        # Whole, so that the message names the file whichever folder is the current one.
         file = os.path.abspath(os.path.expanduser(os.fspath(path)))
         try:
             return cls.from_dict(_load_yaml(file), os.path.dirname(file))
@@ -265,6 +268,7 @@ _PATHS = ("ca", "cert", "key", "scheduler_file", "log_directory", "shared_direct
 
 
 def _section_of(kind: str) -> str:
+    # Kinds of job queues share one section, which bears the name of the kind in the file.
     """The field that holds the section of a kind; empty where it has none."""
     return "jobs" if kind in JOB_QUEUES else kind if kind in _SECTIONS else ""
 
@@ -293,6 +297,7 @@ class _Loader(yaml.SafeLoader):
     """YAML whose scalars are what they look like: 1:30:00 is a time and `no` is a word."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        # YAML allows a key twice, of which the last would win.
         seen: list[Any] = []
         for key, _ in node.value:
             if key.value in seen:
@@ -331,7 +336,7 @@ def _load_yaml(file: str) -> Any:
         return yaml.load(content, Loader=_Loader)
     except Exception as error:  # a tag, as in '!!int x', raises what its type does
         mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" in line {mark.line + 1}"
+        place = "" if mark is None else f" in line {mark.line + 1}"
         reason = getattr(error, "problem", None) or type(error).__name__
-        msg = f"the file of a cluster must be YAML, and is not{where}: {reason}"
+        msg = f"the file of a cluster must be YAML, and is not{place}: {reason}"
         raise InvalidArgumentError(msg) from error

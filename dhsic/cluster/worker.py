@@ -17,5 +17,7 @@ class Worker(Nanny):  # type: ignore[misc]
     """A worker process with our settings, also where it is started while others work."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
+        # The settings of the moment are copied: others may be set by the time that a worker
+        # restarts.
         with dask.config.set(WORKER_SETTINGS):
             super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)

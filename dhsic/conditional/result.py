@@ -33,6 +33,11 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         Shares of the variances of x and of y that the given variables explain: the prediction of
         their numbers, and of the rest the regression of their features. Empty with "strata".
 
+    References
+    ----------
+    .. [1] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient: a measure of
+       conditional dependence. JMLR 23, 2022.
+
     Examples
     --------
     >>> import numpy as np

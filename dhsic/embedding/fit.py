@@ -299,7 +299,7 @@ def _keeps_codes(x: Any) -> bool:
     """Whether the codes of labels follow from more than the rows at hand."""
     types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
     listed = types if hasattr(types, "__iter__") else [types]
-    return all(str(one) == "category" for one in listed)
+    return all(str(dtype) == "category" for dtype in listed)
 
 
 def _drawn_landmarks(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:

@@ -77,8 +77,8 @@ def write_record(
     except DhsicError:
         raise
     except Exception as error:
-        where = redacted(str(path))
-        msg = f"cannot write a zarr group at {where} ({type(error).__name__}: {error})"
+        shown = redacted(str(path))
+        msg = f"cannot write a zarr group at {shown} ({type(error).__name__}: {error})"
         raise DataError(msg) from error
 
 
@@ -108,9 +108,9 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     except DhsicError:
         raise
     except Exception as error:  # of zarr, where metadata are damaged, it may be any
-        where = redacted(str(path))
+        shown = redacted(str(path))
         said = type(error).__name__
-        msg = f"{where} holds no mean embedding that can be read ({said}): check the path"
+        msg = f"{shown} holds no mean embedding that can be read ({said}): check the path"
         raise DataError(msg) from error
     return arrays, told
 
@@ -131,9 +131,9 @@ def _read_embedding(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str
 
 
 def _complete(array: Any, name: str) -> NDArray[Any]:
-    found = inventory_of(array, name)
+    inventory = inventory_of(array, name)
     # An absent chunk would read as zeros.
-    if found is not None and found.absent:
+    if inventory is not None and inventory.absent:
         msg = f"chunks of {name!r} are absent"
         raise ValueError(msg)
     values: NDArray[Any] = array[:]

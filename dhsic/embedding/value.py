@@ -61,6 +61,12 @@ class MeanEmbedding(BarResult):
     choice : str, optional
         Why fewer landmarks were drawn than usual, where their number was not given.
 
+    Raises
+    ------
+    InvalidArgumentError
+        By the methods: rows of another number of columns, values that are not one a landmark, or an
+        embedding of another kernel or with other landmarks.
+
     References
     ----------
     .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
@@ -291,7 +297,7 @@ class MeanEmbedding(BarResult):
     def records(self) -> list[dict[str, Any]]:
         """Every landmark: its row in the data, -1 where it was given, its weight, its value."""
         columns = (self.indices, self.weights, self.means)
-        rows = zip(*(one.tolist() for one in columns), strict=True)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return [{"row": row, "weight": weight, "value": mean} for row, weight, mean in rows]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
@@ -367,10 +373,10 @@ def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
     0.4
     """
     given: tuple[Any, Any] = first, second
-    for one in given:
-        if not isinstance(one, MeanEmbedding):
+    for embedding in given:
+        if not isinstance(embedding, MeanEmbedding):
             msg = (
-                f"mmd compares mean embeddings, got {shown(one)}: make one of each sample by "
+                f"mmd compares mean embeddings, got {shown(embedding)}: make one of each sample by "
                 "mean_embedding, or test samples by two_sample_test"
             )
             raise InvalidArgumentError(msg)

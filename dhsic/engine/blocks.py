@@ -59,6 +59,8 @@ class Grain(NamedTuple):
 
     def rows(self, n: int, seconds: float) -> float:
         """Rows of a block, of n rows that take so many seconds each, or a pair of them."""
+        # A task over pairs works on blocks^2 rows, so that its rows go with the root of the
+        # seconds.
         most = (self.seconds / seconds) ** (1 / self.blocks)
         return max(min(float(most), n / self.fewest_blocks), self.fewest_rows)
 
@@ -125,6 +127,7 @@ class Source(Protocol):
 
 def read_whole(source: Source) -> NDArray[Any]:
     """All rows of a source in memory, shape (n, d)."""
+    # A graph has no rows that can be read by number: one task computes all of them.
     n = source.shape[0]
     if source.place == "graph":
         (whole,) = source.lazy([0, n])
@@ -183,12 +186,14 @@ def block_bounds(
     """
     if row_multiple == 0:
         return [0, n]
+    # Larger blocks where there are very many, since the scheduler takes a time of its own a task.
     usual = min(ROWS.rows(n, seconds), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
     if chunk_rows is None:
         step, parts = target, 1
     else:
         step, parts = _whole_chunks(target, chunk_rows)
+    # Blocks of the estimator, such as those of block-HSIC, are not cut, whatever the chunks.
     if row_multiple > 1:
         step, parts = max(row_multiple, step // parts // row_multiple * row_multiple), 1
     blocks = -(-n * parts // step)
@@ -243,6 +248,7 @@ def group_bounds(
 
 def _whole_chunks(target: int, chunk_rows: int) -> tuple[int, int]:
     """Rows of about so many whole chunks, and into how many blocks a large chunk is cut."""
+    # A block of whole chunks decodes each of them once.
     if chunk_rows <= 2 * target:
         return max(1, target // chunk_rows) * chunk_rows, 1
     return chunk_rows, -(-chunk_rows // max(target, chunk_rows // _MOST_PARTS))

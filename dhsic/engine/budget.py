@@ -28,7 +28,7 @@ _MOST_RUNS = 64
 
 
 @dataclass
-class _Seen:
+class _SeenRun:
     """A run, as one process knows it."""
 
     allowed: int
@@ -40,7 +40,7 @@ class _Seen:
     """When it looked last."""
 
 
-_seen: dict[str, _Seen] = {}
+_seen: dict[str, _SeenRun] = {}
 _lock = threading.Lock()
 
 
@@ -88,10 +88,10 @@ class Budget:
 
     def _excess(self, more: int) -> float:
         now, others = time.monotonic(), 0
-        own = own_bytes()
+        resident = own_bytes()
         with _lock:
             if self.run not in _seen:
-                _seen[self.run] = _Seen(self.allowed, own, min(own, LIBRARIES))
+                _seen[self.run] = _SeenRun(self.allowed, resident, min(resident, LIBRARIES))
                 # Runs that are long over are forgotten, so that the table stays small.
                 for old in list(_seen)[:-_MOST_RUNS]:
                     del _seen[old]
@@ -100,11 +100,11 @@ class Budget:
                 if run != self.run and now - seen.last < _RECENT_SECONDS:
                     others += seen.allowed
             _seen[self.run].last = now
-        return self._used(own) + more - TOLERANCE * self.allowed - others
+        return self._used(resident) + more - TOLERANCE * self.allowed - others
 
-    def _used(self, own: int) -> int:
+    def _used(self, resident: int) -> int:
         seen = _seen[self.run]
-        return seen.libraries + own - seen.first
+        return seen.libraries + resident - seen.first
 
     def _words(self, more: int) -> str:
         used = format_bytes(max(self._used(own_bytes()), 0))

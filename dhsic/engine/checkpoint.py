@@ -92,8 +92,8 @@ class Manifest:
         if data is None:
             return None
         try:
-            found = parse_json(data)
-            version, run, token = found["format"], found["run"], found["token"]
+            written = parse_json(data)
+            version, run, token = written["format"], written["run"], written["token"]
             if version == _FORMAT and isinstance(run, dict) and isinstance(token, str):
                 return cls(run, token)
         except (ValueError, KeyError, TypeError):
@@ -151,6 +151,7 @@ class Checkpoint:
         DataError
             The folder cannot be read or written.
         """
+        # The versions are part of the run: sums of another NumPy may round otherwise.
         try:
             here = plain({"dhsic": __version__, "numpy": np.__version__, **run})
         except TypeError as error:
@@ -162,11 +163,11 @@ class Checkpoint:
         manifest = Manifest.read(folder)
         if manifest is None:
             manifest = _start(folder, here)
-        found = difference(manifest.run, here)
-        if found is not None:
+        changed = difference(manifest.run, here)
+        if changed is not None:
             msg = (
-                f"checkpoint {folder} is of another run: {found.field} was "
-                f"{_value_text(found.there)} there and is {_value_text(found.here)} now; "
+                f"checkpoint {folder} is of another run: {changed.field} was "
+                f"{_value_text(changed.there)} there and is {_value_text(changed.here)} now; "
                 "take another URL, or remove it with 'dhsic checkpoints clean'"
             )
             raise InvalidArgumentError(msg)
@@ -190,9 +191,9 @@ class Checkpoint:
             A value cannot be digested.
         """
         run = json.dumps(self.manifest.run, sort_keys=True)
-        own = () if self.part is None else (self.part,)
+        part = () if self.part is None else (self.part,)
         # All that decides the result is in the key: another run or version finds nothing here.
-        key = digest((run, name, count, determined_by, *own))[:32]
+        key = digest((run, name, count, determined_by, *part))[:32]
         shards = Shards(self.folder, self.manifest.token, key, count)
         shards.folder.make()
         # It tells those who list checkpoints which pass this is.
@@ -259,6 +260,7 @@ class Shards:
         """The folder of the pass."""
         return self.root.inner(self.key)
 
+    # A listing alone: a shard that cannot be read is found when it is, by `MissingShardError`.
     def present(self) -> frozenset[int]:
         """Numbers of the shards that are there, by their names; none is read."""
         names = {entry.name for entry in self.folder.entries()}
@@ -296,13 +298,14 @@ class Shards:
             with self.folder.open(_name_of_key(number)) as file:
                 if file is None:
                     raise MissingShardError(number, "it is gone")
-                found = unpack(file)
+                # A file that is no manifest at all has the format "none" in the message.
+                kept = unpack(file)
         except BrokenStateError as error:
             raise MissingShardError(number, str(error)) from error
         # A file that was copied or renamed holds another shard.
-        if type(found) is not tuple or found[:2] != (self.key, number):
+        if type(kept) is not tuple or kept[:2] != (self.key, number):
             raise MissingShardError(number, "it is another one")
-        partial: Partial[Any] = found[2]
+        partial: Partial[Any] = kept[2]
         return partial
 
     def drop(self, missing: MissingShardError) -> None:
@@ -337,6 +340,7 @@ def _name_of_key(number: int) -> str:
 
 def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
     """Write the manifest; of several runs that start at a time, all get the same."""
+    # Files of an interrupted write are no content: a run that was killed may have left them.
     if any(not entry.is_partial for entry in folder.entries()):
         manifest = Manifest.read(folder)
         if manifest is not None:  # of a run that started at the same time
@@ -347,9 +351,9 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
         )
         raise InvalidArgumentError(msg)
     folder.make()
-    own = Manifest(run, uuid4().hex)
+    ours = Manifest(run, uuid4().hex)
     # Of runs that start at the same time the first wins, and all read its manifest.
-    folder.write_new(MANIFEST, own.to_json())
+    folder.write_new(MANIFEST, ours.to_json())
     manifest = Manifest.read(folder)
     if manifest is None:
         msg = f"checkpoint {folder} was removed while the run began: start again"

@@ -131,6 +131,7 @@ def ship(client: Any, value: Any) -> Any:
 
     It goes in pieces, since Dask warns of tasks that carry more than 10 MB.
     """
+    # Cut up, since a message of one large value would block the scheduler while it passes.
     data = pickled(value)
     name = f"dhsic-{uuid.uuid4().hex}"
     pieces = [
@@ -155,8 +156,10 @@ def _on_threads(
             tell(amounts[key])
 
     wanted = tuple(job.wanted)
+    # The graph alone holds the tasks from here on, so that each can be freed when it is done.
     job.leaves.clear()
     job.wanted.clear()
+    # Fused tasks would have other keys, by which the work that is done is told.
     with one_blas_thread(), Callback(posttask=finished):
         return list(
             dask.compute(*wanted, scheduler="threads", num_workers=threads, optimize_graph=False)
@@ -173,6 +176,7 @@ def _on_client(
     futures = dict(zip(tasks, sent, strict=True))
     for emptied in (tasks, job.leaves, job.wanted):
         emptied.clear()
+    # An error or a cancelled task ends the run here, and not when all others are done.
     try:
         for future in as_they_finish(list(futures.values()), client):
             # One whose worker is lost by now is computed again where it is needed, without a wait.

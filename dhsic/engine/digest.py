@@ -45,6 +45,7 @@ def plain(value: Any) -> Any:
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
+    # The first rule that applies: arrays before scalars, dataclasses before tuples and mappings.
     for known, written in _WRITERS:
         if known(value):
             return written(value)
@@ -82,15 +83,17 @@ def difference(there: Any, here: Any, path: str = "") -> Difference | None:
     if isinstance(there, dict) and isinstance(here, dict):
         if there.get(KIND) != here.get(KIND):
             return Difference(path, _short_digest(there), _short_digest(here))
+        # Fields of this run in their order, and then those that only the other has.
         names = [*here, *(name for name in there if name not in here)]
         pairs = [(_path_of_field(path, name), there.get(name), here.get(name)) for name in names]
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         pairs = [(f"{path}[{i}]", *pair) for i, pair in enumerate(zip(there, here, strict=True))]
     else:
+        # As JSON, in which 1 and 1.0 differ and NaN equals itself.
         same = json.dumps(there, sort_keys=True) == json.dumps(here, sort_keys=True)
         return None if same else Difference(path, there, here)
-    found = (difference(old, new, name) for name, old, new in pairs)
-    return next(filter(None, found), None)
+    differences = (difference(old, new, name) for name, old, new in pairs)
+    return next(filter(None, differences), None)
 
 
 def _path_of_field(path: str, name: str) -> str:
@@ -160,19 +163,20 @@ def _digest_of_array(value: NDArray[Any]) -> dict[str, Any]:
 
 
 def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
+    # Keys of other types would become text in JSON, and different mappings one digest.
     if KIND in value or not all(type(key) is str for key in value):
         msg = "a mapping can be digested only where its keys are words"
         raise TypeError(msg)
-    return {key: plain(one) for key, one in value.items()}
+    return {key: plain(item) for key, item in value.items()}
 
 
 def _digest_of_code(value: Any) -> dict[str, Any]:
     """A class or function that is known by its name, since the version says what it does."""
-    found: Any = sys.modules.get(value.__module__ or "")
+    named: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
+        named = getattr(named, part, None)
     # A lambda, say, is not found under its name, which then does not say what it does.
-    if found is not value or value.__module__.split(".")[0] not in _PACKAGES:
+    if named is not value or value.__module__.split(".")[0] not in _PACKAGES:
         msg = f"{_name_of_class(value)} cannot be digested: its name does not say what it does"
         raise TypeError(msg)
     return {KIND: "code", "name": _name_of_class(value)}

@@ -32,8 +32,8 @@ def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
     """
     if order is None:
         return None
-    found = TimeOrder() if isinstance(order, str) and order == "time" else order
-    if not isinstance(found, TimeOrder):
+    time_order = TimeOrder() if isinstance(order, str) and order == "time" else order
+    if not isinstance(time_order, TimeOrder):
         msg = (
             f"order must be 'time' or a TimeOrder, got {shown(order)}: leave it out where rows are "
             "in no order"
@@ -46,7 +46,7 @@ def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
             "TimeOrder(period=24)"
         )
         raise InvalidArgumentError(msg)
-    return found
+    return time_order
 
 
 def codes_of(source: Source, what: str) -> Indices:
@@ -90,8 +90,9 @@ def coded(labels: NDArray[Any]) -> Indices:
     """Every row of labels as a number from 0 on, of several columns as one."""
     code = np.zeros(len(labels), np.intp)
     for column in labels.T:
-        values, own = np.unique(column, return_inverse=True)
-        code = np.unique(code * len(values) + own, return_inverse=True)[1]
+        values, column_codes = np.unique(column, return_inverse=True)
+        # The pair of two numbers as one number, and consecutive again, so that it cannot overflow.
+        code = np.unique(code * len(values) + column_codes, return_inverse=True)[1]
     # By their first rows, so that the same labels written otherwise move the same rows.
     _, firsts = np.unique(code, return_index=True)
     ranks: Indices = np.argsort(np.argsort(firsts))
@@ -127,31 +128,34 @@ def moves_of(
         return None
     if strata is not None and groups is not None:
         _check_within(groups, strata)
-    found = RowSets.of(strata, groups, seed)
-    _check_sets(found, strata, groups)
-    return found
+    sets = RowSets.of(strata, groups, seed)
+    _check_sets(sets, strata, groups)
+    return sets
 
 
 def _series(n: int, groups: Indices | None, order: TimeOrder, seed: int) -> Series:
+    # One series of all rows, as they are stored.
     if groups is None:
         series: tuple[Indices, ...] = (np.arange(n),)
     else:
+        # A stable sort keeps the rows of a series in the order of storage, which is that of time.
         rows = np.argsort(groups, kind="stable")
         series = tuple(np.split(rows, np.cumsum(np.bincount(groups))[:-1]))
     shortest = min(map(len, series))
-    found = Series(n, series, seed, order.least_lag(shortest), order.period)
-    if found.most_shifts < _FEWEST_MOVES:
+    moves = Series(n, series, seed, order.least_lag(shortest), order.period)
+    if moves.most_shifts < _FEWEST_MOVES:
         which = "the series" if groups is None else "the shortest series"
         msg = (
             f"a test of series needs {_FEWEST_MOVES} shifts or more for a p-value of 5 % or less: "
-            f"{which} has {shortest:,} rows, which allow {found.most_shifts} shifts by {found.lag} "
+            f"{which} has {shortest:,} rows, which allow {moves.most_shifts} shifts by {moves.lag} "
             "rows. Lower the lag or the period, or leave out short series"
         )
         raise DataError(msg)
-    return found
+    return moves
 
 
 def _check_within(groups: Indices, strata: Indices) -> None:
+    # Written backwards, so that the first row of a group is the one that stays.
     first = np.empty(groups.max() + 1, np.intp)
     first[groups[::-1]] = strata[::-1]
     elsewhere = np.flatnonzero(strata != first[groups])
@@ -163,10 +167,10 @@ def _check_within(groups: Indices, strata: Indices) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _check_sets(found: RowSets, strata: Indices | None, groups: Indices | None) -> None:
+def _check_sets(sets: RowSets, strata: Indices | None, groups: Indices | None) -> None:
     """Refuse labels with which hardly anything moves."""
-    if found.movable < _FEWEST_MOVABLE:
-        share = f"{100 * found.movable:.3g} % of the rows"
+    if sets.movable < _FEWEST_MOVABLE:
+        share = f"{100 * sets.movable:.3g} % of the rows"
         if groups is None:
             msg = (
                 f"strata must have two rows or more each: {share} can change places, since the "
@@ -180,12 +184,13 @@ def _check_sets(found: RowSets, strata: Indices | None, groups: Indices | None) 
                 "random, or test means of the groups, a row each"
             )
         raise DataError(msg)
+    # The logarithm of the number of moves: prod (k!) over sets of k items that change places.
     moves = sum(
-        math.lgamma(int(count) + 1) for _, counts in found.sizes for count in counts.tolist()
+        math.lgamma(int(count) + 1) for _, counts in sets.sizes for count in counts.tolist()
     )
     if moves < math.log(_FEWEST_MOVES):
         msg = (
-            f"{found.what} can change places in {round(math.exp(moves))} ways only, so that no "
+            f"{sets.what} can change places in {round(math.exp(moves))} ways only, so that no "
             "p-value is below 1 over that: have more groups or larger strata"
         )
         raise DataError(msg)

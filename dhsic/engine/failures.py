@@ -50,6 +50,7 @@ def explained_failures(
 
 def _explained(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
     """Explain an error of a cluster; None for other errors."""
+    # Nothing of a cluster can have failed where its library was never loaded.
     if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
         return None
     from distributed.client import FutureCancelledError
@@ -57,10 +58,10 @@ def _explained(error: Exception, again: str, rows_of: Callable[[str], str]) -> D
     from distributed.scheduler import KilledWorker
 
     if isinstance(error, KilledWorker):
-        where = rows_of(str(error.task))
+        rows = rows_of(str(error.task))
         msg = (
             f"{error.allowed_failures + 1} workers died while they ran the same task"
-            f"{f' ({where})' if where else ''}, most likely because they took more memory than "
+            f"{f' ({rows})' if rows else ''}, most likely because they took more memory than "
             "they have: allow more memory, or take fewer landmarks or resamples"
         )
         return MemoryBudgetError(msg)

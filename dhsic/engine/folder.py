@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 __all__ = ["AnyFolder", "FolderEntry"]
 
+# Hidden names that no shard has, with a random part, so that two writers do not meet.
 _PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
 
 

@@ -31,31 +31,33 @@ def blocks_of(
     """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
     spans = sorted(needed)
     every = [plan.ranges(*span) for span in itertools.pairwise(plan.bounds)]
+    # Bounds of all ranges cut the rows, so that every range is made of whole pieces.
     bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
-    joined, own = _Joined(plan, bounds, spans), read_by_tasks(sources, plan, runtime)
+    joined, by_tasks = _JoinedPieces(plan, bounds, spans), read_by_tasks(sources, plan, runtime)
     lazy: dict[int, list[Any]] = {}
+    # Columns of one array share the tasks that read its chunks.
     for numbers in together(sources) if spans else []:
         same = [sources[number] for number in numbers]
         if same[0].place == "graph":
-            pieces = ([[one] for one in source.lazy(bounds)] for source in same)
+            pieces = ([[block] for block in source.lazy(bounds)] for source in same)
             lazy.update(zip(numbers, map(joined, pieces), strict=True))
         elif numbers[0] in plan.split:
             cut = _cut_chunks(same, plan, bounds, runtime.budget)
             lazy.update(zip(numbers, map(joined, cut), strict=True))
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
-        begun = iter(begin([one for column in lazy.values() for one in column], runtime))
+        begun = iter(begin([block for column in lazy.values() for block in column], runtime))
         lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
     columns = [
         lazy[number]
         if number in lazy
         else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
         for number, source in enumerate(sources)
-        if spans and own[number] is None
+        if spans and by_tasks[number] is None
     ]
     return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
 
 
-class _Joined:
+class _JoinedPieces:
     """Makes blocks of the pieces of a source between bounds, of which there may be several."""
 
     def __init__(self, plan: PassPlan, bounds: Sequence[int], spans: Sequence[Span]) -> None:
@@ -67,9 +69,10 @@ class _Joined:
     def __call__(self, pieces: Sequence[Sequence[Any]]) -> list[Any]:
         join = as_task(_concatenated)
         blocks = [
-            [one for at in block for some in pieces[at] for one in some] for block in self._blocks
+            [piece for at in block for some in pieces[at] for piece in some]
+            for block in self._blocks
         ]
-        return [own[0] if len(own) == 1 else join(*own) for own in blocks]
+        return [parts[0] if len(parts) == 1 else join(*parts) for parts in blocks]
 
 
 def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
@@ -81,6 +84,7 @@ def _cut_chunks(
 ) -> Iterator[list[list[Any]]]:
     """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
     first, alone = sources[0], len(sources) == 1
+    # Of several variables the whole array is read, and each is cut from its rows.
     whole = first.whole if is_cut(first) and not alone else first
     n, step = plan.n, cut_rows(whole, plan)
     read = as_task(partial(_read_chunks, whole, budget))

@@ -67,6 +67,7 @@ class RowGroups(Protocol):
         ...
 
     def left_of(self, first: int, last: int) -> Indices | slice:
+        # Two groups or none: with one group alone all rows move among each other.
         """Which of them go with the groups first..last-1."""
         ...
 
@@ -140,6 +141,7 @@ class Groups:
         """
         if n < 2 * size:
             return cls(n, n, seed)
+        # Longer groups are tried up to 1.5 times the size, for lengths that transform quickly.
         sizes = [b for b in range(size, int(_WIDEST * size) + 1) if is_smooth(b)] or [size]
         enough = (b for b in sizes if _FEW_LEFT * (n % b) <= n)
         return cls(n, next(enough, min(sizes, key=lambda b: n % b)), seed)
@@ -186,6 +188,7 @@ class Groups:
             In the order of their segments; pieces that a run does not have are empty.
         """
         first, last = np.array(bounds[:-1]), np.array(bounds[1:])
+        # Vectorised over runs: a plan of many blocks asks for all of them at once.
         pieces = [segment.pieces(first, last) for segment in self._segments]
         positions = np.concatenate(pieces, axis=1).swapaxes(1, 2)
         # Rows left over belong to the row of a group after them, or to the last one.
@@ -202,11 +205,12 @@ class Groups:
     def left_of(self, first: int, last: int) -> Indices:
         """Which of the rows left over go with the groups first..last-1."""
         ranges = self.ranges(first, last)
-        return np.concatenate([np.arange(*np.searchsorted(self.left, one)) for one in ranges])
+        return np.concatenate([np.arange(*np.searchsorted(self.left, span)) for span in ranges])
 
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
         del first
+        # Rows that are left over are fewer than those of a group, and add none.
         return rows // self.size
 
     def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
@@ -215,18 +219,21 @@ class Groups:
         Every coset, group and variable has its own, so that neither chunks nor workers change
         them.
         """
-        found: NDArray[np.intp] = np.array(
+        orders: NDArray[np.intp] = np.array(
             [
+                # A stream for each group, so that an order does not depend on the block that asks
+                # for it.
                 generator(self.seed, "shifts", coset, variable, group).permutation(self.size)
                 for group in range(first, first + count)
             ]
         )
-        return found
+        return orders
 
     def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""
         positions = np.concatenate([segment.positions(group) for segment in self._segments])
         rows = positions + np.searchsorted(self._gaps, positions, side="right")
+        # At random within a group: a shift moves rows that lie far apart in the data.
         return generator(self.seed, "groups", 1, group).permutation(rows)
 
     @cached_property
@@ -287,6 +294,7 @@ def _places(ranges: Sequence[tuple[int, int]], rows: Indices) -> Indices:
     """Where rows are in ranges that are read one after another."""
     starts = np.array([start for start, _ in ranges])
     sizes = [stop - start for start, stop in ranges]
+    # From a row of the data to its place among those read: ranges are read one after another.
     shifts = np.array(list(accumulate(sizes[:-1], initial=0))) - starts
     order = np.argsort(starts)
     ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
@@ -304,4 +312,4 @@ def is_smooth(length: int) -> bool:
 
 def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
     """Bounds that cut all rows wherever one of the ranges starts or ends."""
-    return sorted({0, n, *(row for some in ranges for one in some for row in one)})
+    return sorted({0, n, *(row for some in ranges for span in some for row in span)})

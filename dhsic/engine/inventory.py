@@ -66,23 +66,24 @@ class Inventory:
     @property
     def largest(self) -> int:
         """Bytes of the largest stored chunk."""
-        return max((one.size for across in self.chunks for one in across if one), default=0)
+        return max((stamp.size for across in self.chunks for stamp in across if stamp), default=0)
 
     @property
     def absent(self) -> list[tuple[int, int]]:
         """The rows of every chunk that is not there."""
-        found = [
+        spans = [
             (k * self.chunk_rows, min((k + 1) * self.chunk_rows, self.rows))
             for k, across in enumerate(self.chunks)
             for stamp in across
             if stamp is None
         ]
-        return sorted([*found, *self.within])
+        return sorted([*spans, *self.within])
 
     @property
     def parts(self) -> dict[str, str]:
         """Up to 128 runs of rows, and what is stored for each, in a line."""
         count = len(self.chunks)
+        # Runs of chunks, since a checkpoint keeps a line for each and tells which rows changed.
         bounds = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
         return {
             _rows_text(a * self.chunk_rows, min(b * self.chunk_rows, self.rows)): _in_a_line(
@@ -148,11 +149,13 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
     arrays: dict[object, list[Stored]] = {}
     for source in sources:
         for array in getattr(source, "stored", ()):
+            # Several variables of one array are one listing.
             arrays.setdefault(array.identity, []).append(array)
     listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
     for same, inventory in listed:
         if inventory is None:
             continue
+        # One variable that allows it speaks for the array, whose chunks all of them share.
         if not any(array.allow_missing_chunks for array in same):
             _refuse_absent(inventory)
         for array in same:
@@ -183,6 +186,7 @@ def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
 
 
 def _refuse_absent(inventory: Inventory) -> None:
+    # NaN in the place of absent chunks is refused, or dropped, as any missing value.
     if inventory.fill is None or not inventory.absent:
         return
     ranges = [_rows_text(*ends) for ends in _merged_ranges(inventory.absent)]
@@ -220,8 +224,9 @@ def _several(listed: Sequence[str]) -> str:
 
 def _in_a_line(chunks: Sequence[Sequence[Stamp | None]]) -> str:
     stamps = [stamp for across in chunks for stamp in across]
+    # A listing tells size and ETag or time; the bytes themselves are not read.
     there = len(stamps) - stamps.count(None)
-    digest = _digest("-" if one is None else f"{one.size} {one.mark}" for one in stamps)
+    digest = _digest("-" if stamp is None else f"{stamp.size} {stamp.mark}" for stamp in stamps)
     return f"{there} of {len(stamps)} chunks, {_bytes_of_stamps(stamps)} bytes, {digest[:16]}"
 
 

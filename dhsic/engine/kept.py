@@ -10,7 +10,7 @@ from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, Manifest
 from dhsic.engine.folder import AnyFolder, FolderEntry
 from dhsic.errors import DataError, DhsicError
 
-__all__ = ["Found", "KeptPass", "find_checkpoints", "kept_passes", "remove_checkpoint"]
+__all__ = ["FoundCheckpoints", "KeptPass", "find_checkpoints", "kept_passes", "remove_checkpoint"]
 
 
 class KeptPass(NamedTuple):
@@ -24,7 +24,7 @@ class KeptPass(NamedTuple):
     """Seconds since 1970 of the last shard, where the store says so."""
 
 
-class Found(NamedTuple):
+class FoundCheckpoints(NamedTuple):
     """The checkpoints of a folder."""
 
     checkpoints: list[tuple[AnyFolder, Manifest]]
@@ -44,7 +44,7 @@ class Found(NamedTuple):
             raise DataError("; ".join(map(str, self.broken)))
 
 
-def find_checkpoints(root: AnyFolder) -> Found:
+def find_checkpoints(root: AnyFolder) -> FoundCheckpoints:
     """The checkpoint that a folder is, or those in it.
 
     Raises
@@ -54,8 +54,9 @@ def find_checkpoints(root: AnyFolder) -> Found:
     """
     manifest = Manifest.read(root)
     if manifest is not None:
-        return Found([(root, manifest)], [])
-    listed = Found([], [])
+        # The folder is a checkpoint itself: folders in it are its passes.
+        return FoundCheckpoints([(root, manifest)], [])
+    listed = FoundCheckpoints([], [])
     for folder in (root.inner(entry.name) for entry in root.entries() if entry.is_folder):
         try:
             manifest = Manifest.read(folder)
@@ -74,7 +75,9 @@ def find_checkpoints(root: AnyFolder) -> Found:
 def kept_passes(folder: AnyFolder) -> list[KeptPass]:
     """The passes of a checkpoint, the oldest first."""
     passes = [_kept_pass(folder.inner(e.name)) for e in folder.entries() if e.is_folder]
-    return sorted((one for one in passes if one is not None), key=lambda one: one.modified or 0.0)
+    return sorted(
+        (kept for kept in passes if kept is not None), key=lambda kept: kept.modified or 0.0
+    )
 
 
 def _kept_pass(folder: AnyFolder) -> KeptPass | None:
@@ -83,6 +86,7 @@ def _kept_pass(folder: AnyFolder) -> KeptPass | None:
         return None
     try:
         described = parse_json(data)
+        # A file that someone else wrote there is no pass, and no reason to end the listing.
         name, count = (
             str(described["name"]),
             check_integer("shards", described["shards"], minimum=0),
@@ -116,6 +120,8 @@ def remove_checkpoint(folder: AnyFolder) -> int:
             folder.remove(entry.name)
         elif entry.name != MANIFEST:
             left += 1
+    # The manifest goes last: until then the folder is known for what it is, and can be cleaned
+    # again.
     folder.remove(MANIFEST)
     folder.remove_empty()
     return left
@@ -128,7 +134,7 @@ def _remove_pass(folder: AnyFolder) -> int:
     ours = [entry for entry in entries if known and _is_ours(entry)]
     # The file that tells what the folder is goes last, so that a removal that was cut off can go
     # on.
-    for entry in sorted(ours, key=lambda one: one.name == PASS):
+    for entry in sorted(ours, key=lambda file: file.name == PASS):
         folder.remove(entry.name)
     folder.remove_empty()
     return len(entries) - len(ours)

@@ -101,6 +101,7 @@ class LazyRows:
         DataError
             A source cannot be read.
         """
+        # The rows are taken, not the blocks computed: a picture needs few of them.
         numbers = np.arange(0, self.plan.bounds[-1], step)
         return take_rows(self.sources, [numbers] * len(self.sources), self.runtime)
 
@@ -121,8 +122,8 @@ class LazyRows:
             # Each task of a Dask array knows the graph of all blocks: only its own is sent.
             tasks, amounts = culled(self._tasks[at]), [stop - start for start, stop in spans[at]]
             with explained_failures():
-                found = compute(Job(tasks, amounts, list(tasks)), self.runtime, self._tell)
-            yield from found
+                values = compute(Job(tasks, amounts, list(tasks)), self.runtime, self._tell)
+            yield from values
         plan, seconds = self.plan, time.perf_counter() - began
         self.listener(
             PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
@@ -132,6 +133,7 @@ class LazyRows:
     def _batches(self) -> Iterator[slice]:
         """Blocks to be computed at a time: of a chunk that is cut all, or it were read again."""
         bounds, step = self.plan.bounds, self.runtime.threads
+        # Bounds that split a chunk would have it read by two batches.
         rows = max((self.sources[number].chunk_rows or 1 for number in self.plan.split), default=1)
         first = 0
         for number in range(1, len(bounds)):

@@ -52,9 +52,9 @@ def peak_bytes() -> int | None:
 def high_water_bytes(process: int | str) -> int | None:
     """Most resident memory of a process by number, or "self"; None where no system tells."""
     with suppress(OSError):
-        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.M)
-        if found is not None:
-            return int(found[1]) * 1024
+        line = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.M)
+        if line is not None:
+            return int(line[1]) * 1024
     return None
 
 
@@ -78,7 +78,7 @@ def worker_peak_bytes(client: Any) -> int | None:
     ]
     with suppress(TimeoutError), aside():  # a worker may be frozen, or be doing work of others
         list(as_completed(asked, loop=client.loop, timeout=_REPLY_TIMEOUT_SECONDS))
-    told = fetched([one for one in asked if one.status == "finished"], client)
+    told = fetched([future for future in asked if future.status == "finished"], client)
     return max((peak for peak in told if peak is not None), default=None)
 
 

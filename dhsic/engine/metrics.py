@@ -33,6 +33,7 @@ def count_task(name: str, blocks: Collection[RowBlock | GroupBlock], seconds: fl
     # Threads may come here at the same time, and a name can be registered once.
     with _FIRST:
         counters = _counters()
+    # Without the library nothing is counted, and no task fails for it.
     if not counters:
         return
     arrays = [values for block in blocks for values in block.values]
@@ -44,6 +45,7 @@ def count_task(name: str, blocks: Collection[RowBlock | GroupBlock], seconds: fl
 @cache
 def _counters() -> list[Any]:
     """Made once, when a task counts first: the library is slow to import."""
+    # Imported by name, since it is an optional extra.
     try:
         library = import_module("prometheus_client")
     except ImportError:

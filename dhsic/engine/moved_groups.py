@@ -66,6 +66,8 @@ class MovedGroups:
         serial: bool = False,
     ) -> Self:
         """Those of items that move alike, shapes (units, size, w)."""
+        # Of items of w rows one group has the first rows, another the second ones, and all move
+        # alike.
         every = np.concatenate([some.swapaxes(1, 2).reshape(-1, size) for some in items])
         widths = np.concatenate([np.full(len(some), some.shape[2]) for some in items])
         units = np.repeat(np.arange(len(widths)), widths)
@@ -75,8 +77,17 @@ class MovedGroups:
 
     # What is cached stays here.
     def __reduce__(self) -> tuple[Any, ...]:
-        own = self.n, self.size, self.seed, self.rows, self.units, self.left, self.what, self.serial
-        return type(self), own
+        fields = (
+            self.n,
+            self.size,
+            self.seed,
+            self.rows,
+            self.units,
+            self.left,
+            self.what,
+            self.serial,
+        )
+        return type(self), fields
 
     @property
     def count(self) -> int:
@@ -93,6 +104,7 @@ class MovedGroups:
         return slice(self._left_before(first), self._left_before(last))
 
     def _left_before(self, group: int) -> int:
+        # Rounded up cumulatively, so that runs of groups share the rows that stay without a gap.
         return -(-group * self.n_left // self.count)
 
     def count_of(self, first: int, rows: int) -> int:
@@ -121,10 +133,11 @@ class MovedGroups:
         """Where the ranges of the runs of groups between bounds start and stop, as of `Groups`."""
         key = tuple(bounds)
         if key not in self._runs:
-            found = [_runs_of_rows(np.sort(self._members(*span))) for span in pairwise(bounds)]
-            pieces = max(len(starts) for starts, _ in found)
-            ends = np.zeros((2, len(found), pieces), np.intp)
-            for run, both in enumerate(found):
+            ranges = [_runs_of_rows(np.sort(self._members(*span))) for span in pairwise(bounds)]
+            # Runs have different numbers of ranges: empty ones, from 0 to 0, fill up the array.
+            pieces = max(len(starts) for starts, _ in ranges)
+            ends = np.zeros((2, len(ranges), pieces), np.intp)
+            for run, both in enumerate(ranges):
                 ends[:, run, : len(both[0])] = both
             self._runs[key] = ends
         return self._runs[key]
@@ -144,6 +157,7 @@ class MovedGroups:
     def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
         """Random orders of the rows of some groups, shape (count, b): one for those of a unit."""
         units = self.units[first : first + count]
+        # Orders are of whole units, also where a run starts or ends within one.
         start, stop = int(units[0]), int(units[-1]) + 1
         b = self.size
         # Keys go by the numbers of rows, and their order within a group is a random one.

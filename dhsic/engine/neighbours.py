@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
@@ -38,6 +39,12 @@ _REMEDIES = {
     "row_groups": "row_groups= (--row-groups) for rows that belong together",
     "strata": "strata= (--strata) where they are exchangeable within strata",
 }
+
+_NO_ARGUMENT = (
+    "No argument here is for such rows: take rows that lie apart, as every tenth of a series, or "
+    "one of each group"
+)
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Likeness(NamedTuple):
@@ -93,7 +100,7 @@ def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) ->
     # The mean over all pairs of different rows, most of which are far apart.
     far = (float(np.vdot(cross, cross)) - float(sizes.sum())) / (n * (n - 1))
     scale = float((first**2).sum(axis=1).mean() * (second**2).sum(axis=1).mean())
-    found, near = [], np.zeros(n)
+    candidates, near = [], np.zeros(n)
     for lag in range(1, _LAGS + 1):
         same = run[lag:] == run[:-lag]
         products = np.einsum("ij,ij->i", u[lag:], u[:-lag]) * np.einsum(
@@ -105,8 +112,8 @@ def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) ->
             at = np.flatnonzero(same) + lag
             error = float(near[at].std()) / len(at) ** 0.5
             mean = float(near[at].mean())
-            found.append(Likeness(mean / (lag * scale), mean / error if error > 0.0 else 0.0))
-    return max(found, key=lambda one: one.errors)
+            candidates.append(Likeness(mean / (lag * scale), mean / error if error > 0.0 else 0.0))
+    return max(candidates, key=lambda candidate: candidate.errors)
 
 
 def waves_of(
@@ -164,7 +171,7 @@ class Neighbours:
     session : Session
         A run whose sample has not been taken.
     arguments : sequence of str, optional
-        Those by which the function that was called is told of its rows.
+        Those by which the function that was called is told of its rows; it may have none.
     """
 
     def __init__(
@@ -197,15 +204,31 @@ class Neighbours:
         }
         (m, k), worst = max(pairs.items(), key=lambda item: item[1].errors)
         if worst.matters(len(pairs)):
-            *others, last = (_REMEDIES[argument] for argument in self._arguments)
             msg = (
                 f"rows that are stored side by side are alike in {session.names[m]!r} and "
                 f"{session.names[k]!r} ({100 * worst.share:.2g} % of a row with itself, "
                 f"{worst.errors:.0f} standard errors), as those of series or groups are: for "
                 "exchangeable rows alone p-values are right, and they are too small for these. "
-                f"Take {', '.join(others)}, or {last}"
+                f"{_remedy(self._arguments)}"
             )
-            warnings.warn(msg, DependentRowsWarning, stacklevel=5)
+            warnings.warn(msg, DependentRowsWarning, stacklevel=_calls_of_the_package())
+
+
+def _remedy(arguments: Sequence[str]) -> str:
+    """The words for a function that has so many arguments for such rows."""
+    if not arguments:
+        return _NO_ARGUMENT
+    *others, last = (_REMEDIES[argument] for argument in arguments)
+    return f"Take {', '.join(others)}, or {last}"
+
+
+def _calls_of_the_package() -> int:
+    """The number of calls from the function that asks to the first one outside of the package."""
+    frame, calls = inspect.currentframe(), 0
+    # Code that `exec` runs may have no name.
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, calls = frame.f_back, calls + 1
+    return calls
 
 
 def _evenly(count: int) -> list[int]:
@@ -228,11 +251,11 @@ def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     n = session.n
     if n <= _ROWS:
         return np.arange(n), [0]
-    chunks = [-(-n // size) for one in session.sources if (size := one.chunk_rows)]
+    chunks = [-(-n // size) for source in session.sources if (size := source.chunk_rows)]
     count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
     length = _ROWS // count
     # One run from each part of the data, at a random place there.
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)
     firsts = draws + np.arange(count) * (n // count)
-    found: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
-    return found, list(range(0, len(found), length))
+    rows: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
+    return rows, list(range(0, len(rows), length))

@@ -75,6 +75,7 @@ def _plan_groups(
             PAIRS if pairs else GROUPS,
         )
     known = cast(KnownGroups, groups)  # the plan writes it as JSON
+    # Bytes are not known yet: `_costed` needs the bounds to tell them.
     plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=known)
     return _costed(plan, reduction, sources, runtime)
 
@@ -96,6 +97,7 @@ def _costed(
     waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
     states = (2 * threads + waiting) * cost.state
     passing = cost.payload + kept + tasks_bytes(sources, plan, cost.scratch, states, threads)
+    # Rows for the sample of an estimator are taken by the same workers, at another time.
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
     read = {at[0]: bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources)}
     decoded = sum(b for m, b in read.items() if sources[m].place == "storage")
@@ -106,6 +108,7 @@ def _costed(
         bytes_read=total,
         worker_bytes=max(passing, taking),
         sent_bytes=sent,
+        # The work of a row, or of a pair, times their number, and the rest once a pass.
         work=plan.amount * cost.work + besides,
     )
 

@@ -180,6 +180,7 @@ class PassPlan:
     @property
     def tasks(self) -> int:
         """Tasks of the graph: one a block or pair, and those that combine them."""
+        # Levels of the tree that combines partial results, a few at a time.
         tasks = level = self.leaves
         while level > 1:
             level = -(-level // self.fan_in)
@@ -189,12 +190,13 @@ class PassPlan:
     @property
     def fan_in(self) -> int:
         """Partial results that a task combines."""
+        # Large states wait in pairs: a wider tree would hold more of them in memory at once.
         return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
 
 
 @lru_cache(maxsize=4)
 def _runs(groups: KnownGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
-    """Of some thousand blocks they take a hundredth of a second, and plans ask again and again."""
+    """Some thousand blocks take a hundredth of a second, and plans ask again and again."""
     runs = groups.runs(bounds)
     runs.setflags(write=False)  # all plans share them
     return runs
@@ -225,6 +227,15 @@ class Plan(BarResult):
     rates : Rates, optional
         Rates of the machine whose seconds are told; those of `runtime` where not given, which are
         measured when they are first asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.zeros((1_000_000, 2))
+    >>> plan = dhsic.plan(x, x[:, :1], threads=1, memory="2GiB")
+    >>> plan.fits, [step.name for step in plan.passes]
+    (True, ['shifts'])
     """
 
     _tabular: ClassVar[bool] = True
@@ -272,6 +283,7 @@ class Plan(BarResult):
         """Predicted peak bytes of one worker process, this one where it runs on threads."""
         if self.runtime.client is None:
             return self.peak_driver_bytes
+        # Passes run one after another, so that the largest decides.
         return self.baseline_bytes + max((step.worker_bytes for step in self.passes), default=0)
 
     @property
@@ -342,6 +354,7 @@ class Plan(BarResult):
         needed, allowed = self.peak_bytes, self.runtime.memory
         if self.fits:
             return self
+        # The process that needs most names the step to blame.
         if self.peak_driver_bytes < needed:
             amount, name = max((step.worker_bytes, step.name) for step in self.passes)
         else:
@@ -359,9 +372,10 @@ class Plan(BarResult):
 
         A client is told as a text.
         """
+        # A client cannot be written; that there was one is told.
         client = None if self.runtime.client is None else "a client"
-        where = replace(self.runtime, client=client)
-        return super(Plan, replace(self, runtime=where, rates=self.measured)).to_dict()
+        runtime = replace(self.runtime, client=client)
+        return super(Plan, replace(self, runtime=runtime, rates=self.measured)).to_dict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)  # a client stays where it is

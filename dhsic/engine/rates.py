@@ -101,7 +101,7 @@ def machine_of() -> dict[str, Any]:
     import scipy.linalg  # its BLAS is told of once it is loaded
 
     told = ("internal_api", "version", "architecture")
-    blas = {" ".join(str(one.get(key)) for key in told) for one in threadpool_info()}
+    blas = {" ".join(str(library.get(key)) for key in told) for library in threadpool_info()}
     return {
         "processor": _processor(),
         "threads": os.cpu_count(),
@@ -116,10 +116,10 @@ def machine_of() -> dict[str, Any]:
 def _processor() -> str:
     """Its model, as far as the system says."""
     try:
-        found = _MODEL.search(Path("/proc/cpuinfo").read_text())
+        model = _MODEL.search(Path("/proc/cpuinfo").read_text())
     except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+        model = None
+    return model[1].strip() if model else platform.processor() or platform.machine()
 
 
 def _place(machine: dict[str, Any]) -> Path:

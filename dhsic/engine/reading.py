@@ -123,7 +123,7 @@ def task_bytes(sources: Sequence[Source], plan: PassPlan, scratch: int) -> int:
         else:
             most = max(most, held + _reading_bytes(same, plan))
             held += _read_bytes(same, plan)
-    most = max(most, held + plan.rows_per_block * max(one.shape[1] for one in sources))
+    most = max(most, held + plan.rows_per_block * max(source.shape[1] for source in sources))
     if plan.groups is not None:  # all rows once more, in the order of the groups
         arranged = plan.rows_per_block * sum(map(cut_bytes, sources))
         held, most = arranged, max(most, held + arranged)

@@ -182,6 +182,8 @@ class Partial(Generic[State]):
     seconds: float
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Within the pickle, not beside it: buffers of arrays that travel apart may arrive
+        # unaligned.
         return unpacked, (Partial, pickled((self.state, self.seconds)))
 
 

@@ -198,6 +198,7 @@ def run_map(
         )
 
     bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
+    # Fewer replicates than ranges leave empty ones, which make no task.
     ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
     shards = None
     # Of a function that cannot be digested no one would know whose shards they are.
@@ -229,6 +230,7 @@ def _amount(plan: PassPlan, spans: Spans) -> int:
 
 def _leaves_of_shards(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
     """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
+    # As many shards as are enough to lose little work, since each is a file to write and to list.
     # Whole subtrees, so that sums are added in the same order with shards and without.
     size = 1
     while -(-len(spans) // size) > _MOST_SHARDS:
@@ -322,12 +324,14 @@ def _rows_of(key: str, plan: PassPlan) -> str:
 
 def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
     """The partial result of a block or pair, given the blocks that no task reads by itself."""
+    # A worker that sees another folder would write where nobody looks.
     if payload.shards is not None:
         payload.shards.check()
     reuse_freed_memory()
     _check_process_memory(payload)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
+    # Blocks that travelled come in the order of the sources that no task reads.
     given = iter(parts)
     blocks = {}
     for start, stop in dict.fromkeys(spans):
@@ -352,6 +356,7 @@ def _block(
         values = read_block(payload.sources, ranges, computed, payload.finite)
         return RowBlock(start, values)
     ranges, places = payload.groups.arrange(start, stop)
+    # Before the read, so that the error comes instead of the kill of the worker.
     _check_process_memory(payload, read_bytes(payload.sources, ranges))
     values = read_block(payload.sources, ranges, computed, payload.finite)
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))

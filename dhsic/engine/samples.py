@@ -40,6 +40,7 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
     pairs = list(zip(sources, sampled, strict=True))
     return {
         "variables": [_sample_digest(source, rows) for source, rows in pairs],
+        # Stored data by a sample of rows, since reading all would take as long as the test.
         "content": {
             f"variable {source.name!r}": _sha(rows)
             if source.place == "storage"
@@ -64,6 +65,7 @@ def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
     """Up to 128 ranges of rows, each with a digest of its pieces."""
     bounds = _sample_bounds(source)
     count = len(bounds) - 1
+    # Read whole where rows are in memory, or computed: a sample could miss a changed value.
     read = (_sha(source.read(*span)) for span in pairwise(bounds))
     digests = list(read if source.place == "memory" else islice(computed, count))
     edges = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
@@ -81,8 +83,8 @@ def _digests_of_graphs(graphs: Sequence[Source], runtime: Runtime) -> Iterator[s
     if not tasks:
         return iter(())
     with explained_failures(None):
-        found = begin(tasks, runtime)
-        return iter(found if runtime.client is None else fetched(found, runtime.client))
+        digests = begin(tasks, runtime)
+        return iter(digests if runtime.client is None else fetched(digests, runtime.client))
 
 
 def _sample_bounds(source: Source) -> list[int]:
@@ -101,6 +103,7 @@ def _sampled(source: Source) -> NDArray[np.intp]:
     n, size = source.shape[0], source.chunk_rows
     if size is None:
         return _spread_numbers(0, n, _ROWS)
+    # The first, the last and some chunks between, since each costs a decoding.
     starts = _spread_numbers(0, -(-n // size), _CHUNKS) * size
     rows = [
         _spread_numbers(start, min(start + size, n), _ROWS // _CHUNKS) for start in starts.tolist()

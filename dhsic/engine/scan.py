@@ -94,6 +94,7 @@ class Scan:
         The seed of the test: which of many rows are kept depends on it and on their numbers.
     """
 
+    # argmin of booleans is the first that is false.
     still: tuple[Still, ...] = ()
     seed: int = 0
     name: str = "scan"
@@ -101,8 +102,8 @@ class Scan:
 
     def footprint(self, rows: int) -> Footprint:
         """Small, but for copies of the columns."""
-        columns = sum(len(one.columns) for one in self.still)
-        widest = max((len(one.columns) for one in self.still), default=0)
+        columns = sum(len(still.columns) for still in self.still)
+        widest = max((len(still.columns) for still in self.still), default=0)
         return Footprint(
             payload=16 * columns,
             scratch=rows * (9 * widest + 16),
@@ -114,12 +115,12 @@ class Scan:
         """Look at one block."""
         finite = [np.isfinite(x).all(axis=1) for x in block.values]
         first = [np.inf if ok.all() else block.start + int(np.argmin(ok)) for ok in finite]
-        return Extent(np.array(first), tuple(self._differing(block, one) for one in self.still))
+        return Extent(np.array(first), tuple(self._differing(block, still) for still in self.still))
 
     def combine(self, left: Extent, right: Extent) -> Extent:
         """Keep the earlier row, and the rows of the smallest keys."""
         pairs = zip(left.differing, right.differing, strict=True)
-        merged = tuple(one.merge(other) for one, other in pairs)
+        merged = tuple(first.merge(other) for first, other in pairs)
         return Extent(np.minimum(left.first_bad, right.first_bad), merged)
 
     def _differing(self, block: RowBlock, still: Still) -> Differing:
@@ -133,6 +134,7 @@ class Scan:
         """Keys of the rows of one variable by itself, so that they do not depend on the pairing."""
         if not len(rows):
             return np.zeros(0, np.uint64)
+        # Keys of consecutive rows are drawn at once: from the first to the last that differs.
         first, last = int(rows[0]), int(rows[-1])
         start = block.start + first
         keys = random_keys(self.seed, start, start + last - first + 1, "bandwidth", variable, 1)

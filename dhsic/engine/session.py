@@ -137,6 +137,7 @@ class Session:
         other = copy(self)
         other.sources, other._differing, other._made = tuple(sources), {}, {}
         other._along = None
+        # Passes of one name over different variables have shards of their own.
         if part is not None and self._checkpoint is not None:
             other._checkpoint = replace(self._checkpoint, part=(self._checkpoint.part, part))
         if other.n != self.n:
@@ -188,19 +189,20 @@ class Session:
         if self._folder is None:
             return
         self.step("open the checkpoint")
-        found = describe_sources(self.sources, self.runtime)
+        data = describe_sources(self.sources, self.runtime)
         described = {
             **run,
             "seed": self.seed,
             "precision": self.dtype.name,
             "rows": self.n,
-            "variables": found["variables"],
+            "variables": data["variables"],
             # Where both tell of a change, the inventory names the rows.
-            "stored": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
-            "content": found["content"],
+            "stored": {f"variable {array.name!r}": array.parts for _, array in self._inventories},
+            "content": data["content"],
         }
+        # Absent ones add nothing, so that checkpoints of runs without them stay valid.
         of_rows = {"moves": self.moves, "weights": self.weights}
-        described |= {what: one for what, one in of_rows.items() if one is not None}
+        described |= {what: value for what, value in of_rows.items() if value is not None}
         self._checkpoint = Checkpoint.open(self._folder, described)
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
@@ -218,7 +220,7 @@ class Session:
             They changed since the session began.
         """
         check_unchanged(self._inventories)
-        return tuple(found.summary for _, found in self._inventories)
+        return tuple(inventory.summary for _, inventory in self._inventories)
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Call a function once for every key, and return the kept value later.
@@ -333,11 +335,11 @@ class Session:
             if not is_exact(values):
                 msg = f"variable {name!r} has {INEXACT}"
                 raise DataError(msg)
-        found = [
+        ordered = [
             np.asarray(values, np.float64)[inverse]
             for values, (_, inverse) in zip(taken, unique, strict=True)
         ]
-        return found if along is None else along.split(found)
+        return ordered if along is None else along.split(ordered)
 
     def take_along(self, rows: NDArray[np.intp]) -> list[NDArray[np.float64]]:
         """Take rows of all variables along with the next ones, so that chunks are decoded once.

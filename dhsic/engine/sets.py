@@ -113,8 +113,8 @@ class RowSets:
         size = self._best_size(most)
         if size not in self._made:
             parts = enumerate(self.parts)
-            found = [part.rows[_drawn_orders(part, size, self.seed, k)] for k, part in parts]
-            self._made[size] = MovedGroups.of(self.n, size, self.seed, found, self.what)
+            drawn = [part.rows[_drawn_orders(part, size, self.seed, k)] for k, part in parts]
+            self._made[size] = MovedGroups.of(self.n, size, self.seed, drawn, self.what)
         return self._made[size]
 
     def _best_size(self, most: int) -> int:
@@ -201,6 +201,7 @@ class Series:
 
     @property
     def most_shifts(self) -> int:
+        # Fewer shifts for a longer least lag: the shortest series decides, since all move together.
         """The most shifts that the least lag allows."""
         return min(map(len, self.series)) // self._least
 
@@ -216,19 +217,21 @@ class Series:
         # Of equal ones the first has the most shifts.
         size = min(sizes, key=self._staying)
         if size not in self._made:
-            found = [
+            items = [
                 rows[: size * step].reshape(1, size, step)
                 for rows in self.series
                 for step in [self._step(len(rows), size)]
             ]
-            what = f"{self.what} by multiples of {found[0].shape[2]:,} rows"
+            what = f"{self.what} by multiples of {items[0].shape[2]:,} rows"
             if len(self.series) > 1:
-                what = f"{self.what}, each by multiples of {min(x.shape[2] for x in found):,} rows"
-            made = MovedGroups.of(self.n, size, self.seed, found, what, serial=True)
+                what = f"{self.what}, each by multiples of {min(x.shape[2] for x in items):,} rows"
+            made = MovedGroups.of(self.n, size, self.seed, items, what, serial=True)
             self._made[size] = made
         return self._made[size]
 
     def _step(self, rows: int, size: int) -> int:
+        # Whole periods, so that a shift keeps the phase: row and shifted row are of one hour or
+        # season.
         return rows // size // self.period * self.period
 
     def _staying(self, size: int) -> int:
@@ -315,6 +318,7 @@ class WholeSets:
             keys = random_keys(self.seed, 0, len(rows), "shifts", coset, variable, 0, number)
             # The places of a set, as they are stored, take its items in the order of their keys.
             places = rows[np.argsort(sets, kind="stable")]
+            # Keys sort within sets; the sorted items fill the places of their own set.
             order[places.ravel()] = rows[np.lexsort((keys, sets))].ravel()
         return order[None]
 
@@ -332,11 +336,13 @@ def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
     chosen = np.argsort(sets + rng.random(items))
     rank = np.empty(items, np.intp)
     rank[chosen] = np.arange(items) - (np.cumsum(counts) - counts)[sets[chosen]]
+    # Items beyond a multiple of the size stay where they are, at random within their set.
     units = counts // size
     kept = np.flatnonzero(rank < units[sets] * size)
     kept = kept[np.argsort(sets[kept], kind="stable")]
     set_of_item = sets[kept]
     place = np.arange(len(kept)) - (np.cumsum(units * size) - units * size)[set_of_item]
+    # Segments of a set, so that a group has items from all over it, as `Groups` has of the data.
     segments = size * set_of_item + place // units[set_of_item]
     unit = np.empty(len(kept), np.intp)
     unit[np.argsort(segments + rng.random(len(kept)))] = place % units[set_of_item]
@@ -345,6 +351,6 @@ def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
 
 
 def _given(strata: Indices | None, groups: Indices | None) -> Indices:
-    found = groups if strata is None else strata
-    assert found is not None
-    return found
+    labels = groups if strata is None else strata
+    assert labels is not None
+    return labels

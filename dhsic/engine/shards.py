@@ -31,6 +31,7 @@ def compute_missing(
     tell: Callable[[int], None],
 ) -> list[Any]:
     """Wanted parts of a job, given the shards that are there; broken ones are computed again."""
+    # Until nothing is broken: every turn removes at least one broken shard.
     while True:
         there = shards.present() if shards is not None else frozenset()
         try:
@@ -47,8 +48,8 @@ def _broken_shards(shards: Shards, numbers: Numbers, runtime: Runtime) -> list[M
     """Those of some shards that cannot be used, read where the tasks are."""
     shared, look = held(shards, runtime), as_task(_missing_shard)
     looks = [look(shared, number) for number in sorted(numbers)]
-    found = compute(Job([], [], looks), runtime, lambda amount: None) if looks else []
-    return [one for one in found if one is not None]
+    answers = compute(Job([], [], looks), runtime, lambda amount: None) if looks else []
+    return [missing for missing in answers if missing is not None]
 
 
 def keep_shard(of: Sharded, number: int, partial: Partial[Any]) -> Partial[Any]:

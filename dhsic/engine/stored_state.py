@@ -56,6 +56,7 @@ def pack(value: Any) -> list[bytes | memoryview]:
     arrays: list[NDArray[Any]] = []
     structure = json.dumps(_written(value, arrays)).encode() + b"\n"
     blocks = [bytes_of(array) for array in arrays]
+    # Over structure and arrays, and not the name, so that a file can be checked by itself.
     checksum = hashlib.sha256(structure)
     for block in blocks:
         checksum.update(block)
@@ -95,7 +96,7 @@ def _written(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if isinstance(value, np.generic) or type(value) is np.ndarray:
         return _written_array(np.asarray(value), isinstance(value, np.generic), arrays)
     if type(value) in (tuple, list):
-        return {"in": type(value).__name__, "of": [_written(one, arrays) for one in value]}
+        return {"in": type(value).__name__, "of": [_written(item, arrays) for item in value]}
     return {
         "in": _class_name(type(value)),
         "of": [_written(getattr(value, name), arrays) for name in _field_names(type(value))],
@@ -123,6 +124,7 @@ def _class_name(cls: type) -> str:
         known = _class_of_name(name)
     except BrokenStateError:
         known = None
+    # By name and back: only then can the file be read.
     if known is not cls:
         msg = f"a {name} cannot be kept: states are named tuples or dataclasses of {_PACKAGE}"
         raise TypeError(msg)
@@ -158,12 +160,13 @@ def _read_arrays(file: Any, described: Any, checksum: Any) -> Iterator[NDArray[A
     if not isinstance(described, dict):
         return
     if described["in"] not in ("array", "scalar"):
-        for one in described["of"]:
-            yield from _read_arrays(file, one, checksum)
+        for item in described["of"]:
+            yield from _read_arrays(file, item, checksum)
         return
     dtype, shape = np.dtype(described["dtype"]), tuple(described["shape"])
     data = np.empty(math.prod(shape) * dtype.itemsize, np.uint8)
     order = described["order"]
+    # Checked before it allocates or reinterprets anything, since a file may be made up.
     if sorted(order) != list(range(len(shape))) or dtype.kind not in "biufc":
         msg = f"an array of {dtype} and axes {order} was not written here"
         raise ValueError(msg)
@@ -181,7 +184,7 @@ def _restored_value(described: Any, arrays: Iterator[NDArray[Any]]) -> Any:
     if kind in ("array", "scalar"):
         array = next(arrays)
         return array if kind == "array" else array[()]
-    values = [_restored_value(one, arrays) for one in described["of"]]
+    values = [_restored_value(item, arrays) for item in described["of"]]
     if kind in ("tuple", "list"):
         return tuple(values) if kind == "tuple" else values
     cls = _class_of_name(kind)

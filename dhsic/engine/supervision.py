@@ -46,7 +46,7 @@ class StalledError(Exception):
         self.remedy = remedy
 
 
-class _Watch:
+class _WorkerWatch:
     """Knows for how long no worker of a client could work.
 
     It gives up by an answer of the scheduler that says so, or where one question stays without an
@@ -101,12 +101,13 @@ class _Watch:
 
     def _tick(self) -> None:
         now = time.monotonic()
+        # Of a client that was suspended itself, as a laptop is, no more than a second counts.
         self._seconds += min(now - self._looked, _LOOK_SECONDS)
         self._looked = now
 
     def _judge(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
         """Give up workers of which none works, and none has for too long."""
-        working = [self._works(address, one) for address, one in workers.items()]
+        working = [self._works(address, worker) for address, worker in workers.items()]
         alone = 0.0 if any(working) else self._seconds - self._alive
         if alone > self.patience:
             raise self._stalled(workers)
@@ -120,6 +121,7 @@ class _Watch:
     def _works(self, address: str, worker: Mapping[str, Any]) -> bool:
         """Whether a worker was heard of since the last look, and takes or does tasks."""
         beat = float(worker["last_seen"])
+        # A heartbeat that is the same as at the last look was sent before it.
         heard = beat != self._beats.get(address)
         self._beats[address] = beat
         busy = worker.get("metrics", {}).get("task_counts", {}).get("executing", 0)
@@ -248,9 +250,9 @@ def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _watched_workers(client: Any) -> Iterator[_Watch]:
+def _watched_workers(client: Any) -> Iterator[_WorkerWatch]:
     """Watch a cluster while something is waited for, out of the way of its tasks."""
-    watch = _Watch(client)
+    watch = _WorkerWatch(client)
     try:
         with aside():
             yield watch

@@ -45,16 +45,19 @@ def take_rows(
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
     stored = [at for at in groups if at[0] not in graphs]
     taken: dict[int, NDArray[Any]] = {}
+    # Refused before it is read, where it would take more than the budget.
     runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
     with explained_failures(checkpoint):
         computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
         asked = [([sources[m] for m in at], [rows[m] for m in at]) for at in stored]
-        tasks = [_tasks(same, own, runtime) for same, own in asked]
+        tasks = [_tasks(same, wanted, runtime) for same, wanted in asked]
         parts = iter(_computed_rows([task for some in tasks for task in some], runtime))
-        for at, some, (same, own) in zip(stored, tasks, asked, strict=True):
-            found = [next(parts) for _ in some]
+        for at, some, (same, wanted) in zip(stored, tasks, asked, strict=True):
+            pieces = [next(parts) for _ in some]
             whole = (
-                map(np.concatenate, zip(*found, strict=True)) if found else take_block(same, own)
+                map(np.concatenate, zip(*pieces, strict=True))
+                if pieces
+                else take_block(same, wanted)
             )
             taken.update(zip(at, whole, strict=True))
         if runtime.client is not None:
@@ -68,6 +71,7 @@ def count_tasks(chunks: int, chunk_rows: int, row_bytes: int, wanted: int, threa
 
     Rows that are a large part of what is read would travel to the driver in vain.
     """
+    # Opening costs as well, so that many small chunks are shared out, too.
     work = chunks * (chunk_rows * row_bytes + _CHUNK_BYTES)
     tasks = min(chunks, _TASKS_OF_A_THREAD * threads, work // _TASK_BYTES)
     return tasks if tasks > 1 and wanted <= _FEW * chunks * chunk_rows else 0
@@ -77,6 +81,7 @@ def _tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime)
     """Tasks that take parts of the rows of sources of one array, where it is worth while."""
     first = sources[0]
     if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
+        # Chunks that hold none of the rows are not opened.
         return []
     chunks = np.unique(np.concatenate(rows) // first.chunk_rows)
     wanted = max(map(len, rows))
@@ -88,8 +93,8 @@ def _tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime)
     data = pickled(tuple(sources))
     reader = data if len(data) <= _SMALL else held(data, runtime)
     take, bounds = as_task(_rows_of_chunks), [len(chunks) * i // count for i in range(count + 1)]
-    own = _by_chunk(rows, first.chunk_rows, chunks)
-    return [take(reader, own[a:b]) for a, b in pairwise(bounds)]
+    by_chunk = _by_chunk(rows, first.chunk_rows, chunks)
+    return [take(reader, by_chunk[a:b]) for a, b in pairwise(bounds)]
 
 
 def _by_chunk(rows: Sequence[Indices], step: int, chunks: Indices) -> list[list[Indices]]:
@@ -119,4 +124,4 @@ def _rows_of_chunks(pickled: bytes, chunks: Sequence[Sequence[Indices]]) -> list
 
 def _joined_parts(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     """The parts of every source, one after another."""
-    return [np.concatenate(own) for own in zip(*parts, strict=True)]
+    return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]

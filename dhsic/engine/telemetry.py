@@ -66,6 +66,7 @@ class Position:
 
     def after(self, event: Event, now: float) -> Position:
         """The position once an event is heard, at a time in seconds."""
+        # A new run forgets all of the former one.
         if isinstance(event, RunStarted):
             return Position(began=now, passes=len(event.passes))
         if isinstance(event, StepStarted):
@@ -83,6 +84,7 @@ class Position:
                 bytes_read=event.bytes_read,
                 heard=now,
                 passes=self.passes,
+                # A pass that starts once more, or runs over replicates, is not a further one.
                 passed=self.passed + (event.unit != "resamples" and not self._again(event)),
             )
         if isinstance(event, BlockFinished):
@@ -104,6 +106,7 @@ class Position:
     def rate(self) -> float | None:
         """Amount a second that this run did, up to the last part; None before the first."""
         seconds = self.heard - self.began
+        # Parts that a checkpoint had took no time of this run.
         return (self.done - self.resumed) / seconds if seconds > 0 else None
 
     @property
@@ -117,6 +120,7 @@ class Position:
         """Seconds until the pass is done, at the rate so far."""
         if not self.rate or self.amount is None:
             return None
+        # The rate is known as of the last part; the seconds since then are done.
         return max(0.0, (self.amount - self.done) / self.rate - (now - self.heard))
 
     @classmethod

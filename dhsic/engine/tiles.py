@@ -107,6 +107,7 @@ class Tiling:
 
     @property
     def scratch_bytes(self) -> int:
+        # Tiles of all kernels and their work, and rows prepared for float64 at the most.
         """Bytes of the tile buffers and of prepared rows."""
         tiles = self._tiles * self.row_tile * min(self.column_tile, self.n_landmarks)
         rows = 3 * self.row_tile * sum(columns.shape[1] for columns in self.columns)
@@ -115,8 +116,8 @@ class Tiling:
     @property
     def work(self) -> Work:
         """Work of a row."""
-        own = zip(self.shared.roots, self.columns, strict=True)
-        widths = {k: int(columns.shape[1]) for k, columns in own}
+        pairs = zip(self.shared.roots, self.columns, strict=True)
+        widths = {k: int(columns.shape[1]) for k, columns in pairs}
         return self.n_landmarks * self.shared.work(self.dtype, widths, self.parts)
 
     def row_tiles(
@@ -149,6 +150,7 @@ class Tiling:
         for start in range(0, p, self.column_tile):
             landmarks = slice(start, min(start + self.column_tile, p))
             c = landmarks.stop - start
+            # Views of one memory: a tile that is allocated anew would leave the cache.
             views = buffers[:, : b * c].reshape(self._tiles, b, c)
             tiles = list(views[: len(self.kernels)])
             work = views[len(self.kernels) :]

@@ -55,6 +55,7 @@ def together(sources: Sequence[Source | None]) -> list[tuple[int, ...]]:
     groups: dict[tuple[bool, int], list[int]] = {}
     for number, source in enumerate(sources):
         if source is not None:
+            # Variables are of one array if it is the same object; others are alone.
             key = (True, id(source.array)) if is_cut(source) else (False, number)
             groups.setdefault(key, []).append(number)
     return [tuple(numbers) for numbers in groups.values()]
@@ -86,11 +87,12 @@ def read_block(
     NonFiniteError
         A value is NaN or infinite.
     """
-    found = dict(computed)
+    # Blocks that travelled to the task are there; the others are read here.
+    blocks = dict(computed)
     for numbers in together(sources):
         same = [source for number in numbers if (source := sources[number]) is not None]
-        found.update(zip(numbers, _read_together(same, ranges), strict=True))
-    values = tuple(found[number] for number in range(len(sources)))
+        blocks.update(zip(numbers, _read_together(same, ranges), strict=True))
+    values = tuple(blocks[number] for number in range(len(sources)))
     if finite and not all(np.isfinite(block).all() for block in values):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)

@@ -99,6 +99,7 @@ def _times_text(plan: Plan) -> list[str]:
     lines = [f"about {about} of one thread, {often}, at the rates of {machine}"]
     if plan.runtime.threads > 1:
         lines.append(f"about {format_seconds(plan.seconds)} of {plan.runtime.threads:,} threads")
+    # Only where it is worth another machine.
     if seconds > LONG * plan.runtime.threads:
         lines.append(f"{math.ceil(seconds / LONG):,} threads would take ten minutes")
     return lines

@@ -28,6 +28,7 @@ class RowWeights:
     @property
     def rows(self) -> float:
         """Rows of equal weight whose mean would vary as much: (sum w)^2 / sum w^2 (Kish 1965)."""
+        # n^2 / sum w^2 for weights of mean 1, since then (sum w)^2 = n^2.
         return self.source.shape[0] / self.squares
 
     @property

@@ -99,8 +99,8 @@ def guard_landmarks(
     # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests; signs do
     # not.
     crowded = math.inf if isinstance(null, Multiplier) else _CROWDED * session.n
-    found = _spreads(session, combinations, samples, directions)
-    return guard(null.name, found, session.n, Needs(*_PAIRED, crowded))
+    spreads = _spreads(session, combinations, samples, directions)
+    return guard(null.name, spreads, session.n, Needs(*_PAIRED, crowded))
 
 
 def guard_interaction(
@@ -109,8 +109,8 @@ def guard_interaction(
     """Guard of the product of all three centred kernels, as `guard_landmarks`."""
     if not isinstance(null, Approximate):
         return ""
-    found = _spreads(session, combinations, samples, together=True)
-    return guard(null.name, found, session.n, Needs(*_PAIRED))
+    spreads = _spreads(session, combinations, samples, together=True)
+    return guard(null.name, spreads, session.n, Needs(*_PAIRED))
 
 
 def guard_grams(
@@ -161,8 +161,8 @@ def guard_features(
             _MARGINAL, directions=_SPECTRAL * n**2, crowded="p-values may be far too small"
         ),
     }
-    own = needs.get(null.name, Needs(_MARGINAL))
-    return guard(null.name, spreads, n, replace(own, remedy=remedy))
+    needed = needs.get(null.name, Needs(_MARGINAL))
+    return guard(null.name, spreads, n, replace(needed, remedy=remedy))
 
 
 def guard_weighted(session: Session, sides: Mapping[int, Side]) -> str:
@@ -210,7 +210,7 @@ def _spreads(
     moments = [kernel_moments(kernel(samples[m][:rows])) for kernel, m in pairs]
     if together:
         # Here every variable is centred, so that no mean is left in the product.
-        moments = [one._replace(mean=0.0) for one in moments]
+        moments = [moment._replace(mean=0.0) for moment in moments]
     return [
         joint_spread(combinations.of(moments, c), session.n, directions)
         for c in range(len(combinations))

@@ -207,7 +207,38 @@ def fit_combinations_on_sample(
 def fit_on_sample(
     session: Session, kernels: Sequence[Kernel]
 ) -> tuple[tuple[Kernel, ...], list[NDArray[np.float64]]]:
-    """The kernels as fitted on rows drawn for each, and these rows."""
+    """The kernels as fitted on rows drawn for each, and these rows.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    kernels : sequence of Kernel
+        One for each variable.
+
+    Returns
+    -------
+    tuple of Kernel, list of ndarray, shapes (s, d_m)
+
+    Raises
+    ------
+    DataError
+        A sample has NaN or infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.engine.runtime import Runtime
+    >>> from dhsic.engine.session import Session
+    >>> from dhsic.estimators import fit_on_sample
+    >>> from dhsic.io.sources import ArraySource
+    >>> from dhsic.kernels import Gaussian
+    >>> x = np.array([[0.0], [2.0], [4.0]])
+    >>> session = Session([ArraySource("x", x)], Runtime.here(1, 2**30), seed=0)
+    >>> (kernel,), (sample,) = fit_on_sample(session, [Gaussian()])
+    >>> kernel.gamma, sample.shape
+    (0.25, (3, 1))
+    """
     fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
     return fitted.kernels, samples
 
@@ -265,6 +296,19 @@ def plan_of(
     Returns
     -------
     Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.engine.plan import DriverStep
+    >>> from dhsic.engine.runtime import Runtime
+    >>> from dhsic.engine.session import Session
+    >>> from dhsic.estimators import plan_of
+    >>> from dhsic.io.sources import ArraySource
+    >>> session = Session([ArraySource("x", np.zeros((9, 1)))], Runtime.here(1, 2**30), seed=0)
+    >>> plan = plan_of(session, [DriverStep("statistic", working_bytes=2**20)], "take fewer rows")
+    >>> plan.n, plan.peak_bytes - plan.baseline_bytes
+    (9, 1048576)
     """
     return Plan(
         session.n,
@@ -280,10 +324,10 @@ def plan_of(
 def _of_chunks(session: Session) -> str:
     """Remedy where a stored chunk alone takes a large part of the memory."""
     stored = [source for source in session.sources if source.chunk_rows is not None]
-    sizes = [one.decode_bytes(one.chunk_rows or 1) for one in stored]
+    sizes = [source.decode_bytes(source.chunk_rows or 1) for source in stored]
     if max(sizes, default=0) < session.runtime.memory / _MOST_OF_A_CHUNK:
         return ""
-    size, name = max(zip(sizes, (one.name for one in stored), strict=True))
+    size, name = max(zip(sizes, (source.name for source in stored), strict=True))
     return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
 
 

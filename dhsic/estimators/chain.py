@@ -71,15 +71,15 @@ def combine_chain(session: Session, chain: ChainOutcome, grid: Grid, null: Chain
 
 
 def _test_of_stage(
-    session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid
+    session: Session, chain: ChainOutcome, stage: ChainStage, grid: Grid
 ) -> _StageTest:
     """The p-value of a stage accounts for the choice among its statistics."""
     statistics, replicates, rounding = stage.resampled
-    one = found.combinations.chosen[found.combinations.reference()]
-    m = found.combinations.variables[stage.pairs[0].right]
+    combination = chain.combinations.chosen[chain.combinations.reference()]
+    m = chain.combinations.variables[stage.pairs[0].right]
     # The combination nearest to the median heuristic has a share of the weight to itself.
     # Of that combination the kernels up to this variable make the statistic.
-    reference = stage.pairs.index(TwoSided.of(one[: m + 1]))
+    reference = stage.pairs.index(TwoSided.of(combination[: m + 1]))
     whole = aggregate(
         statistics,
         replicates,
@@ -102,7 +102,9 @@ def _combination_of(chain: ChainOutcome, tested: _StageTest) -> int:
     """A combination of kernels that has those of the statistic that decided."""
     pair = tested.stage.pairs[tested.whole.strongest]
     kernels = {*pair.left, pair.right}
-    return next(c for c, one in enumerate(chain.combinations.chosen) if kernels <= set(one))
+    return next(
+        c for c, combination in enumerate(chain.combinations.chosen) if kernels <= set(combination)
+    )
 
 
 def _summary(session: Session, chain: ChainOutcome, tested: _StageTest) -> StageSummary:
@@ -121,7 +123,7 @@ def _summary_of_stage(chain: ChainOutcome, tested: _StageTest, grid: Grid) -> Gr
     """Every combination by the statistic of all its kernels at a stage."""
     m = chain.combinations.variables[tested.stage.pairs[0].right]
     places = {(pair.left, pair.right): c for c, pair in enumerate(tested.stage.pairs)}
-    at = [places[one[:m], one[m]] for one in chain.combinations.chosen]
+    at = [places[combination[:m], combination[m]] for combination in chain.combinations.chosen]
     combinations = tuple(
         KernelCombination(
             tuple(kernel.spec() for kernel in chain.combinations.kernels_of(c)),

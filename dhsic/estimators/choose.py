@@ -108,10 +108,10 @@ def choose_estimator(
     planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
     kernels = _offered_kernels(combinations, reducible=reducible)
     if not (isinstance(estimator, str) and estimator == "auto"):
-        found, reason = find_estimator(estimator, session)
+        chosen, reason = find_estimator(estimator, session)
         if not isinstance(estimator, str):
-            return Choice(found, combinations, reason)
-        return _first_that_fits(session, _by_name(session, found, kernels, planner), reason)
+            return Choice(chosen, combinations, reason)
+        return _first_that_fits(session, _by_name(session, chosen, kernels, planner), reason)
     if session.weights is not None:
         offers = _estimate_offers(session, combinations, planner)
         return _first_that_fits(session, offers, "rows have weights")
@@ -166,8 +166,10 @@ def choose_among(
         As asked, where it is the first with all its landmarks or features.
     """
     kernels = _offered_kernels(combinations, reducible=False)
-    found = [find_estimator(name, session)[0] for name in names]
-    offers = [some for one in found for some in _by_name(session, one, kernels, planner)]
+    estimators = [find_estimator(name, session)[0] for name in names]
+    offers = [
+        some for estimator in estimators for some in _by_name(session, estimator, kernels, planner)
+    ]
     return _first_that_fits(session, offers, AS_ASKED)
 
 
@@ -175,29 +177,35 @@ def _offered_kernels(combinations: Combinations, *, reducible: bool) -> _Kernels
     """All combinations, and the reference alone where it may stand for them."""
     if not reducible or len(combinations) == 1:
         return [(combinations, "")]
-    one = combinations.part([combinations.reference()])
-    return [(combinations, ""), (one, f"one of {len(combinations)} combinations of kernels with ")]
+    reference = combinations.part([combinations.reference()])
+    return [
+        (combinations, ""),
+        (reference, f"one of {len(combinations)} combinations of kernels with "),
+    ]
 
 
 def _estimate_offers(session: Session, combinations: Combinations, planner: Planner) -> _Offers:
     unbiased = session.weights is None
-    found = [NystromHSIC(min(p, session.n), unbiased_estimate=unbiased) for p in _OF_ESTIMATES]
+    estimators = [NystromHSIC(min(p, session.n), unbiased_estimate=unbiased) for p in _OF_ESTIMATES]
     return [
         [
-            _offer(session, one, combinations, planner, f"{one.n_landmarks} landmarks")
-            for one in found
+            _offer(session, estimator, combinations, planner, f"{estimator.n_landmarks} landmarks")
+            for estimator in estimators
         ]
     ]
 
 
 def _feature_offers(session: Session, kernels: _Kernels, planner: Planner) -> _Offers:
     """All pairs of principal features of two variables."""
-    found = [
+    estimators = [
         (NystromHSIC(min(p, session.n), n_features=r, unbiased_estimate=True), f"{p} landmarks", of)
         for p, r, of in _FEATURES
     ]
     return [
-        [_offer(session, one, some, planner, f"{which}{p} and {of}") for one, p, of in found]
+        [
+            _offer(session, estimator, some, planner, f"{which}{p} and {of}")
+            for estimator, p, of in estimators
+        ]
         for some, which in kernels
     ]
 
@@ -226,9 +234,9 @@ def _powers(
     last = kernels[-1][0]
     return [
         [
-            _offer(session, one, some, planner, f"{which}{count:,} {what}")
+            _offer(session, sized, some, planner, f"{which}{count:,} {what}")
             for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
-            for one in [estimator if count == usual else with_size(estimator, count)]
+            for sized in [estimator if count == usual else with_size(estimator, count)]
         ]
         for some, which in kernels
     ]

@@ -56,17 +56,21 @@ class FittingSamples:
             A variable is constant, where the session does not take constants.
         """
         same = [(sample == sample[0]).all(axis=0) for sample in drawn]
-        whole = [(m, tuple(range(len(one)))) for m, one in enumerate(same) if one.all()]
+        whole = [
+            (m, tuple(range(len(columns_same))))
+            for m, columns_same in enumerate(same)
+            if columns_same.all()
+        ]
         parts = [(m, at) for kernel, m in kernels for at in _still(kernel, same[m])]
-        found = beyond(session, drawn, list(dict.fromkeys([*whole, *parts])))
+        beyond_samples = beyond(session, drawn, list(dict.fromkeys([*whole, *parts])))
         for m, columns in whole:
-            if not (found[m, columns].total or session.takes_constants):
+            if not (beyond_samples[m, columns].total or session.takes_constants):
                 msg = (
                     f"variable {session.names[m]!r} is constant: all {session.n} rows are the "
                     "same, so it is independent of everything; leave it out"
                 )
                 raise DataError(msg)
-        return cls(tuple(drawn), session.n, found)
+        return cls(tuple(drawn), session.n, beyond_samples)
 
     def of_kernel(self, kernel: Kernel, m: int) -> Sample:
         """The sample of a variable as one of its kernels is to be fitted to it."""
@@ -77,8 +81,8 @@ class FittingSamples:
             # The added row is another value, so that the kernel finds a scale.
             return np.vstack([sample, sample[0] + np.maximum(1.0, np.abs(sample[0]))])
         sets = kernel.scale_columns(len(columns)) or (columns,)
-        found = {at: self.found[m, at] for at in sets if (m, at) in self.found}
-        return _completed(sample, found, self.n)
+        missed = {at: self.found[m, at] for at in sets if (m, at) in self.found}
+        return _completed(sample, missed, self.n)
 
 
 def beyond(
@@ -89,16 +93,16 @@ def beyond(
     return dict(zip(still, session.differing(sought), strict=True))
 
 
-def _completed(sample: Sample, found: Mapping[ColumnNumbers, Differing], n: int) -> Sample:
+def _completed(sample: Sample, missed: Mapping[ColumnNumbers, Differing], n: int) -> Sample:
     """A sample (s, d) with rows that differ in columns that are the same in it.
 
     They are as many as their share of the n rows, and five where that is less, which is enough for
     a typical distance; each set of columns has them in other rows of the sample.
     """
-    if not any(differing.total for differing in found.values()):
+    if not any(differing.total for differing in missed.values()):
         return sample
     sample, start = sample.copy(), 0
-    for columns, differing in found.items():
+    for columns, differing in missed.items():
         share = round(len(sample) * differing.total / n)
         # One row stays as it was, or the column would be the same in all again.
         count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)

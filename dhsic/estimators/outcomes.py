@@ -44,6 +44,13 @@ class Estimate:
         Where the estimator has any.
     quantity : str, optional
         Quantity that is estimated.
+
+    Examples
+    --------
+    >>> from dhsic.estimators import Estimate
+    >>> from dhsic.kernels import Gaussian
+    >>> Estimate(0.02, (Gaussian(gamma=1.0), Gaussian(gamma=0.5))).quantity
+    'squared HSIC'
     """
 
     value: float
@@ -71,6 +78,15 @@ class Outcome:
         Differences of the statistic up to it are rounding.
     strength : Strength or None, optional
         The largest of several statistics, where `statistic` is the score that combines them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.estimators import Estimate, Outcome
+    >>> from dhsic.nulls import Replicates
+    >>> outcome = Outcome(2.5, Replicates(np.array([0.5, 1.0, 3.0])), Estimate(0.02, ()))
+    >>> outcome.distribution.sf(outcome.statistic)
+    0.5
     """
 
     statistic: float

@@ -89,15 +89,15 @@ def first_that_fits(
     # The first list whose smallest offer suits: of the others none does.
     some = next((some for some in offers if suits(some[-1])), [last])
     # Offers come from the largest to the smallest, so that those which suit are at the end.
-    found = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
+    first = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
     if best.least_seconds > allowed:
         taken = f"more than {format_seconds(best.least_seconds)} of one thread"
     else:
         plan = best.plan()
         seconds, needed = format_seconds(plan.work.seconds()), format_bytes(plan.peak_bytes)
         taken = f"{seconds} of one thread and {needed}"
-    reason = f"{found.what}, since {best.what} would take {taken}: allow so much for them"
-    return found.value, reason
+    reason = f"{first.what}, since {best.what} would take {taken}: allow so much for them"
+    return first.value, reason
 
 
 def powers_below(count: int, fewest: int) -> list[int]:
@@ -204,8 +204,8 @@ def _option_of_estimator(estimator: Estimator) -> str:
 
 def _largest_text(ways: Sequence[Way]) -> str:
     """The largest numbers that fit."""
-    found = [(_largest_that_fits(way), way.what) for way in ways]
-    listed = " or ".join(f"{count:,} {what}" for count, what in found if count)
+    largest = [(_largest_that_fits(way), way.what) for way in ways]
+    listed = " or ".join(f"{count:,} {what}" for count, what in largest if count)
     return f"; at most {listed} would fit" if listed else ""
 
 
@@ -217,8 +217,8 @@ def _largest_that_fits(way: Way) -> int:
     while high < way.most and way.plan(high).fits:
         low, high = high, 2 * high
     between = range(low + 1, min(high, way.most))
-    found = low + bisect_left(between, True, key=lambda k: not way.plan(k).fits)
-    return found if found >= way.fewest else 0
+    largest = low + bisect_left(between, True, key=lambda k: not way.plan(k).fits)
+    return largest if largest >= way.fewest else 0
 
 
 class _First:

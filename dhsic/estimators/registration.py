@@ -240,7 +240,7 @@ def _checked_name(cls: type[Any], kind: str) -> str:
 
 
 def _add_kernel(cls: type[Kernel]) -> None:
-    FORMS[cls.name] = (cls, tuple(one.name for one in fields(cls) if not one.kw_only))
+    FORMS[cls.name] = (cls, tuple(option.name for option in fields(cls) if not option.kw_only))
     text = ""
     try:
         text = cls().spec()
@@ -302,11 +302,11 @@ def _add_estimator(
 def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
     """The classes that are named, in order, each once."""
     listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
-    found = [
+    classes = [
         known.get(name_or_class) if isinstance(name_or_class, str) else name_or_class
         for name_or_class in listed
     ]
-    for name_or_class, cls in zip(listed, found, strict=True):
+    for name_or_class, cls in zip(listed, classes, strict=True):
         if cls not in known.values():
             shown = name_or_class.__name__ if inspect.isclass(name_or_class) else name_or_class
             msg = (
@@ -314,7 +314,7 @@ def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) 
                 f"{shown!r}{nearest(str(shown), known)}"
             )
             raise InvalidArgumentError(msg)
-    if not found:
+    if not classes:
         msg = f"{argument} must name one or more of {', '.join(known)}; got none"
         raise InvalidArgumentError(msg)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(classes))

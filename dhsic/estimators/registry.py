@@ -224,15 +224,15 @@ def find_null(
     """
     if session.weights is not None:
         return _find_weighted(null, n_resamples, combinations)
-    found, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
+    chosen, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
     # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
-        _check_moves(found, estimator, session, session.moves)
+        _check_moves(chosen, estimator, session, session.moves)
         told = session.moves.assumption
         reason = told if reason != AS_ASKED else f"{reason}; {told}"
     if not combinations.plain:
-        _check_grid(estimator, found)
-    return found, reason
+        _check_grid(estimator, chosen)
+    return chosen, reason
 
 
 def _find_weighted(
@@ -245,8 +245,8 @@ def _find_weighted(
             "name one, as kernels='gaussian'"
         )
         raise InvalidArgumentError(msg)
-    found = Spectral() if isinstance(null, str) and null in ("auto", Spectral.name) else null
-    if not isinstance(found, Spectral):
+    law = Spectral() if isinstance(null, str) and null in ("auto", Spectral.name) else null
+    if not isinstance(law, Spectral):
         msg = (
             f"null {shown(null)} would give weights to rows of other values: take 'auto', which is "
             "the limit law 'spectral'"
@@ -255,7 +255,7 @@ def _find_weighted(
     if n_resamples is not None:
         msg = f"n_resamples must be left out with weights, whose law has none, got {n_resamples}"
         raise InvalidArgumentError(msg)
-    return found, _LIMIT_OF_WEIGHTS if null == "auto" else f"{AS_ASKED}; {_LIMIT_OF_WEIGHTS}"
+    return law, _LIMIT_OF_WEIGHTS if null == "auto" else f"{AS_ASKED}; {_LIMIT_OF_WEIGHTS}"
 
 
 def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Moves) -> None:
@@ -274,11 +274,13 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
         allowed = (Chain,) if many else (Shifts,)
     if not isinstance(drawn, allowed):
         names = " or ".join(
-            repr(one.name) for one in allowed if one in _entry_of_estimator(estimator).nulls
+            repr(allowed_null.name)
+            for allowed_null in allowed
+            if allowed_null in _entry_of_estimator(estimator).nulls
         )
-        where = "a series in time" if moves.serial else "strata or groups"
+        kept = "a series in time" if moves.serial else "strata or groups"
         msg = (
-            f"null {drawn.name!r} cannot keep to {where} of {len(session.sources)} variables: "
+            f"null {drawn.name!r} cannot keep to {kept} of {len(session.sources)} variables: "
             f"take 'auto', {names or 'or another estimator'}"
         )
         raise InvalidArgumentError(msg)
@@ -351,7 +353,7 @@ def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> In
         msg = f"null must be a name, or a value as of dhsic.Permutation, got {shown(null)}"
         return InvalidArgumentError(msg)
     *most, last = ["auto", *names]
-    others = [one.estimator.name for one in TABLE if name in {cls.name for cls in one.nulls}]
+    others = [entry.estimator.name for entry in TABLE if name in {cls.name for cls in entry.nulls}]
     having = f"; it is for {', '.join(others)}" if others else nearest(str(name), names)
     return InvalidArgumentError(
         f"null {name!r} is not available for {estimator.name}; choose {', '.join(most)} or {last}"

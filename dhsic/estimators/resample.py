@@ -49,9 +49,9 @@ class TwoSided(NamedTuple):
     """Number of the kernel of the variable that is shifted."""
 
     @classmethod
-    def of(cls, one: tuple[int, ...]) -> Self:
+    def of(cls, combination: tuple[int, ...]) -> Self:
         """The last kernel of a combination and all others."""
-        return cls(one[:-1], one[-1])
+        return cls(combination[:-1], combination[-1])
 
 
 class Resampled(NamedTuple):
@@ -119,8 +119,8 @@ class Orbit:
         shifts = f"all {b:,} shifts"
         if self.cosets > 1:
             shifts += f" of {self.cosets:,} random orders"
-        where = "all rows" if count == 1 else f"{count:,} groups of rows"
-        return f"{shifts} within {where}"
+        within = "all rows" if count == 1 else f"{count:,} groups of rows"
+        return f"{shifts} within {within}"
 
     def _detail_of_moves(self, groups: MovedGroups | WholeSets) -> str:
         b, what = groups.size, groups.what
@@ -199,7 +199,7 @@ def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
     for m in range(1, len(first)):
         # Given independence of those before, M variables are independent if each is of all before
         # it.
-        whole = [TwoSided.of(one[: m + 1]) for one in chosen]
+        whole = [TwoSided.of(combination[: m + 1]) for combination in chosen]
         # A pair of variables is diluted in the product of all before them, so each is a candidate,
         # too: of six variables the dependence of the first and the last was found in 54 % of data
         # sets, and in 15 % without.
@@ -212,7 +212,7 @@ def statistics_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSi
     """The statistics of a test: one a combination, or those of all stages of a chain."""
     if isinstance(null, Chain):
         return [pair for stage in chain_of(chosen) for pair in stage]
-    return [TwoSided.of(one) for one in chosen]
+    return [TwoSided.of(combination) for combination in chosen]
 
 
 def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]:

@@ -63,8 +63,8 @@ def causal_learn_test(test: PValue | None = None) -> str:
             if key not in self.pvalue_cache:
                 values = (self.data[:, columns] for columns in (x, y, given))
                 self.pvalue_cache[key] = pvalue(*values)
-            found: float = self.pvalue_cache[key]
-            return found
+            kept: float = self.pvalue_cache[key]
+            return kept
 
     register_ci_test(_NAME, Test)
     return _NAME

@@ -33,11 +33,17 @@ class PgmpyTest:
 
     Examples
     --------
-    ::
+    A search calls it with names of columns, ``PC(ci_test=PgmpyTest(frame)).fit(frame)``:
 
-        from pgmpy.causal_discovery import PC
-        from dhsic.integrations import PgmpyTest
-        graph = PC(ci_test=PgmpyTest(frame), significance_level=0.01).fit(frame).causal_graph_
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dhsic.integrations import PgmpyTest
+    >>> rng = np.random.default_rng(0)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(200), "z": rng.standard_normal(200)})
+    >>> frame["y"] = frame["x"] ** 2
+    >>> test = PgmpyTest(frame)
+    >>> test("x", "y"), test("x", "z")
+    (False, True)
     """
 
     data: Any

@@ -114,7 +114,7 @@ class PValue:
         rng = generator(resolve_seed(self.rng), "first rows")
         rows = np.sort(rng.choice(n, count, replace=False))
         try:
-            return self.of_all(*(_take(one, rows) for one in variables))
+            return self.of_all(*(_take(variable, rows) for variable in variables))
         except DataError:
             # As a variable whose drawn rows are all the same.
             return float("nan")

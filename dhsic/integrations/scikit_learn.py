@@ -83,7 +83,9 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     (1, True)
     """
     ranking = rank_features(_checked_matrix(X), _target(y), rng=rng, progress=False, **options)
-    return _standardised_ranking(ranking), np.array([one.pvalue for one in ranking.features])
+    return _standardised_ranking(ranking), np.array(
+        [feature.pvalue for feature in ranking.features]
+    )
 
 
 class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -237,11 +239,11 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _select(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
         assert count is not None
-        found = select_features(x, y, count, method=self.method, **options)
-        columns = [column for (column,) in found.columns]
+        selection = select_features(x, y, count, method=self.method, **options)
+        columns = [column for (column,) in selection.columns]
         # Features that were not chosen have no score.
         self.scores_ = np.full(x.shape[1], np.nan)
-        self.scores_[columns] = found.scores
+        self.scores_[columns] = selection.scores
         self.support_ = np.isin(np.arange(x.shape[1]), columns)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
@@ -258,7 +260,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
-    return np.array([one.standardised for one in ranking.features])
+    return np.array([feature.standardised for feature in ranking.features])
 
 
 def _checked_matrix(X: Any) -> Matrix64:

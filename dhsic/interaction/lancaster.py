@@ -157,13 +157,13 @@ def interaction_test(
     ['x1', 'x2', 'x3']
     """
     began = time.perf_counter()
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, groups)
     session = open_session(
-        variables, names, rng, precision, *where, data=data, missing=missing, rows=rows
+        variables, names, rng, precision, *place, data=data, missing=missing, rows=rows
     )
     _check_three(session)
-    method = _Method.choose(session, kernels, estimator, null, n_resamples)
+    method = _LancasterMethod.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     neighbours = Neighbours(session, ("groups", "strata"))
@@ -211,17 +211,17 @@ def plan_interaction(
     >>> dhsic.plan_interaction(*np.zeros((3, 10_000)), threads=1).n_landmarks
     800
     """
-    where = client, threads, memory, None
+    place = client, threads, memory, None
     rows = RowLabels(strata, groups)
     session = open_session(
-        variables, names, 0, precision, *where, data=data, missing=missing, rows=rows
+        variables, names, 0, precision, *place, data=data, missing=missing, rows=rows
     )
     _check_three(session)
-    return _Method.choose(session, kernels, estimator, null, n_resamples).plan(session)
+    return _LancasterMethod.choose(session, kernels, estimator, null, n_resamples).plan(session)
 
 
 @dataclass(frozen=True)
-class _Method:
+class _LancasterMethod:
     """How a test is run: statistic, kernels to fit, null distribution and why this one."""
 
     estimator: NystromMHSIC | VHSIC
@@ -238,19 +238,19 @@ class _Method:
         estimator: Any,
         null: Any,
         n_resamples: int | None,
-    ) -> _Method:
+    ) -> _LancasterMethod:
         """Check what the user passed, and choose the rest."""
         asked = _read_estimator(estimator)
         _check_kernels(kernels)
         _check_null(null, asked)
         # Before the estimator is settled, since its plan is that of a null.
-        found, why = _interaction_null(null, asked, session, n_resamples)
+        chosen_null, why = _interaction_null(null, asked, session, n_resamples)
         name_or_value = asked.name if isinstance(estimator, str) else asked
         chosen, reason, fitting = choose_measure(
-            session, kernels, name_or_value, planner=partial(_interaction_plan, null=found)
+            session, kernels, name_or_value, planner=partial(_interaction_plan, null=chosen_null)
         )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
-        return cls(chosen, reason, fitting, found, why)
+        return cls(chosen, reason, fitting, chosen_null, why)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -290,12 +290,12 @@ def _interaction_null(
     single = Combinations.single([estimator.kernel(None)] * len(session.sources))
     chosen = isinstance(null, str) and null == "auto"
     asked = exact if chosen else null
-    found, reason = find_null(asked, estimator, session, n_resamples, single)
-    assert isinstance(found, Resampling)
+    chosen_null, reason = find_null(asked, estimator, session, n_resamples, single)
+    assert isinstance(chosen_null, Resampling)
     if not chosen:
-        return found, reason
+        return chosen_null, reason
     moves = session.moves
-    return found, "exact for exchangeable rows" if moves is None else moves.assumption
+    return chosen_null, "exact for exchangeable rows" if moves is None else moves.assumption
 
 
 def _check_three(session: Session) -> None:
@@ -310,7 +310,7 @@ def _check_three(session: Session) -> None:
 def _check_kernels(kernels: Any) -> None:
     """Refuse several for a variable."""
     each = kernels if isinstance(kernels, list | tuple) else [kernels]
-    if any(isinstance(one, Grid | Candidates) for one in each):
+    if any(isinstance(kernel, Grid | Candidates) for kernel in each):
         msg = (
             f"an interaction test takes one kernel for each variable, got {kernels!r}: name one, "
             "as 'gaussian'"
@@ -367,7 +367,7 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
 
 
 def _interaction_result(
-    session: Session, method: _Method, replicated: LancasterReplicates, began: float
+    session: Session, method: _LancasterMethod, replicated: LancasterReplicates, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
     names, count = session.names, len(replicated.replicates)

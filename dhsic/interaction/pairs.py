@@ -105,7 +105,7 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
         orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)
         permuted = PermutedGrams.of(_PAIR, grams, orders)
         ranges = session.map("permutation null", permuted, null.n_resamples)
-        return np.concatenate([[observed], *(one[:, 0] / n for one in ranges)])
+        return np.concatenate([[observed], *(part[:, 0] / n for part in ranges)])
     signs = random_signs(session.seed, 0, n, null.n_resamples).astype(product.dtype)
     # Signs about their mean: (w - mean w)' H (w - mean w), as the terms were about theirs.
     signs -= signs.mean(axis=0)

@@ -81,10 +81,12 @@ class InteractionTestResult(IndependenceTestResult):
         lines, count = [], len(self.null_distribution)
         for label, text in super().summary():
             if label == "p-value":
-                for one in self.factorisations:
+                for factorisation in self.factorisations:
                     # A bound has its sign in the text.
-                    p = pvalue_text(one.pvalue, one.pvalue_error, count)
-                    lines.append(("factorisation", f"{one}: p {'' if p[0] == '<' else '= '}{p}"))
+                    p = pvalue_text(factorisation.pvalue, factorisation.pvalue_error, count)
+                    lines.append(
+                        ("factorisation", f"{factorisation}: p {'' if p[0] == '<' else '= '}{p}")
+                    )
                 # No interaction where any one factorisation holds: it is rejected if all three are
                 # (intersection and union, Berger 1982).
                 text += ", the largest of the three"
@@ -92,5 +94,8 @@ class InteractionTestResult(IndependenceTestResult):
         return lines
 
     def records(self) -> list[dict[str, Any]]:
-        each = {f"pvalue_{one.separated}": one.pvalue for one in self.factorisations}
+        each = {
+            f"pvalue_{factorisation.separated}": factorisation.pvalue
+            for factorisation in self.factorisations
+        }
         return [{**super().records()[0], **each}]

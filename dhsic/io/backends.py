@@ -89,11 +89,13 @@ async def listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
         import obstore
 
         batches = obstore.list(store.store, prefix=prefix or None, chunk_size=_PAGE)
-        return {one["path"]: _stamp(one) async for batch in batches for one in batch}
+        return {listed["path"]: _stamp(listed) async for batch in batches for listed in batch}
     if isinstance(store, FsspecStore):
         store.fs.invalidate_cache()  # it remembers listings
-        found = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
-        return {key.removeprefix(f"{store.path}/"): _stamp(one) for key, one in found.items()}
+        entries = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
+        return {
+            key.removeprefix(f"{store.path}/"): _stamp(listed) for key, listed in entries.items()
+        }
     return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
 
 
@@ -136,10 +138,10 @@ class _Obstore(ObjectStore):  # type: ignore[misc]
         import obstore
 
         if isinstance(byte_range, RangeByteRequest):
-            found = await obstore.get_range_async(
+            part = await obstore.get_range_async(
                 self.store, key, start=byte_range.start, end=byte_range.end
             )
-            return prototype.buffer.from_bytes(found)
+            return prototype.buffer.from_bytes(part)
         options: Any = None
         if isinstance(byte_range, OffsetByteRequest):
             options = {"range": {"offset": byte_range.offset}}
@@ -175,12 +177,12 @@ class _Credentials:
         self._session = session
 
     def __call__(self) -> dict[str, Any]:
-        found = self._session.get_credentials()
-        if found is None:
+        credentials = self._session.get_credentials()
+        if credentials is None:
             from botocore.exceptions import NoCredentialsError
 
             raise NoCredentialsError
-        now = found.get_frozen_credentials()
+        now = credentials.get_frozen_credentials()
         return {
             "access_key_id": now.access_key,
             "secret_access_key": now.secret_key,

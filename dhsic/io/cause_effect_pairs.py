@@ -71,16 +71,18 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     ('pair0007', False, 0.5)
     """
     place = Path(folder)
-    found = place.glob("pair*.txt") if os.path.isdir(place) else ()
-    files = [path for path in found if _FILE.fullmatch(path.name)]
+    listed = place.glob("pair*.txt") if os.path.isdir(place) else ()
+    files = [path for path in listed if _FILE.fullmatch(path.name)]
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
     # By number: as text pair10 comes before pair2.
     files.sort(key=lambda path: (_number_of_pair(path), path.name))
-    for one, other in pairwise(files):
-        if _number_of_pair(one) == _number_of_pair(other):
-            msg = f"pairs must differ in their numbers, got {one.name} and {other.name}: rename one"
+    for first, other in pairwise(files):
+        if _number_of_pair(first) == _number_of_pair(other):
+            msg = (
+                f"pairs must differ in their numbers, got {first.name} and {other.name}: rename one"
+            )
             raise DataError(msg)
     known = _meta(place / _META)
     return [_pair(path, known) for path in files]
@@ -90,7 +92,7 @@ def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
     """Columns of cause and effect, and the weight, by the number of the pair."""
     if not path.exists():
         return None
-    found = {}
+    rows = {}
     for row in np.atleast_2d(_numbers_of_file(path)):
         # All numbers of the file are read as floats, columns among them.
         whole = np.isfinite(row).all() and (row[:5] == np.floor(row[:5])).all()
@@ -101,11 +103,11 @@ def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
             )
             raise DataError(msg)
         number, *columns = map(int, row[:5])
-        if number in found:
+        if number in rows:
             msg = f"{path} must have one line a pair, got two of pair {number}: leave one out"
             raise DataError(msg)
-        found[number] = (columns[0], columns[1], columns[2], columns[3], float(row[5]))
-    return found
+        rows[number] = (columns[0], columns[1], columns[2], columns[3], float(row[5]))
+    return rows
 
 
 def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None) -> CauseEffectPair:

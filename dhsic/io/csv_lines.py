@@ -195,15 +195,15 @@ def _undecodable(
     path: Path, line: int, carriage: str, dialect: Dialect, error: UnicodeError
 ) -> DataError:
     """The error of bytes that are no text, the first of a block that begins in some line."""
-    found = ""
+    shown = ""
     if isinstance(error, UnicodeDecodeError):
         start = error.start
         before = carriage + error.object[:start].decode(dialect.encoding, "replace")
         line += before.replace("\r\n", "\n").replace("\r", "\n").count("\n")
         near = error.object[max(start - _SHOWN, 0) : start + _SHOWN].decode("ascii", "replace")
-        found = f", and has the byte 0x{error.object[start]:02x} in {near!r}"
+        shown = f", and has the byte 0x{error.object[start]:02x} in {near!r}"
     return DataError(
-        f"line {line:,} of {path} must be text in {dialect.encoding}{found}: store the file in "
+        f"line {line:,} of {path} must be text in {dialect.encoding}{shown}: store the file in "
         "UTF-8, or tell 'dhsic convert table' the encoding, as --encoding latin-1 "
         "(encoding='latin-1')"
     )
@@ -239,9 +239,9 @@ class _Counter:
         if len(broken):
             self._judge(held, broken, quotes)
         if last and len(quotes) % 2:
-            where = self._line_of(held, int(_openers(quotes)[-1]))
+            line = self._line_of(held, int(_openers(quotes)[-1]))
             msg = (
-                f"line {where:,} of {self._path} opens a field with a quote that nothing closes: "
+                f"line {line:,} of {self._path} opens a field with a quote that nothing closes: "
                 f"{_NO_QUOTES}"
             )
             raise DataError(msg)
@@ -316,10 +316,10 @@ class _Counter:
             return
         line, opened = self._line_of(held, at), self._line_of(held, opener)
         near = held[max(opener, at - _SHOWN) : at + _SHOWN].decode("utf-8", "replace")
-        where = "" if line == opened else f", which opens in line {opened:,}"
+        opening = "" if line == opened else f", which opens in line {opened:,}"
         msg = (
             f"line {line:,} of {self._path} must have a delimiter behind the quote that closes a "
-            f"field{where}, got {near!r}: {_NO_QUOTES}"
+            f"field{opening}, got {near!r}: {_NO_QUOTES}"
         )
         raise DataError(msg)
 

@@ -116,7 +116,7 @@ def piece_shape(array: Any) -> tuple[int, ...]:
 def _decoder(array: Any) -> float:
     """Times the decoded bytes that the codecs of a chunk hold; 0 where they are the stored ones."""
     codecs = [name for name in map(_name_of_codec, array.compressors) if name not in _VIEWS]
-    filtered = any(_name_of_codec(one) not in _VIEWS for one in array.filters)
+    filtered = any(_name_of_codec(codec) not in _VIEWS for codec in array.filters)
     most = max((_DECODERS.get(name, _OTHERS) for name in codecs), default=0.0)
     return max(most, _FILTERED) if filtered else most
 

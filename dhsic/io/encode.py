@@ -204,7 +204,7 @@ def _kind_of_labels(kind: type) -> str | None:
 
 def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
     """Codes of values, -1 where one is missing, and what they stand for."""
-    labels = [one for one in dict.fromkeys(values) if not _is_missing(one)]
+    labels = [value for value in dict.fromkeys(values) if not _is_missing(value)]
     # What is missing, NaN among it, keeps the code -1.
     codes = dict.fromkeys(values, -1)
     codes.update(zip(labels, range(len(labels)), strict=True))
@@ -229,9 +229,11 @@ def _encoded_numbers(values: list[Any], some_missing: bool, data_name: str) -> N
 
 def _booleans(values: list[Any]) -> NDArray[Any]:
     """Booleans, or 1 and 0 with NaN where one is missing."""
-    numbers = {one: np.nan if _is_missing(one) else float(one) for one in dict.fromkeys(values)}
-    found = np.fromiter(map(numbers.__getitem__, values), np.float64, len(values))
-    return found if np.isnan(found).any() else found.astype(np.bool_)
+    numbers = {
+        value: np.nan if _is_missing(value) else float(value) for value in dict.fromkeys(values)
+    }
+    encoded = np.fromiter(map(numbers.__getitem__, values), np.float64, len(values))
+    return encoded if np.isnan(encoded).any() else encoded.astype(np.bool_)
 
 
 def _refuse_written_numbers(labels: Sequence[Any], data_name: str) -> None:

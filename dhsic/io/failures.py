@@ -119,8 +119,8 @@ def _status(error: BaseException) -> int | None:
     for name in ("status", "status_code", "code"):
         if (number := _status_number(getattr(error, name, None))) is not None:
             return number
-    found = _STATUS.search(_error_text(error))
-    return int(found[1]) if found else None
+    match = _STATUS.search(_error_text(error))
+    return int(match[1]) if match else None
 
 
 def _status_number(value: Any) -> int | None:
@@ -134,12 +134,12 @@ def _error_text(error: BaseException) -> str:
 
 def _failure_text(chain: list[BaseException], status: int | None) -> str:
     """Status, code and message where there are such, else the first words of the error."""
-    for one in chain:
-        response: Any = getattr(one, "response", None)
+    for error in chain:
+        response: Any = getattr(error, "response", None)
         if isinstance(response, dict):
             stated = response.get("Error", {})
             return _short_failure(status, stated.get("Code"), stated.get("Message"))
-        elements = dict(_ELEMENT.findall(_error_text(one)))
+        elements = dict(_ELEMENT.findall(_error_text(error)))
         if elements:
             return _short_failure(status, elements.get("Code"), elements.get("Message"))
     first = chain[0]

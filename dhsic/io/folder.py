@@ -99,11 +99,13 @@ class Folder:
             # Listings are remembered, and other processes write here.
             fs.invalidate_cache()
             try:
-                found = fs.ls(path, detail=True)
+                listed = fs.ls(path, detail=True)
             except FileNotFoundError:
                 return []
         entries = (
-            _folder_entry(one) for one in found if one["name"].rstrip("/") != path.rstrip("/")
+            _folder_entry(entry)
+            for entry in listed
+            if entry["name"].rstrip("/") != path.rstrip("/")
         )
         return sorted(entries)
 

@@ -144,10 +144,10 @@ def _array_source(x: NDArray[Any], name: str) -> ArraySource:
     if np.ma.is_masked(x):
         msg = f"variable {name!r} has masked values: fill them with NaN, or drop such rows"
         raise DataError(msg)
-    where = f"variable {name!r}"
+    described = f"variable {name!r}"
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
-    values, kinds, categories = encode_matrix(x, where)
+    values, kinds, categories = encode_matrix(x, described)
     return _with_shape(ArraySource(name, values, kinds=kinds, categories=categories))
 
 
@@ -213,7 +213,7 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
     frame = frame.rename(columns=str)
     kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
     codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
-    frame = frame.assign(**{c: own.where(own >= 0) for c, own in codes.items()})  # else missing
+    frame = frame.assign(**{c: code.where(code >= 0) for c, code in codes.items()})  # else missing
     # Columns of several types would become objects.
     if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
         frame = frame.astype(np.float64)

@@ -67,8 +67,10 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     data_name = f"variable {name!r}"
     if not hasattr(frame, "columns"):
         values, kind, categories = _encoded_column(frame, data_name)
-        own = _own_name(frame.name)
-        return ArraySource(name, values, kinds=(kind,), labels=own, categories=(categories,))
+        labels_of_series = _own_name(frame.name)
+        return ArraySource(
+            name, values, kinds=(kind,), labels=labels_of_series, categories=(categories,)
+        )
     labels = tuple(map(str, frame.columns))
     if not labels:
         msg = f"{data_name} must have rows and columns, got {len(frame)} x 0"

@@ -111,8 +111,8 @@ class HeldSource:
     def place_of(self, row: int) -> tuple[str, int]:
         """The name of the variable, and the number of a row in the other's data."""
         place = getattr(self.whole, "place_of", None)
-        found: tuple[str, int] = (self.name, row) if place is None else place(row)
-        return found
+        placed: tuple[str, int] = (self.name, row) if place is None else place(row)
+        return placed
 
 
 def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -135,7 +135,7 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
     >>> within_strata(np.array([[1.0, 2.0, 3.0, 10.0, 30.0, 50.0]]).T, strata).ravel().round(2)
     array([-1.22,  0.  ,  1.22, -1.22,  0.  ,  1.22])
     """
-    found, rows = np.empty_like(values), np.bincount(strata)
+    scaled, rows = np.empty_like(values), np.bincount(strata)
     shared = np.where(rows == 2, len(rows), np.arange(len(rows)))[strata]
     for column, x in enumerate(values.T):
         finite = np.isfinite(x)
@@ -147,8 +147,8 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
         spread = _spreads(about, finite, shared)
         scale = np.where(spread > 0.0, spread, np.inf)[shared]
         # Missing values stay as they are, and are refused when rows are read.
-        found[:, column] = np.where(finite, about / scale, x)
-    return found
+        scaled[:, column] = np.where(finite, about / scale, x)
+    return scaled
 
 
 def _spreads(

@@ -62,16 +62,16 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     )
     _refuse_others(chunks, name)
     fill = _fill_value_text(array)
-    found = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
+    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
     if array.shards is None or fill is None or not within:
-        return found
+        return inventory
     shards = (
         (row, *others)
         for row, across in enumerate(chunks)
         for others, stamp in zip(columns, across, strict=True)
         if stamp is not None
     )
-    return replace(found, within=tuple(absent_within(array, list(shards))))
+    return replace(inventory, within=tuple(absent_within(array, list(shards))))
 
 
 def inventory_of_file(array: Any, name: str) -> Inventory | None:
@@ -102,10 +102,10 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     if isinstance(store, LocalStore):
         return local_stamps(os.path.join(store.root, array.path), name)
     prefix = f"{array.path}/" if array.path else ""
-    found = sync(stamps_of(store, prefix))
-    if found is None:
+    stamps = sync(stamps_of(store, prefix))
+    if stamps is None:
         return None
-    return {key.removeprefix(prefix): stamp for key, stamp in found.items()}
+    return {key.removeprefix(prefix): stamp for key, stamp in stamps.items()}
 
 
 def local_stamps(root: str, name: str) -> dict[str, Stamp]:
@@ -174,7 +174,7 @@ def _checksum_codecs(value: Any) -> Iterator[str]:
         if name in _CHECKED or zstd:
             yield name
         # Attributes are of the user, and the index of a shard has no data.
-        parts = (one for key, one in value.items() if key not in ("attributes", "index_codecs"))
+        parts = (part for key, part in value.items() if key not in ("attributes", "index_codecs"))
         for part in parts:
             yield from _checksum_codecs(part)
     elif isinstance(value, list | tuple):

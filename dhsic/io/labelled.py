@@ -42,16 +42,16 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     ['AT', 'x2']
     """
     # Columns of two tables may have one name: it tells neither then.
-    own = [_name_of_column(x) for x in data]
-    counts = Counter(own)
+    given_names = [_name_of_column(x) for x in data]
+    counts = Counter(given_names)
     opened = [isinstance(x, AnySource) for x in data]
     others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
-    found = [
+    names = [
         name if name is not None and (counts[name] == 1 or is_source) else other
-        for name, other, is_source in zip(own, others, opened, strict=True)
+        for name, other, is_source in zip(given_names, others, opened, strict=True)
     ]
     # A name of a user may be x2: all take the usual ones then, so that no two are alike.
-    return found if len(set(found)) == len(found) or any(opened) else others
+    return names if len(set(names)) == len(names) or any(opened) else others
 
 
 def _name_of_column(x: Any) -> str | None:
@@ -150,8 +150,8 @@ def _part(data: Any, columns: Sequence[str], name: str) -> Any:
         for column in columns:
             if column not in known:
                 raise unknown_column(column, list(known))
-        found = {column: data[known[column]] for column in columns}
-        return found[columns[0]] if len(columns) == 1 else join_columns(found, name)
+        parts = {column: data[known[column]] for column in columns}
+        return parts[columns[0]] if len(columns) == 1 else join_columns(parts, name)
     if is_of(data, "dask.dataframe", "DataFrame"):
         for column in columns:
             if column not in data.columns:
@@ -179,11 +179,11 @@ def check_same_columns(samples: Sequence[AnySource]) -> None:
     # Booleans compare as numbers do; only codes mean something else in another sample.
     held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
     if any(sample != held[0] for sample in held):
-        found = ", ".join(
+        counted = ", ".join(
             f"{sample.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
             for sample, kinds in zip(samples, held, strict=True)
         )
-        msg = f"samples must have the same columns, got {found}: compare the columns they share"
+        msg = f"samples must have the same columns, got {counted}: compare the columns they share"
         raise DataError(msg)
     named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
     for sample in named[1:]:
@@ -225,13 +225,13 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
 def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
     # Floats, since missing labels are NaN among the codes.
     values = source.read(0, source.shape[0]).astype(np.float64)
-    for j, (own, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
-        if own is not None and labels is not None:
+    for j, (labels_here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
+        if labels_here is not None and labels is not None:
             places = {label: code for code, label in enumerate(labels)}
             # NaN stands behind the codes, for missing values.
-            codes = np.array([*(places[label] for label in own), np.nan])
+            codes = np.array([*(places[label] for label in labels_here), np.nan])
             gaps = np.isnan(values[:, j])
-            values[:, j] = codes[np.where(gaps, len(own), values[:, j]).astype(np.intp)]
+            values[:, j] = codes[np.where(gaps, len(labels_here), values[:, j]).astype(np.intp)]
     return replace(source, array=values, columns=None, categories=tuple(joint))
 
 
@@ -254,10 +254,10 @@ def check_row_labels(data: Sequence[Any]) -> None:
                 )
                 raise DataError(msg)
     # Polars and Arrow have no index, and arrays none either.
-    labels = [found for x in data if (found := _row_labels(x)) is not None]
-    if any(not one.equals(labels[0]) for one in labels[1:]):
-        same = len({len(one) for one in labels}) == 1 and all(
-            set(one) == set(labels[0]) for one in labels
+    labels = [index for x in data if (index := _row_labels(x)) is not None]
+    if any(not row_index.equals(labels[0]) for row_index in labels[1:]):
+        same = len({len(row_index) for row_index in labels}) == 1 and all(
+            set(row_index) == set(labels[0]) for row_index in labels
         )
         what = "in the same order" if same else "the same"
         msg = (

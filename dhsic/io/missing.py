@@ -38,7 +38,9 @@ def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[So
     gaps = np.logical_or.reduce([_rows_with_nan(source) for source in sources])
     left_out = np.flatnonzero(gaps)
     if len(left_out) == len(gaps):
-        counts = ", ".join(f"{one.name!r} {int(_rows_with_nan(one).sum()):,}" for one in sources)
+        counts = ", ".join(
+            f"{source.name!r} {int(_rows_with_nan(source).sum()):,}" for source in sources
+        )
         msg = f"all {len(gaps):,} rows miss a value ({counts}): leave out the variable that does"
         raise DataError(msg)
     # No row is missing: the variables stay what they are, and are read as before.
@@ -65,8 +67,8 @@ def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
     if isinstance(source, GraphSource):
         import dask.array as da
 
-        found: Any = da.isnan(source.array).any(axis=1).compute()
-        return np.asarray(found, np.bool_)
+        gaps: Any = da.isnan(source.array).any(axis=1).compute()
+        return np.asarray(gaps, np.bool_)
     n = source.shape[0]
     # Chunk by chunk, so that none is decoded twice and memory does not grow with the rows.
     step = source.chunk_rows or max(1, BLOCK_BYTES // source.row_bytes)

@@ -143,27 +143,27 @@ def open_labelled_data(
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
         opened = _of_group(data, variables, names)
     else:
-        chosen, own = pick_variables(variables, data) if variables else ([data], None)
-        opened = open_variables(chosen, own if names is None else names)
+        chosen, names_of_columns = pick_variables(variables, data) if variables else ([data], None)
+        opened = open_variables(chosen, names_of_columns if names is None else names)
     beside = [_labels_of(given, what, data) for what, given in labels.items()]
     # Before gaps are looked for, which pairs the rows of all.
-    for what, one in zip(labels, beside, strict=True):
-        if one.shape[0] != opened[0].shape[0]:
+    for what, labelled in zip(labels, beside, strict=True):
+        if labelled.shape[0] != opened[0].shape[0]:
             msg = (
                 f"{what} must have a value for each of the {opened[0].shape[0]} rows, got "
-                f"{one.shape[0]}"
+                f"{labelled.shape[0]}"
             )
             raise DataError(msg)
     # Together: a row that misses its label is left out of all variables.
-    found, dropped = without_missing([*opened, *beside], missing)
-    sources = found[: len(opened)]
-    return sources, dict(zip(labels, found[len(opened) :], strict=True)), dropped
+    kept, dropped = without_missing([*opened, *beside], missing)
+    sources = kept[: len(opened)]
+    return sources, dict(zip(labels, kept[len(opened) :], strict=True)), dropped
 
 
 def _labels_of(given: Any, what: str, data: Any) -> AnySource:
     """Labels that are given themselves, or by the names of columns of the data."""
     named = isinstance(given, str) or (
-        isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given)
+        isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
     )
     if data is None or not named:
         return open_one(given, what)
@@ -173,8 +173,8 @@ def _labels_of(given: Any, what: str, data: Any) -> AnySource:
                 f"{what} of a zarr group or a file must be one array or column of it, got {given!r}"
             )
             raise InvalidArgumentError(msg)
-        (found,) = _members(data, [given], False)
-        return found
+        (member,) = _members(data, [given], False)
+        return member
     (chosen,), _ = pick_variables([given], data)
     return open_one(chosen, what)
 
@@ -189,7 +189,7 @@ def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) 
 
 
 def _variable_texts(variables: Sequence[Any]) -> list[str]:
-    if all(isinstance(one, str) for one in variables):
+    if all(isinstance(variable, str) for variable in variables):
         return list(variables)
     msg = (
         "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
@@ -201,7 +201,7 @@ def _variable_texts(variables: Sequence[Any]) -> list[str]:
 
 def _renamed(opened: list[AnySource], names: Sequence[str] | None) -> list[AnySource]:
     given = _checked_names(opened, names, "variable")
-    return [replace(one, name=name) for one, name in zip(opened, given, strict=True)]
+    return [replace(source, name=name) for source, name in zip(opened, given, strict=True)]
 
 
 def _named_or_opened(variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
@@ -209,7 +209,7 @@ def _named_or_opened(variables: Sequence[Any], names: Sequence[str] | None) -> l
     try:
         return open_variables(variables, names)
     except DataError as error:
-        if any(isinstance(one, str) for one in variables):
+        if any(isinstance(variable, str) for variable in variables):
             msg = f"{error}; to choose columns by name, pass the table too, as data=table"
             raise DataError(msg) from error
         raise
@@ -281,13 +281,13 @@ def open_sample_data(
         members = _members(data, samples if is_table(data) else _variable_texts(samples), False)
         opened = open_samples(members, names)
     else:
-        chosen, own = pick_variables(samples, data)
-        opened = open_samples(chosen, own if names is None else names)
+        chosen, names_of_columns = pick_variables(samples, data)
+        opened = open_samples(chosen, names_of_columns if names is None else names)
     beside = [_labels_of_samples(given, what, data, opened) for what, given in labels.items()]
     # Each by itself, since samples are of different rows.
     parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
-    found = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
-    return found[0], dict(zip(labels, found[1:], strict=True)), sum(count for _, count in parts)
+    kept = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
+    return kept[0], dict(zip(labels, kept[1:], strict=True)), sum(count for _, count in parts)
 
 
 def _labels_of_samples(
@@ -302,8 +302,8 @@ def _labels_of_samples(
         )
         raise InvalidArgumentError(msg)
     opened = [
-        replace(_labels_of(one, what, data), name=f"{what} of {sample.name!r}")
-        for one, sample in zip(given, samples, strict=True)
+        replace(_labels_of(labels_of_sample, what, data), name=f"{what} of {sample.name!r}")
+        for labels_of_sample, sample in zip(given, samples, strict=True)
     ]
     for source, sample in zip(opened, samples, strict=True):
         if source.shape[0] != sample.shape[0]:
@@ -358,8 +358,8 @@ def open_group_labels(
     path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
 ) -> AnySource:
     """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
-    (found,) = _members(path, [labels], allow_missing_chunks)
-    return replace(found, name=what)
+    (member,) = _members(path, [labels], allow_missing_chunks)
+    return replace(member, name=what)
 
 
 def open_group_samples(

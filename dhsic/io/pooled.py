@@ -57,8 +57,8 @@ def rows_of_samples(rows: Indices, sizes: Sequence[int]) -> tuple[Indices, Indic
         before = _share(position, totals[k - 1], totals[k])
         # A row is of the earlier samples where their share grows with it.
         earlier = _share(position + 1, totals[k - 1], totals[k]) > before
-        own = left[~earlier]
-        samples[own], places[own] = k, (position - before)[~earlier]
+        of_sample = left[~earlier]
+        samples[of_sample], places[of_sample] = k, (position - before)[~earlier]
         left = left[earlier]
         places[left] = before[earlier]
     return samples, places
@@ -137,7 +137,7 @@ class PooledSource:
     @property
     def stored(self) -> tuple[Any, ...]:
         """The stored arrays of all samples."""
-        return tuple(one for sample in self.samples for one in getattr(sample, "stored", ()))
+        return tuple(array for sample in self.samples for array in getattr(sample, "stored", ()))
 
     @property
     def kinds(self) -> tuple[ValueKind, ...]:
@@ -155,9 +155,9 @@ class PooledSource:
         return _merged_rows(
             numbers,
             {
-                k: sample.read(int(own[0]), int(own[-1]) + 1)
+                k: sample.read(int(rows[0]), int(rows[-1]) + 1)
                 for k, sample in enumerate(self.samples)
-                if len(own := places[numbers == k])
+                if len(rows := places[numbers == k])
             },
         )
 
@@ -165,9 +165,9 @@ class PooledSource:
         """Rows by increasing number."""
         numbers, places = rows_of_samples(rows, self.sizes)
         taken = {
-            k: sample.take(own)
+            k: sample.take(rows_of_sample)
             for k, sample in enumerate(self.samples)
-            if len(own := places[numbers == k])
+            if len(rows_of_sample := places[numbers == k])
         }
         if self.place != "graph":
             return _merged_rows(numbers, taken)

@@ -62,7 +62,7 @@ def _absent(array: Any, shard: ChunkPlace, inner: NDArray[np.intp]) -> Iterator[
 
 def _trailer(codecs: Sequence[Any]) -> int | None:
     """Bytes of the checksum behind an index; None where the index is no plain integers."""
-    names = [one["name"] for one in codecs]
+    names = [codec["name"] for codec in codecs]
     plain = codecs[0].get("configuration", {}).get("endian") == "little"
     if not plain or names not in (["bytes"], ["bytes", "crc32c"]):
         return None
@@ -84,7 +84,7 @@ async def _indices(
     async def read(shard: ChunkPlace) -> bytes:
         place = array.store_path / array.metadata.encode_chunk_key(shard)
         async with turns:
-            found = await place.get(default_buffer_prototype(), part)
-        return b"" if found is None else bytes(found.to_bytes())
+            index = await place.get(default_buffer_prototype(), part)
+        return b"" if index is None else bytes(index.to_bytes())
 
     return await asyncio.gather(*map(read, shards))

@@ -264,9 +264,9 @@ class StoredSource:
             raise DataError(msg) from error
         except Exception as error:
             chunk = broken_chunk(self.array, start, stop)
-            where = "" if chunk is None else f"stored chunk {chunk}: "
+            place = "" if chunk is None else f"stored chunk {chunk}: "
             said = f"{type(error).__name__}: {error}"
-            msg = f"{what} ({where}{said}): is the data complete and intact?"
+            msg = f"{what} ({place}{said}): is the data complete and intact?"
             raise DataError(msg) from error
 
     @property

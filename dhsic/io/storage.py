@@ -86,9 +86,9 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """The bytes of an object, None where there is none."""
-        found = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
+        data = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
         # Such a store lists nothing, so that an absent object may be one that was lost.
-        if found is None and not self._fills and key.rpartition("/")[2] not in METADATA:
+        if data is None and not self._fills and key.rpartition("/")[2] not in METADATA:
             msg = (
                 f"stored chunk {self.url}/{key} is absent: complete the data; or, where its writer "
                 "left out chunks that hold the fill value alone, allow it by "
@@ -96,7 +96,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                 "allow_missing_chunks=True)"
             )
             raise StorageError(msg)
-        return found
+        return data
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[Any]) -> list[Any]:
         """Ranges of bytes of objects."""

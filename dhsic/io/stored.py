@@ -165,7 +165,9 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
     chosen = range(d) if columns is None else columns
     labels = column_labels(array)
     known = array.attrs.get("categories")
-    categories = [known.get(one) for one in labels] if labels and isinstance(known, dict) else None
+    categories = (
+        [known.get(label) for label in labels] if labels and isinstance(known, dict) else None
+    )
     return StoredSource(
         name,
         array,
@@ -188,7 +190,7 @@ def sharing(sources: Sequence[Any]) -> list[Any]:
     for source in sources:
         place = getattr(getattr(source, "array", None), "store_path", None)
         if isinstance(source, StoredSource) and place is not None:
-            same = next((one for one in arrays if one.store_path == place), source.array)
+            same = next((array for array in arrays if array.store_path == place), source.array)
             arrays.append(same)
             source = replace(source, array=same)
         shared.append(source)

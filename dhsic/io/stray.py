@@ -83,7 +83,7 @@ def strays_of_csv(
 
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     skipped = set(missing)
-    found: list[tuple[str, str]] = []
+    strays: list[tuple[str, str]] = []
     # A mark at the start of the file would be part of the first column's name.
     encoding = "utf-8-sig" if dialect.is_utf_8 else dialect.encoding
     read: Any = csv.QUOTE_NONE if dialect.quotes == "none" else csv.QUOTE_MINIMAL
@@ -94,10 +94,10 @@ def strays_of_csv(
         for rows in _batches(reader, place, skipped):
             lines, values = zip(*rows, strict=True)
             _, stray = numbers_of_text(pa.array(values), thousands)
-            found += [(f"line {lines[j]:,}", values[j]) for j in np.flatnonzero(stray)]
-            if len(found) >= _NAMED:
+            strays += [(f"line {lines[j]:,}", values[j]) for j in np.flatnonzero(stray)]
+            if len(strays) >= _NAMED:
                 break
-    return found[:_NAMED]
+    return strays[:_NAMED]
 
 
 @contextmanager
@@ -127,23 +127,23 @@ def _batches(
 
 def strays_of_text(batches: Iterable[Any], thousands: str | None = None) -> list[tuple[str, str]]:
     """The same of Arrow's strings in batches, after the row of each, as "row 5"."""
-    found: list[tuple[str, str]] = []
+    strays: list[tuple[str, str]] = []
     read = 0
     for texts in batches:
         _, stray = numbers_of_text(texts, thousands)
-        found += [(f"row {read + j:,}", texts[int(j)].as_py()) for j in np.flatnonzero(stray)]
-        if len(found) >= _NAMED:
+        strays += [(f"row {read + j:,}", texts[int(j)].as_py()) for j in np.flatnonzero(stray)]
+        if len(strays) >= _NAMED:
             break
         read += len(texts)
-    return found[:_NAMED]
+    return strays[:_NAMED]
 
 
-def separator_of(found: Sequence[tuple[str, str]]) -> str | None:
+def separator_of(strays: Sequence[tuple[str, str]]) -> str | None:
     """The character between the thousands of values that are no numbers, if they have one."""
-    grouped = (_GROUPED.fullmatch(value.strip()) for _, value in found)
-    return next((one[1] for one in grouped if one), None)
+    grouped = (_GROUPED.fullmatch(value.strip()) for _, value in strays)
+    return next((match[1] for match in grouped if match), None)
 
 
-def listed(found: Sequence[tuple[str, str]]) -> str:
+def listed(strays: Sequence[tuple[str, str]]) -> str:
     """Values with their places, for a message."""
-    return ", ".join(f"{value!r} in {where}" for where, value in found)
+    return ", ".join(f"{value!r} in {place}" for place, value in strays)

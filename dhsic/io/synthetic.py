@@ -289,5 +289,5 @@ class _Design:
 
     def _rng(self, *key: int) -> np.random.Generator:
         # A stream of its own: a test of these data may be given the same small seed.
-        own = (*b"synthetic", *key)
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=own))
+        spawn_key = (*b"synthetic", *key)
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=spawn_key))

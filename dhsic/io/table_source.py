@@ -160,19 +160,19 @@ class TableSource:
 
     def stray(self, column: str) -> DataError:
         """The error of text in a column of numbers, with the lines and values."""
-        found = self._strays(column)
+        strays = self._strays(column)
         head = f"column {column!r} of {self.path}"
-        separator = separator_of(found)
+        separator = separator_of(strays)
         if column in self.chosen:
             option = f"--thousands {_quoted(separator)} (thousands={separator!r})"
             remedy = "correct them" if separator is None else f"read them by {option}"
             return DataError(
-                f"{head} must hold numbers, got {listed(found)}: {remedy}, or leave out such rows "
+                f"{head} must hold numbers, got {listed(strays)}: {remedy}, or leave out such rows "
                 "with missing='drop' (--missing drop)"
             )
         what = (
-            f"text where most values are numbers, {listed(found)}: correct it"
-            if found
+            f"text where most values are numbers, {listed(strays)}: correct it"
+            if strays
             else "numbers that are written as text: store them as numbers"
         )
         options, arguments = f"--numeric {column}", f"numeric=[{column!r}]"
@@ -314,12 +314,13 @@ def usual_delimiter(path: Path) -> str:
 
 def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
     """Say what to do where fields are not separated as they were taken to be."""
-    found = next((one for one in separators if one in text), None)
-    if found is None:
+    separator = next((candidate for candidate in separators if candidate in text), None)
+    if separator is None:
         return ""
     return (
-        f"its fields seem to be separated by {found!r}: convert it by 'dhsic convert table "
-        f"--delimiter' (delimiter={found!r}), or read it by pandas.read_csv(..., sep={found!r})"
+        f"its fields seem to be separated by {separator!r}: convert it by 'dhsic convert table "
+        f"--delimiter' (delimiter={separator!r}), or read it by pandas.read_csv(..., "
+        f"sep={separator!r})"
     )
 
 

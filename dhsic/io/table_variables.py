@@ -83,7 +83,7 @@ def columns_by_variable(
     >>> columns_by_variable(["air=o3,no2", "wind"])
     {'air': ['o3', 'no2'], 'wind': ['wind']}
     """
-    found: dict[str, list[str]] = {}
+    columns_of: dict[str, list[str]] = {}
     for text in variables:
         name, columns = (
             _variable_of_text(text, known, named)
@@ -94,11 +94,11 @@ def columns_by_variable(
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
             msg = f"--variable must be {form}; got {text!r}: name the columns"
             raise InvalidArgumentError(msg)
-        if name in found:
+        if name in columns_of:
             msg = f"--variable {name!r} is given twice: list all its columns in one"
             raise InvalidArgumentError(msg)
-        found[name] = columns
-    return found
+        columns_of[name] = columns
+    return columns_of
 
 
 def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str, list[str]]:
@@ -113,7 +113,7 @@ def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str
 
 def _joined_variable(columns: Any) -> tuple[str, list[str]]:
     """Columns of one variable, which is named after them."""
-    if isinstance(columns, Sequence) and all(isinstance(one, str) for one in columns):
+    if isinstance(columns, Sequence) and all(isinstance(column, str) for column in columns):
         return "+".join(columns), list(columns)
     msg = (
         "a variable of a table must be the name of a column or a list of names, got "

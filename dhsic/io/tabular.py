@@ -335,7 +335,9 @@ def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
 
 def _check_options(variables: Variables, missing: str) -> None:
     check_choice("missing", missing, get_args(Missing))
-    if not isinstance(variables, Mapping) or not all(isinstance(one, str) for one in variables):
+    if not isinstance(variables, Mapping) or not all(
+        isinstance(name_of_variable, str) for name_of_variable in variables
+    ):
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
         raise InvalidArgumentError(msg)

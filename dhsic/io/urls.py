@@ -68,7 +68,7 @@ def redacted(text: str) -> str:
     >>> redacted("abfs://container@account/x.zarr")
     'abfs://container@account/x.zarr'
     """
-    return _URL.sub(lambda found: _redacted(found[0]), text)
+    return _URL.sub(lambda match: _redacted(match[0]), text)
 
 
 def checked_url(url: str) -> str:

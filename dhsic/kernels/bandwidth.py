@@ -101,8 +101,8 @@ def _median_of_column(x: NDArray[np.float64]) -> float:
         first, second = _pairs(len(x))
         with np.errstate(over="ignore"):
             return median_or_mean(x.take(second) - x.take(first))
-    found = _median_on_line(x)
-    return median_or_mean(scipy.spatial.distance.pdist(x[:, None])) if found is None else found
+    median = _median_on_line(x)
+    return median_or_mean(scipy.spatial.distance.pdist(x[:, None])) if median is None else median
 
 
 @lru_cache(maxsize=8)

@@ -70,5 +70,5 @@ def by_column(kinds: Sequence[str], smooth: Columns) -> Columns:
     """
     if set(kinds) == {"number"}:
         return smooth
-    own = smooth.parts[0] if isinstance(smooth.parts, tuple) else smooth.parts
-    return Columns(tuple(own if kind == "number" else Delta() for kind in kinds))
+    part = smooth.parts[0] if isinstance(smooth.parts, tuple) else smooth.parts
+    return Columns(tuple(part if kind == "number" else Delta() for kind in kinds))

@@ -222,8 +222,8 @@ class Columns(Kernel):
         for part, column in self.counted(d):
             at = slice(start, start := start + part.width(1))
             part.tile(rows[:, at], columns[:, at], work[0], work[1:])
-            own = part.gradient(rows[:, at], columns[:, at], work[0], weights, work[1:])
-            out[:, column] = own / d
+            partial = part.gradient(rows[:, at], columns[:, at], work[0], weights, work[1:])
+            out[:, column] = partial / d
         return out
 
     def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
@@ -239,8 +239,8 @@ class Columns(Kernel):
 
     def kinds(self, d: int) -> dict[type[Kernel], tuple[Kernel, int]]:
         """A kernel of every class among those that count, with how many columns have the class."""
-        found = self._kinds
-        return {kind: (part, d) for kind, (part, _) in found.items()} if self.alike else found
+        kinds = self._kinds
+        return {kind: (part, d) for kind, (part, _) in kinds.items()} if self.alike else kinds
 
     @cached_property
     def _kinds(self) -> dict[type[Kernel], tuple[Kernel, int]]:

@@ -77,7 +77,7 @@ class Combinations:
             self,
             kernels=tuple(self.kernels[k] for k in used),
             variables=tuple(self.variables[k] for k in used),
-            chosen=tuple(tuple(place[k] for k in one) for one in chosen),
+            chosen=tuple(tuple(place[k] for k in combination) for combination in chosen),
             factors=tuple(self.factors[k] for k in used),
         )
 

@@ -59,15 +59,15 @@ def matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
 
 def checked(numbers: tuple[tuple[int, ...], ...], counts: Sequence[int]) -> list[tuple[int, ...]]:
     """Combinations as they were listed, each once; refused where one is not of the candidates."""
-    for one in numbers or ((),):
-        known = len(one) == len(counts) and all(
+    for combination in numbers or ((),):
+        known = len(combination) == len(counts) and all(
             isinstance(k, int | np.integer) and not isinstance(k, bool) and 0 <= k < count
-            for k, count in zip(one, counts, strict=True)
+            for k, count in zip(combination, counts, strict=True)
         )
         if not known:
             msg = (
                 "a combination must be one number of a candidate for each variable, from 0 up to "
-                f"below {', '.join(map(str, counts))}; got {one}"
+                f"below {', '.join(map(str, counts))}; got {combination}"
             )
             raise InvalidArgumentError(msg)
-    return list(dict.fromkeys(tuple(map(int, one)) for one in numbers))
+    return list(dict.fromkeys(tuple(map(int, combination)) for combination in numbers))

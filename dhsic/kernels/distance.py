@@ -116,10 +116,10 @@ class Distance(Kernel):
         np.multiply(slope, weights, out=slope)
         x = prepared if prepared.shape[1] == 1 else 0.5 * prepared[:, :-2]
         norms = np.linalg.norm(x.astype(np.float64), axis=1)
-        own = np.power(norms, q - 2.0, out=np.zeros(len(x)), where=norms > 0)
-        own *= weights.sum(axis=1)
+        of_rows = np.power(norms, q - 2.0, out=np.zeros(len(x)), where=norms > 0)
+        of_rows *= weights.sum(axis=1)
         apart = weighted_differences(prepared, columns[:, :-1], slope)
-        gradients: Matrix = 0.5 * q * (own[:, None] * x - apart)
+        gradients: Matrix = 0.5 * q * (of_rows[:, None] * x - apart)
         return gradients
 
     def rounding(self, columns: Matrix) -> float:

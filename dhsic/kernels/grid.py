@@ -61,6 +61,11 @@ class Candidates:
     InvalidArgumentError
         There is no kernel, one is twice there, or a name or a factor is none.
 
+    References
+    ----------
+    .. [1] M. Albert, B. Laurent, A. Marrel, A. Meynaoui. Adaptive test of independence based on
+       HSIC measures. Annals of Statistics 50, 2022.
+
     Examples
     --------
     >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)
@@ -134,9 +139,9 @@ class Candidates:
             return self
         suited: dict[Kernel, Any] = {}
         for kernel, factors in zip(families, self._each(len(families)), strict=True):
-            own = by_type(kinds, kernel)
+            suitable = by_type(kinds, kernel)
             # Families of kernels of numbers become one kernel where all columns hold categories.
-            suited.setdefault(own, factors if own.has_length else (1.0,))
+            suited.setdefault(suitable, factors if suitable.has_length else (1.0,))
         if tuple(suited) == families:
             return self
         same = self._columns if len(suited) == len(families) else None
@@ -145,8 +150,8 @@ class Candidates:
     def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
         """The factors of every family."""
         given = _FACTORS if self.factors is None else _items(self.factors)
-        nested = any(isinstance(one, Sequence | np.ndarray) for one in given)
-        each = [_items(one) for one in given] if nested else [given] * families
+        nested = any(isinstance(factors, Sequence | np.ndarray) for factors in given)
+        each = [_items(factors) for factors in given] if nested else [given] * families
         if len(each) != families or not all(map(_are_factors, each)):
             msg = (
                 "factors of the bandwidth must be different numbers from 1e-6 to 1e6, one or more, "
@@ -154,16 +159,16 @@ class Candidates:
                 "for instance"
             )
             raise InvalidArgumentError(msg)
-        return tuple(tuple(map(float, one)) for one in each)
+        return tuple(tuple(map(float, factors)) for factors in each)
 
 
 @lru_cache(maxsize=64)
 def _usual(families: Any, columns: OneOrMany | None = None) -> Candidates:
     """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
-    found = Candidates(*families)
-    object.__setattr__(found, "_thinned", True)
-    object.__setattr__(found, "_columns", columns)
-    return found
+    candidates = Candidates(*families)
+    object.__setattr__(candidates, "_thinned", True)
+    object.__setattr__(candidates, "_columns", columns)
+    return candidates
 
 
 def _items(given: Any) -> tuple[Any, ...]:
@@ -260,7 +265,7 @@ class Grid:
         if not isinstance(self.candidates, Candidates):
             object.__setattr__(self, "candidates", _items(self.candidates))
         listed = self.candidates if isinstance(self.candidates, tuple) else (self.candidates,)
-        if not listed or not all(isinstance(one, Candidates) for one in listed):
+        if not listed or not all(isinstance(candidates, Candidates) for candidates in listed):
             msg = f"a grid needs Candidates, one or one a variable; got {self.candidates!r}"
             raise InvalidArgumentError(msg)
         if isinstance(self.combine, str):
@@ -298,7 +303,8 @@ class Grid:
         """
         given = self._candidates(len(kinds))
         suited = tuple(
-            one.by_type(own, invariant=invariant) for one, own in zip(given, kinds, strict=True)
+            candidates.by_type(kinds_of_variable, invariant=invariant)
+            for candidates, kinds_of_variable in zip(given, kinds, strict=True)
         )
         return self if suited == given else replace(self, candidates=suited)
 
@@ -311,15 +317,15 @@ class Grid:
             Candidates for another number of variables, unequally many where they are to be
             matched, or numbers that they do not have.
         """
-        listed = [one.scaled for one in self._candidates(m)]
+        listed = [candidates.scaled for candidates in self._candidates(m)]
         starts = accumulate((len(scaled) for scaled in listed), initial=0)
         flat = [(kernel, factor, m) for m, scaled in enumerate(listed) for kernel, factor in scaled]
         kernels, factors, variables = zip(*flat, strict=True)
         offsets = list(starts)[:-1]
-        thinned = [one._thinned for one in self._candidates(m)]
+        thinned = [candidates._thinned for candidates in self._candidates(m)]
         chosen = (
-            tuple(start + k for start, k in zip(offsets, one, strict=True))
-            for one in self._numbers(listed)
+            tuple(start + k for start, k in zip(offsets, numbers, strict=True))
+            for numbers in self._numbers(listed)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
         # Kernels that no combination takes need not be fitted.
@@ -344,11 +350,11 @@ class Grid:
             return matched(counts)
         if self.combine == "auto":
             return self._paired(listed) or self._around(listed)
-        return checked(tuple(tuple(one) for one in self.combine), counts)
+        return checked(tuple(tuple(numbers) for numbers in self.combine), counts)
 
     def _paired(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
         """Pairs that are known of two variables whose candidates were not given."""
-        columns = [one._columns for one in self._candidates(len(listed))]
+        columns = [candidates._columns for candidates in self._candidates(len(listed))]
         if len(columns) != 2 or columns[0] is None or columns[1] is None:
             return []
         return [*pairs_of(columns[0], columns[1])][: self.most]
@@ -358,12 +364,12 @@ class Grid:
         known = self._candidates(len(listed))
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
         # The candidate that is nearest to the median heuristic.
-        reference = [one.index(min(one)) for one in changes]
-        apart = [PAIRED_ALONE[one._columns] if one._columns else () for one in known]
+        reference = [ratios.index(min(ratios)) for ratios in changes]
+        apart = [PAIRED_ALONE[own._columns] if own._columns else frozenset() for own in known]
         # Where a variable has no other candidate, its reference stands in.
         others = [
-            [k for k in range(len(one)) if k not in (nearest, *own)] or [nearest]
-            for one, nearest, own in zip(changes, reference, apart, strict=True)
+            [k for k in range(len(ratios)) if k not in (nearest, *alone)] or [nearest]
+            for ratios, nearest, alone in zip(changes, reference, apart, strict=True)
         ]
         counts = list(map(len, others))
         # All combinations, where they and the reference are few enough; else rows of a balanced
@@ -372,14 +378,18 @@ class Grid:
             numbers = list(product(*map(range, counts)))
         else:
             numbers = spaced(balanced(counts), self.most - 1)
-        rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
-        if all(one._thinned for one in known) and len(listed) == 2:
+        rest = [
+            tuple(o[k] for o, k in zip(others, combination, strict=True)) for combination in numbers
+        ]
+        if all(candidates._thinned for candidates in known) and len(listed) == 2:
             factors = [[factor for _, factor in scaled] for scaled in listed]
-            rest = [one for one in rest if _at(factors, one) >= NARROWEST]
+            rest = [combination for combination in rest if _at(factors, combination) >= NARROWEST]
         # The reference first, to which a score gives its share of the level.
         return list(dict.fromkeys([tuple(reference), *rest]))
 
 
 def _at(factors: Sequence[Sequence[float]], numbers: Sequence[int]) -> float:
     """The product of the factors of a combination."""
-    return math.prod(one[k] for one, k in zip(factors, numbers, strict=True))
+    return math.prod(
+        factors_of_variable[k] for factors_of_variable, k in zip(factors, numbers, strict=True)
+    )

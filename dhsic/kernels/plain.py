@@ -43,11 +43,11 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
     if getattr(import_module("dhsic.kernels"), name, None) is not type(kernel):
         msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
         raise InvalidArgumentError(msg)
-    own = {
+    values = {
         _INNER if field.name == "kernel" else field.name: _plain(getattr(kernel, field.name))
         for field in fields(kernel)
     }
-    return {"kernel": name, **own}
+    return {"kernel": name, **values}
 
 
 def kernel_of_plain(plain: Any) -> Kernel:
@@ -84,20 +84,22 @@ def kernel_of_plain(plain: Any) -> Kernel:
 def _plain(value: Any) -> Any:
     if isinstance(value, Kernel):
         return plain_kernel(value)
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _value(plain: Any) -> Any:
     if isinstance(plain, list):
-        return tuple(_value(one) for one in plain)
+        return tuple(_value(item) for item in plain)
     if not isinstance(plain, dict):
         return plain
     # Names are looked up in this package alone, so that a file can have nothing else made.
     cls = getattr(import_module("dhsic.kernels"), plain["kernel"])
     given = {field.name: field.init for field in fields(cls)}
-    own = {"kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"}
+    fields_written = {
+        "kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"
+    }
     # Fields that are no arguments are made anew.
-    return cls(**{name: _value(x) for name, x in own.items() if given.get(name)})
+    return cls(**{name: _value(x) for name, x in fields_written.items() if given.get(name)})
 
 
 Codec(plain_kernel, kernel_of_plain).register(Kernel)

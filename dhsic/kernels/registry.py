@@ -167,10 +167,10 @@ def _on_columns(kernel: Kernel, tokens: list[str]) -> Kernel:
 
 def _inside(opening: str, tokens: list[str], read: Callable[[list[str]], Inside]) -> Inside:
     """Take what parentheses enclose off the tokens, and the one that closes them."""
-    found = read(tokens)
+    inside = read(tokens)
     if not tokens or tokens.pop(0) != ")":
         raise _malformed(opening)
-    return found
+    return inside
 
 
 def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
@@ -213,7 +213,7 @@ def _number(value: str) -> float | str:
 def _unknown(name: str) -> InvalidArgumentError:
     around = (*get_args(Scale), Columns.name)
     near = get_close_matches(name, [*FORMS, *around], n=1)
-    shown = [f"{one}(gaussian)" if one in around else one for one in near]
+    shown = [f"{form}(gaussian)" if form in around else form for form in near]
     remedy = f"did you mean {shown[0]!r}?" if near else "write 'gaussian', for instance"
     return InvalidArgumentError(
         f"a kernel must be one of {', '.join(FORMS)}, or {', '.join(around)} of one, as "

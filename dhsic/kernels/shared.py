@@ -172,12 +172,12 @@ class SharedTiles:
 
     def sources(self, wanted: Iterable[int]) -> frozenset[int]:
         """Some kernels, and those that their tiles follow from."""
-        found = set(wanted)
+        needed = set(wanted)
         # From the last to the first, since a source may follow from another one.
         for k, source, *_ in reversed(self.powers):
-            if k in found:
-                found.add(source)
-        return frozenset(found)
+            if k in needed:
+                needed.add(source)
+        return frozenset(needed)
 
     def tiles(
         self,
@@ -226,8 +226,12 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
     powers = []
     depths: dict[int, int] = {}
     all_wider = [
-        {j: count for j, wide in enumerate(tiles) if j != k and (count := squarings(one, wide)) > 0}
-        for k, one in enumerate(tiles)
+        {
+            j: count
+            for j, wide in enumerate(tiles)
+            if j != k and (count := squarings(tile, wide)) > 0
+        }
+        for k, tile in enumerate(tiles)
     ]
     # Kernels with few wider ones come first, so that each finds those it may follow from.
     for k in sorted(range(len(tiles)), key=lambda k: len(all_wider[k])):

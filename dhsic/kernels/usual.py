@@ -41,25 +41,25 @@ _SEVERAL = (_S, _MIDDLE, _WIDE, _WIDEST, _FINE, _FINER, _EACH, _SPREADS)
 
 def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
     """Pairs, and the same with the variables changed, each once."""
-    return list(dict.fromkeys(one for a, b in pairs for one in ((a, b), (b, a))))
+    return list(dict.fromkeys(pair for a, b in pairs for pair in ((a, b), (b, a))))
 
 
 _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
     ("one", "one"): _both(
         (_S, _S),
-        *((_FINE, one) for one in (_FINE, _RANKS, _T)),
-        *((_T, one) for one in (_T, _RANKS, _FINEST)),
+        *((_FINE, kernel) for kernel in (_FINE, _RANKS, _T)),
+        *((_T, kernel) for kernel in (_T, _RANKS, _FINEST)),
         (_SPREAD, _SPREAD),
     ),
     ("many", "many"): _both(
-        *((one, one) for one in (_S, _MIDDLE, _WIDE, _SPREADS)),
-        *((_S, one) for one in (_FINE, _EACH, _SPREADS)),
+        *((kernel, kernel) for kernel in (_S, _MIDDLE, _WIDE, _SPREADS)),
+        *((_S, kernel) for kernel in (_FINE, _EACH, _SPREADS)),
     ),
     ("many", "one"): [
         (_S, _T),
-        *((one, _LINEAR) for one in (_S, _WIDEST)),
-        *((one, _DISTANCE) for one in (_MIDDLE, _SPREADS, _FINER)),
-        *((one, _COARSE_RANKS) for one in (_S, _MIDDLE)),
+        *((kernel, _LINEAR) for kernel in (_S, _WIDEST)),
+        *((kernel, _DISTANCE) for kernel in (_MIDDLE, _SPREADS, _FINER)),
+        *((kernel, _COARSE_RANKS) for kernel in (_S, _MIDDLE)),
     ],
 }
 _PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
@@ -99,5 +99,5 @@ def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
     (12, 8, 10)
     """
-    one, other = _LISTED[first], _LISTED[second]
-    return [(one.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
+    listed, other = _LISTED[first], _LISTED[second]
+    return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]

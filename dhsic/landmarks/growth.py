@@ -149,7 +149,11 @@ def centred_gram(kernels: Sequence[Kernel], rows: PointSets) -> Matrix64:
         # <mu, mu>, <mu, phi_j>, <phi_i, mu> and <phi_i, phi_j>: each side holds phi or mu.
         inner.append(((np.array([[means.mean()]]), means[None, :]), (means[:, None], gram)))
     # Each xi is a signed sum of tensor products; inner products of those are products of numbers.
-    terms = [(set(range(m)), 1.0), *(({one}, -1.0) for one in range(m)), (set[int](), m - 1.0)]
+    terms = [
+        (set(range(m)), 1.0),
+        *(({variable}, -1.0) for variable in range(m)),
+        (set[int](), m - 1.0),
+    ]
     whole = np.zeros((len(rows[0]),) * 2)
     for (left, a), (right, b) in product(terms, repeat=2):
         whole += a * b * math.prod(inner[v][v in left][v in right] for v in range(m))

@@ -33,8 +33,8 @@ class Strength(NamedTuple):
     @classmethod
     def largest(cls, several: Sequence[Strength]) -> Strength:
         """The largest of several tests that share their replicates."""
-        replicates = np.maximum.reduce([one.replicates for one in several])
-        return cls(max(one.statistic for one in several), replicates)
+        replicates = np.maximum.reduce([strength.replicates for strength in several])
+        return cls(max(strength.statistic for strength in several), replicates)
 
 
 class Aggregated(NamedTuple):
@@ -142,15 +142,15 @@ def aggregate(
         scores = _scores(each, errors / math.pi, reference, share)
     else:
         scores = _scores(distances, errors, reference, share)
-    own = _own_distance(rows, spread, ties)
+    distances_of_data = _own_distance(rows, spread, ties)
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),
         scores.rounding,
         scores.strongest,
-        own,
+        distances_of_data,
         pvalues(statistics, replicates, dtype, rounding),
-        Strength(float(own.max()), distances[1:].max(axis=1)),
+        Strength(float(distances_of_data.max()), distances[1:].max(axis=1)),
     )
 
 
@@ -279,8 +279,8 @@ def _own_distance(rows: Vector, spread: Vector, ties: Vector) -> Vector:
     others, told = rows[1:], spread > ties
     # Where all replicates are equal their deviation is 0, and the distance would be infinite.
     least = math.sqrt(np.finfo(np.float64).eps) * spread
-    own = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
-    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / own, 0.0)
+    deviation = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
+    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / deviation, 0.0)
     return distance
 
 

@@ -60,6 +60,11 @@ class Replicates:
     DataError
         A value is NaN or infinite, as where products of unbounded kernels overflow.
 
+    References
+    ----------
+    .. [1] B. Phipson, G. Smyth. Permutation p-values should never be zero. Statistical Applications
+       in Genetics and Molecular Biology 9, 2010.
+
     Examples
     --------
     >>> import numpy as np

@@ -167,7 +167,9 @@ def joint_spread(
         Without any rows where a kernel shows no variation; without limits where the moments
         overflow, as the statistic then does, which the test refuses.
     """
-    means, squares, cubes, norms = np.transpose([one[:4] for one in moments])
+    means, squares, cubes, norms = np.transpose(
+        [moments_of_kernel[:4] for moments_of_kernel in moments]
+    )
     # xi centres the product of the features: sets of two variables and more are left.
     square, cube = _joint(squares, means**2), _joint(cubes, means**3)
     norm = _joint(norms, means)
@@ -180,7 +182,11 @@ def joint_spread(
     square = max(square, norm**2 / directions)
     # E h^3 / n against (E h^2)^1.5: the part of the third cumulant that the limits leave out.
     rows = n * square**1.5 / abs(cube) if cube else math.inf
-    return JointSpread(float(rows), float(norm**2 / square), all(one.alike for one in moments))
+    return JointSpread(
+        float(rows),
+        float(norm**2 / square),
+        all(moments_of_kernel.alike for moments_of_kernel in moments),
+    )
 
 
 def _joint(centred: Vector, means: Vector) -> np.float64:
@@ -190,11 +196,11 @@ def _joint(centred: Vector, means: Vector) -> np.float64:
     the means of the others.
     """
     rest, linear, product = np.float64(0.0), np.float64(0.0), np.float64(1.0)
-    for own, mean in zip(centred, means, strict=True):
+    for moment, mean in zip(centred, means, strict=True):
         # One more variable: its centred moment joins sets that have one already, and makes sets of
         # one out of the empty set.
-        rest = rest * (own + mean) + linear * own
-        linear, product = linear * mean + product * own, product * mean
+        rest = rest * (moment + mean) + linear * moment
+        linear, product = linear * mean + product * moment, product * mean
     return rest
 
 
@@ -216,8 +222,8 @@ def spread_at_locations(kernels: Sequence[NDArray[np.floating[Any]]], n: int) ->
     """
     means = np.array([tile.mean(axis=0, dtype=np.float64) for tile in kernels])
     centred = [tile - mean for tile, mean in zip(kernels, means, strict=True)]
-    second = np.array([(one**2).mean(axis=0) for one in centred])
-    third = np.array([(one**3).mean(axis=0) for one in centred])
+    second = np.array([(tile**2).mean(axis=0) for tile in centred])
+    third = np.array([(tile**3).mean(axis=0) for tile in centred])
     squares, cubes = _moments_of_products(means, second, third)
     if not np.isfinite([squares, cubes]).all():
         return JointSpread(math.inf, 0.0)
@@ -250,8 +256,8 @@ def _moments_of_products(means: Vector, second: Vector, third: Vector) -> tuple[
 def _raised(sums: Vector, copies: tuple[int, ...]) -> Vector:
     """With one more centred variable in some copies, counted as 0, 1, and 2 or more."""
     for axis in copies:
-        none, one, more = np.moveaxis(sums, axis, 0)
-        sums = np.stack([np.zeros_like(none), none, one + more], axis=axis)
+        none, single, more = np.moveaxis(sums, axis, 0)
+        sums = np.stack([np.zeros_like(none), none, single + more], axis=axis)
     return sums
 
 
@@ -305,8 +311,8 @@ def guard(null: str, spreads: Sequence[JointSpread], n: int, needs: Needs) -> st
     return "; ".join(reasons)
 
 
-def _some(found: Sequence[float], spreads: Sequence[JointSpread]) -> str:
-    return f"in {len(found):,} of {len(spreads):,} combinations " if len(spreads) > 1 else ""
+def _some(few: Sequence[float], spreads: Sequence[JointSpread]) -> str:
+    return f"in {len(few):,} of {len(spreads):,} combinations " if len(spreads) > 1 else ""
 
 
 def _short(value: float) -> str:

@@ -85,6 +85,11 @@ def draw_permutations(
     ndarray of int, shape (n_resamples, n_variables - 1, rows)
         More replicates leave the first ones as they are.
 
+    References
+    ----------
+    .. [1] N. Pfister, P. Buehlmann, B. Schoelkopf, J. Peters. Kernel-based tests for joint
+       independence. Journal of the Royal Statistical Society B 80, 2018, section 3.
+
     Examples
     --------
     >>> draw_permutations(seed=0, start=0, rows=4, n_resamples=2, n_variables=3).shape

@@ -143,10 +143,10 @@ def dependence_matrix(
     [True, False, True]
     """
     began = time.perf_counter()
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, groups, order)
     session = open_session(
-        variables, names, rng, precision, *where, data=data, missing=missing, rows=rows
+        variables, names, rng, precision, *place, data=data, missing=missing, rows=rows
     )
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
@@ -157,8 +157,8 @@ def dependence_matrix(
     )
     neighbours = Neighbours(session)
     matrix = _Matrix(session, Combinations.single(fitting), null, asked)
-    drawn, found = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
-    hsic, pvalues, detail = _measured_pairs(session, drawn, found.null)
+    drawn, chosen = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
+    hsic, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
     neighbours.warn()
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
@@ -177,8 +177,8 @@ def dependence_matrix(
         # By Cauchy and Schwarz it is at most 1; rounding is not.
         cka=np.minimum(cka, 1.0),
         pvalues=pvalues,
-        null=found.null.name,
-        null_reason="; ".join(filter(None, (found.reason, detail))),
+        null=chosen.null.name,
+        null_reason="; ".join(filter(None, (chosen.reason, detail))),
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
@@ -210,17 +210,18 @@ class _Matrix:
                 for k in powers_below(p, _FEWEST)
             ]
             p, choice = first_that_fits(self.session, [offers])
+        # Told before landmarks are drawn, whose number decides all that follows.
         self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
-        drawn, found = self.drawn(p)
-        return drawn._replace(summary=replace(drawn.summary, choice=choice)), found
+        drawn, chosen = self.drawn(p)
+        return drawn._replace(summary=replace(drawn.summary, choice=choice)), chosen
 
     def plan(self, p: int) -> Plan:
         """The rest of the plan with p landmarks as pruned; or drawing them, if that is too much."""
         drawing = self.drawing(p)
         if not drawing.fits:
             return drawing
-        drawn, found = self.drawn(p)
-        return _matrix_plan(self.session, drawn, found.null)
+        drawn, chosen = self.drawn(p)
+        return _matrix_plan(self.session, drawn, chosen.null)
 
     def drawing(self, p: int) -> Plan:
         """The plan of drawing p landmarks."""
@@ -247,15 +248,15 @@ class _Chosen(NamedTuple):
 
 def _chosen_null(null: Any, n_resamples: int | None, session: Session) -> PairNull:
     """The null distribution that was asked for; an exact one for "auto"."""
-    found = _read_null(null, n_resamples, len(session.sources))
+    chosen = _read_null(null, n_resamples, len(session.sources))
     # The law of the eigenvalues, Zhang et al. (2018), section 4.1, is that of independent rows.
-    if session.moves is not None and isinstance(found, Spectral):
+    if session.moves is not None and isinstance(chosen, Spectral):
         msg = (
-            f"null {found.name!r} is of exchangeable rows, and cannot keep to strata, groups or "
+            f"null {chosen.name!r} is of exchangeable rows, and cannot keep to strata, groups or "
             "the order of rows: take 'auto' or 'shifts'"
         )
         raise InvalidArgumentError(msg)
-    return found
+    return chosen
 
 
 def _read_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
@@ -285,6 +286,8 @@ def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNul
         return _Chosen(asked, told if left_open else f"{AS_ASKED}; {told}")
     if not left_open or isinstance(asked, Spectral):
         return _Chosen(asked, AS_ASKED)
+    # More pairs need more replicates each, so that exact ones grow out of reach: the law takes
+    # over.
     pairs = len(_pairs(drawn))
     why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""
     if not why:
@@ -323,11 +326,12 @@ def _measured_pairs(
     sides, pairs = drawn.sides, _pairs(drawn)
     remedy = "take null='shifts', which is exact"
     note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
-    found = feature_moments(session, _layout(sides))
+    covariances = feature_moments(session, _layout(sides))
     session.step("solve")
     hsic, spectra = np.zeros((len(sides),) * 2), []
     for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
-        block = whiten(found.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
+        block = whiten(covariances.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
+        # Squared HSIC: the norm of the whitened cross-covariance, Zhang et al. (2018), section 4.1.
         hsic[i, j] = hsic[j, i] = np.vdot(block, block)
         # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
         # weigh the chi-squares of the null.
@@ -341,6 +345,7 @@ def _measured_pairs(
 def _layout(sides: Sequence[Side]) -> Layout:
     """The features of every variable, and the products of all with all."""
     kernels = tuple((m, KernelSide.plain(m, side)) for m, side in enumerate(sides))
+    # Every pair of variables is a block of one product of all features with all.
     every = tuple(range(len(sides)))
     return Layout(kernels, (Rectangle(every, every),))
 
@@ -349,7 +354,7 @@ def _exact_pvalues(
     session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
 ) -> tuple[Vector, str]:
     """With the later variable of every pair shifted; the smallest there are on the diagonal."""
-    found, _, detail = resample_features(
+    resampled, _, detail = resample_features(
         session,
         dict(enumerate(sides)),
         pairs,
@@ -358,9 +363,9 @@ def _exact_pvalues(
         {m: m for m in range(len(sides))},
     )
     # Of a variable with itself no replicate is as large.
-    pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(found.replicates)))
+    pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(resampled.replicates)))
     for pair, statistic, replicates, rounding in zip(
-        pairs, found.statistics, found.replicates.T, found.rounding, strict=True
+        pairs, resampled.statistics, resampled.replicates.T, resampled.rounding, strict=True
     ):
         p = pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         pvalues[pair] = pvalues[pair[::-1]] = p
@@ -377,6 +382,8 @@ def _spectral_pvalues(
     """The products of the eigenvalues of either covariance weigh the chi-squares of a pair."""
     pvalues, unit = np.empty(hsic.shape), rounding_unit(session.dtype)
     for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
+        # Zhang et al. (2018), section 4.1: the eigenvalues of either covariance, multiplied in
+        # pairs.
         mixture = ChiSquareMixture.of_products(spectra[i], spectra[j])
         law = null.distribution(mixture, session.seed)
         # As `independent_rounding`, of two sides.

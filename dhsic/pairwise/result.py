@@ -124,12 +124,12 @@ class DependenceMatrix(Result):
         # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
         compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
-        found = f"CKA {self.cka[i, j]:.4g}, p {compared}"
+        measured = f"CKA {self.cka[i, j]:.4g}, p {compared}"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
             ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
             ("n", rows_text(self.n, self.dropped, self.data)),
-            ("strongest", f"{self.names[i]} and {self.names[j]}: {found}"),
+            ("strongest", f"{self.names[i]} and {self.names[j]}: {measured}"),
             ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             ("seed", str(self.seed)),
@@ -155,6 +155,7 @@ class DependenceMatrix(Result):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     @property
+    # Without making the records, of which a large matrix has many.
     def _n_records(self) -> int:
         return len(self.names) * (len(self.names) - 1) // 2
 

@@ -77,8 +77,8 @@ def check_pvalues(pvalues: Vector) -> Vector:
         Some are not.
     """
     if pvalues.min() < 0.0 or pvalues.max() > 1.0:
-        found = f"{pvalues.min():.3g} to {pvalues.max():.3g}"
-        msg = f"pvalues must be from 0 to 1, got {found}: give p-values, not statistics"
+        ends = f"{pvalues.min():.3g} to {pvalues.max():.3g}"
+        msg = f"pvalues must be from 0 to 1, got {ends}: give p-values, not statistics"
         raise InvalidArgumentError(msg)
     return pvalues
 

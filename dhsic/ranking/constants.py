@@ -30,10 +30,14 @@ def without_constants(session: Session, features: RankedColumns) -> RankedColumn
     if not any(still):
         return features
     # Only those that do not vary in the sample are looked for in all rows.
-    sets = {(0, at) for at, one in zip(features.columns, still, strict=True) if one}
-    found = beyond(session, [sample], sorted(sets))
+    sets = {
+        (0, at)
+        for at, same_in_sample in zip(features.columns, still, strict=True)
+        if same_in_sample
+    }
+    differing = beyond(session, [sample], sorted(sets))
     pairs = enumerate(zip(features.columns, still, strict=True))
-    kept = [k for k, (at, one) in pairs if not one or found[0, at].total]
+    kept = [k for k, (at, same_in_sample) in pairs if not same_in_sample or differing[0, at].total]
     if not kept:
         msg = (
             f"a ranking needs a feature that varies, and all {len(features)} of "

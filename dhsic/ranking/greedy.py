@@ -38,10 +38,12 @@ def forward(measure: SubsetMeasure, d: int, k: int) -> tuple[Subset, list[float]
     values: list[float] = []
     while len(chosen) < k:
         rest = [j for j in range(d) if j not in chosen]
-        found = measure([(*chosen, j) for j in rest])
+        # All candidates in one call: they share the kernels of the target, and a pass over the
+        # data.
+        dependences = measure([(*chosen, j) for j in rest])
         # The first of equal ones, so that the order of the columns decides ties and no draw does.
-        best = int(found.argmax())
-        chosen, values = (*chosen, rest[best]), [*values, float(found[best])]
+        best = int(dependences.argmax())
+        chosen, values = (*chosen, rest[best]), [*values, float(dependences[best])]
     return chosen, values
 
 
@@ -70,13 +72,13 @@ def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subs
     while True:
         without = [tuple(i for i in left if i != j) for j in left]
         # There is no dependence of the target on an empty set to be measured.
-        found = measure(without) if len(left) > 1 else np.zeros(1)
+        dependences = measure(without) if len(left) > 1 else np.zeros(1)
         # Dependence without a feature is largest where the feature tells least: the last goes
         # first.
-        order = np.argsort(found, kind="stable")
+        order = np.argsort(dependences, kind="stable")
         ranked = tuple(left[i] for i in order)
         if len(left) == k:
-            return ranked, found[order].tolist()
+            return ranked, dependences[order].tolist()
         # One at least goes in a step, and never more than leaves k.
         drop = min(len(left) - k, max(1, math.floor(share * len(left))))
         left = tuple(sorted(ranked[: len(left) - drop]))

@@ -40,6 +40,8 @@ class JointMap(NamedTuple):
         InvalidArgumentError
             There are several kernels of features, or the one has no derivative.
         """
+        # The map is of one kernel on all columns together, so that a list of kernels has no meaning
+        # here.
         if not isinstance(feature_kernels, str | Kernel | None):
             msg = (
                 "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
@@ -62,12 +64,15 @@ class JointMap(NamedTuple):
 
     def steps(self, session: Session) -> tuple[DriverStep | PassPlan, ...]:
         """The steps of `measure`."""
+        # By the statistic and not the estimate, as the p-values of the ranking.
         return tuple(map_passes(session, self.estimator, "statistic", self.kernels, (0,)).steps)
 
     def measure(self, session: Session, columns: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Sums of the sensitivities of the columns of every feature, shape (k,)."""
-        _, found = column_sensitivities(session, self.estimator, "statistic", self.kernels, (0,))
-        return np.array([found[list(one)].sum() for one in columns])
+        _, sensitivities = column_sensitivities(
+            session, self.estimator, "statistic", self.kernels, (0,)
+        )
+        return np.array([sensitivities[list(numbers)].sum() for numbers in columns])
 
 
 JointReader = Callable[[Session, Estimator], JointMap | None]

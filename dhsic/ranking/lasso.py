@@ -74,6 +74,7 @@ class LassoPass:
         width = sum(kernel.width(d) for kernel, d in pairs)
         # Fewer than 1.5 b rows stay one block, so that the widest has less than 2 b.
         scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
+        # The Gram matrix of the lasso has a product of every pair of kernels in a block.
         entries = Work.of(products=2.0 * b * kernels**2, entries=5.0 * b * kernels)
         return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * entries)
 
@@ -101,6 +102,7 @@ class LassoPass:
         # The key is the first row of the group, so that the order does not depend on tasks.
         orders = draw_permutations(self.seed, first, count, self.n_permutations, 2)[:, 0]
         for order in orders:
+            # Blocks of nearly equal size, since a short last one would weigh as much as the others.
             for chosen in np.array_split(order, max(1, round(count / self.block_rows))):
                 grams = np.empty((len(pairs), len(chosen), len(chosen)))
                 for gram, (kernel, x, z) in zip(grams, prepared, strict=True):
@@ -155,10 +157,12 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
     except ImportError as error:
         missing = require("scikit-learn", "selection", "Selection by HSIC Lasso")
         raise missing from error
+    # The mean over blocks: the lasso of Climente-Gonzalez et al. (2019), from its sums.
     gram = sums.products / sums.blocks
     steps, taken = k, k
     # Features leave the path as well as enter it, so that k of them may take more than k steps.
     while taken == steps:  # the path may go on
+        # Twice as many steps until the path ends by itself, or has k features.
         steps *= 2
         _, _, path, taken = lars_path_gram(
             *(gram[:-1, -1].copy(), gram[:-1, :-1].copy()),

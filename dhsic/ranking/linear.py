@@ -34,6 +34,7 @@ class LinearMoments(NamedTuple):
     @property
     def scores(self) -> Vector:
         """Squared HSIC of every feature in units of its standard deviation, shape (d,)."""
+        # |cov(x_j, y)|^2 summed over the columns of the target: HSIC with linear kernels.
         covariance = (self.products / self.rows) ** 2
         return _in_units(covariance.sum(axis=1), self.squares / self.rows)
 
@@ -123,8 +124,8 @@ class ClassPass:
         classes, counts = np.unique(y, return_counts=True)
         self._check(classes)
         means, squares = np.empty((2, len(classes), self.d))
-        for c, one in enumerate(classes):
-            means[c], rows = _centred(x[y == one])
+        for c, label in enumerate(classes):
+            means[c], rows = _centred(x[y == label])
             squares[c] = np.einsum("ij,ij->j", rows, rows)
         return ClassMoments(classes.astype(np.float64), counts.astype(np.float64), means, squares)
 
@@ -181,6 +182,7 @@ def _centred(values: NDArray[Any]) -> tuple[Vector, Vector]:
     Taken about the first row, so that a constant has its value for a mean and no variance: what
     rounding left of it would, in units of itself, look like a feature.
     """
+    # About the first row: values far from 0 would lose their digits in squares.
     first = values[0].astype(np.float64)
     rows = values - first
     step = rows.mean(axis=0)

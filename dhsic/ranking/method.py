@@ -59,8 +59,8 @@ def _ranking_plan(
     read: JointReader,
 ) -> Plan:
     """The ranking, and the map where there is one."""
-    found, _ = find_null(null, estimator, session, n_resamples, combinations)
-    plan, joint = plan_once(estimator, session, combinations, found), read(session, estimator)
+    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
+    plan, joint = plan_once(estimator, session, combinations, chosen), read(session, estimator)
     return plan if joint is None else replace(plan, steps=(*plan.steps, *joint.steps(session)))
 
 
@@ -78,6 +78,7 @@ def choose_ranking(
         "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
         f"'permutation' or 'multiplier', or a value of these; got {null!r}"
     )
+    # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     combinations = features.against(_target_kernel(session, kernel))
@@ -92,10 +93,10 @@ def choose_ranking(
         chosen, why = column_estimator(NystromHSIC.name, *asked)
         why = "" if why == AS_ASKED else f"; {why}"
         reason = f"{reason}; single columns keep few landmarks{why}"
-    found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
-    if not isinstance(found, Resampling):  # a chain of tests
+    chosen_null, null_reason = find_null(null, chosen, session, n_resamples, combinations)
+    if not isinstance(chosen_null, Resampling):  # a chain of tests
         raise InvalidArgumentError(msg)
-    return RankingMethod(chosen, reason, combinations, found, null_reason)
+    return RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
 
 
 def _target_kernel(session: Session, kernel: str | Kernel | None) -> Kernel:
@@ -107,8 +108,10 @@ def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool
     """Whether features and target are single columns with the smoothest of kernels."""
     *features, target = combinations.kernels
     return (target_columns == 1 and isinstance(target, Gaussian)) and all(
-        isinstance(one, OnColumns) and isinstance(one.kernel, Gaussian) and len(one.at) == 1
-        for one in features
+        isinstance(kernel, OnColumns)
+        and isinstance(kernel.kernel, Gaussian)
+        and len(kernel.at) == 1
+        for kernel in features
     )
 
 

@@ -178,13 +178,14 @@ def rank_features(
     """
     began = time.perf_counter()
     check_choice("by", by, get_args(By))
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, row_groups, order, "row_groups")
     given = {"data": data, "missing": missing, "rows": rows}
-    session = open_columns(features, target, rng, precision, *where, **given)
+    session = open_columns(features, target, rng, precision, *place, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
+    # One map for the plan and the run.
     joint = read(session, method.estimator)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
@@ -282,10 +283,10 @@ def plan_ranking(
     {'shifts'}
     """
     check_choice("by", by, get_args(By))
-    where = client, threads, memory
+    place = client, threads, memory
     rows = RowLabels(strata, row_groups, order, "row_groups")
     given = {"data": data, "missing": missing, "rows": rows}
-    session = open_columns(features, target, 0, precision, *where, **given)
+    session = open_columns(features, target, 0, precision, *place, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
@@ -309,14 +310,15 @@ def open_columns(
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
     given, usual = (features, target), ("x", "y")
+    # Columns of data have names of their own; arrays are x and y.
     if data is None:
         names = names_of(given, usual)
     else:
         # One column has its name; a list of columns has none of its own.
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
-    where = client, threads, memory, progress, checkpoint
+    place = client, threads, memory, progress, checkpoint
     told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows}
-    return open_session(given, names, rng, precision, *where, **told)
+    return open_session(given, names, rng, precision, *place, **told)
 
 
 def _ranked(
@@ -325,11 +327,11 @@ def _ranked(
     """Every feature with its p-values."""
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
-    p = np.array([pvalue(t, Replicates(column), dtype, own) for t, column, own in columns])
+    p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
     # The data stand among the replicates, so that a distance is made alike for all rows.
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
     fitted = outcome.estimates.combinations.kernels[:-1]
-    kernels = [one.kernel for one in fitted if isinstance(one, OnColumns)]
+    kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
     numbers = [
         *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka, p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
@@ -349,9 +351,12 @@ def _with_constants(
     features: RankedColumns, tested: Sequence[RankedColumn]
 ) -> tuple[RankedColumn, ...]:
     """All features, those that are constant between those that were tested."""
-    found = {one.name: one for one in tested}
+    # By name, in which all columns of a ranking differ.
+    tested_by_name = {column.name: column for column in tested}
     described = zip(features.names, features.columns, features.kernels, strict=True)
     return tuple(
-        found[name] if name in found else RankedColumn.still(name, columns, kernel.spec())
+        tested_by_name[name]
+        if name in tested_by_name
+        else RankedColumn.still(name, columns, kernel.spec())
         for name, columns, kernel in described
     )

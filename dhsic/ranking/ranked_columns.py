@@ -56,6 +56,7 @@ class RankedColumns:
 
     def against(self, target: Kernel) -> Combinations:
         """Every feature with the target."""
+        # Kernels on columns of the one variable, so that all are fitted and read together.
         pairs = zip(self.kernels, self.columns, strict=True)
         return Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
 
@@ -128,6 +129,7 @@ def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
     named = groups
     if not isinstance(groups, Mapping):
         listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
+        # From 1 on, as a person counts.
         named = {f"group {number}": at for number, at in enumerate(listed, 1)}
     assert isinstance(named, Mapping)
     if not named or not all(isinstance(name, str) for name in named):
@@ -163,15 +165,15 @@ def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
 
 def _is_list(given: Any) -> bool:
     """Whether these are several values, and not a word, which is a sequence too."""
-    one = isinstance(given, str | bytes)
-    return not one and (isinstance(given, Sequence) or np.ndim(given) == 1)
+    is_word = isinstance(given, str | bytes)
+    return not is_word and (isinstance(given, Sequence) or np.ndim(given) == 1)
 
 
 def _kernels_of_features(
     given: ColumnKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
 ) -> tuple[Kernel, ...]:
-    one = given is None or isinstance(given, str | Kernel)
-    listed: Any = [given] * len(chosen) if one else given
+    single = given is None or isinstance(given, str | Kernel)
+    listed: Any = [given] * len(chosen) if single else given
     if not isinstance(listed, Sequence) or len(listed) != len(chosen):
         msg = (
             f"feature_kernels must be one, or one for each of {len(chosen)} features; got {given!r}"

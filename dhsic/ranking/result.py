@@ -109,6 +109,8 @@ class RankedColumn:
     @classmethod
     def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
         """A column that is constant: no dependence, p-values 1."""
+        # p-values of 1 in every correction: a constant counts among the features, and is never
+        # found.
         return cls(name, columns, kernel, 0.0, 0.0, 0.0, 0.0, *(1.0,) * 6, None, True)
 
     def adjusted(self, control: Control) -> float:
@@ -252,6 +254,7 @@ class ColumnRanking(Result):
         level = check_number(
             "alpha", alpha, "a number above 0 and below 1", lambda a: 0.0 < a < 1.0, "take 0.05"
         )
+        # In the order of the ranking, so that the names read as its top.
         return tuple(f.name for f in self.ranked() if f.adjusted(control) <= level)
 
     def plot(
@@ -398,6 +401,6 @@ def _reported(
         "HSIC": f.hsic,
         "CKA": f.cka,
         "p-value": f.pvalue,
-        **{said: f.adjusted(one) for one, said in _CONTROLS.items()},
+        **{said: f.adjusted(name) for name, said in _CONTROLS.items()},
         "selected": bool(f.adjusted(control) <= alpha),
     }

@@ -88,6 +88,13 @@ class ColumnSelection(BarResult):
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
 
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012, for "forward" and "backward".
+    .. [2] M. Yamada, W. Jitkrittum, L. Sigal, E. Xing, M. Sugiyama. High-dimensional feature
+       selection by feature-wise kernelized lasso. Neural Computation 26, 2014.
+
     Examples
     --------
     >>> import numpy as np
@@ -259,9 +266,9 @@ def select_features(
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
-    where = client, threads, memory, progress
+    place = client, threads, memory, progress
     given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
-    session = open_columns(features, target, rng, precision, *where, **given)
+    session = open_columns(features, target, rng, precision, *place, **given)
     # Only with linear kernels is HSIC of a set the sum over its features, so that one pass finds
     # the best set, see `dhsic.ranking.linear`.
     kernel = "linear" if method == "linear" else feature_kernel
@@ -283,9 +290,9 @@ def select_features(
     if method == "linear":
         selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
-        found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
+        weights = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
         # The path may end before k features have a weight.
-        selected, scores = _largest_scores(found, min(k, int(np.count_nonzero(found))))
+        selected, scores = _largest_scores(weights, min(k, int(np.count_nonzero(weights))))
     else:
         # Forward sets have k columns at most; backward ones begin with all.
         columns = k if method == "forward" else len(chosen)
@@ -335,12 +342,13 @@ def _subset_measure(
     """
     # Chosen for the largest sets that are measured.
     largest = features.on(tuple(range(columns)))
+    # A set of as many columns for every feature: no step takes more.
     most = Combinations.against([largest] * len(features), target)
     chosen, reason = column_estimator(estimator, session, most, None, None)
     assert isinstance(chosen, ColumnEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
-        combinations = Combinations.against([features.on(one) for one in subsets], target)
+        combinations = Combinations.against([features.on(subset) for subset in subsets], target)
         # Planned at every step, since sets grow: a refusal comes before the pass that would not
         # fit.
         session.begin(planned(_selection_plan, chosen, session, combinations))
@@ -380,6 +388,7 @@ def _lasso_scores(
     n_permutations: int,
 ) -> Vector:
     """The coefficients of block HSIC Lasso."""
+    # In units of their standard deviations: the lasso compares coefficients of kernels.
     kernels = [features.on((j,)) for j in range(len(features))]
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
@@ -389,5 +398,6 @@ def _lasso_scores(
 
 def _run_pass(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
     """Run a pass that fits the memory."""
+    # Each pass has a plan of its own, which is told and checked before it.
     session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
     return session.run(reduction)

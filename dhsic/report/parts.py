@@ -112,7 +112,7 @@ class Picture:
             # Without pyplot: nothing is left open, and no window is looked for.
             figure = Figure(figsize=sketch.size, layout="constrained")
             sketch.draw(figure.subplots())
-            for drawn in (one for axes in figure.axes for one in axes.collections):
+            for drawn in (collection for axes in figure.axes for collection in axes.collections):
                 drawn.set_rasterized(
                     len(np.asarray(drawn.get_offsets())) > _MOST
                 )  # a mark is 200 bytes

@@ -105,7 +105,9 @@ def write_report(
         Section.of("Data and method", [*tables, *notes]),
         *_provenance_sections(result.origin, known),
     ]
-    page = _page(findings.title, findings.lead, [one for one in sections if one.parts], known)
+    page = _page(
+        findings.title, findings.lead, [section for section in sections if section.parts], known
+    )
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
     write_whole(target, printable(page, keep="\n\t"))
 

@@ -131,6 +131,7 @@ class Result(JsonValue):
         Findings
         """
         del alpha, control
+        # The line that tells the finding is the first, unless the class says otherwise.
         label, text = self.summary()[self._leading]
         tables = {_class_in_words(type(self).__name__): self.records()} if self._tabular else {}
         return Findings(
@@ -188,8 +189,9 @@ class Result(JsonValue):
         return [f"{label} {_shortened(text)}" for label, text in self.summary()[:4]]
 
     def __repr__(self) -> str:
+        # A line in a list or a debugger: the first facts, as many as fit.
         name = type(self).__name__
-        brief = (printable(" ".join(one.split())) for one in self._brief())
+        brief = (printable(" ".join(text.split())) for text in self._brief())
         told = ", ".join(filter(None, brief))
         most = _REPR - len(name) - len("<: >")
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
@@ -265,6 +267,7 @@ def as_text(value: Any) -> str:
         return ""
     if value is True:
         return "yes"
+    # Counts in full, measurements with four digits.
     return f"{value:,d}" if isinstance(value, int) else _number_or_text(value)
 
 
@@ -283,6 +286,7 @@ def _class_in_words(name: str) -> str:
 def _shortened(text: str) -> str:
     """Text without what stands in brackets, where it is long."""
     if len(text) > _CELL:
+        # Reasons stand in brackets; the short form goes without them.
         text = text.partition(" (")[0]
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
@@ -310,6 +314,7 @@ def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         )
         return f"<tr>{text}</tr>"
 
+    # A column is aligned to the right where all of its cells are numbers.
     numbers = [all(map(_is_number, column)) for column in zip(*rows, strict=True)]
     body = "".join(row(cells, "td") for cells in rows)
     return f"<table><thead>{row(header, 'th')}</thead><tbody>{body}</tbody></table>" if rows else ""

@@ -51,7 +51,7 @@ class MeasureResult(Result):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
-            ("variables", ", ".join(one.told for one in self.variables)),
+            ("variables", ", ".join(variable.told for variable in self.variables)),
             ("n", rows_text(self.n, self.dropped, self.data)),
         ]
         if self.landmarks is not None:
@@ -95,9 +95,9 @@ class MeasureResult(Result):
             for v in self.variables
         ]
         tables: dict[str, Records] = {"Variables": variables}
-        for name, one in (("Landmarks", self.landmarks), ("Features", self.features)):
-            if one is not None:
-                tables[name] = [vars(one)]
+        for name, summary in (("Landmarks", self.landmarks), ("Features", self.features)):
+            if summary is not None:
+                tables[name] = [vars(summary)]
         return tables
 
     def _brief(self) -> list[str]:

@@ -46,6 +46,7 @@ class Codec:
     @classmethod
     def of(cls, kind: Any) -> Codec | None:
         """That of a class, if there is one."""
+        # By the order of resolution of Python: the codec of the nearest class counts.
         bases = kind.__mro__ if isinstance(kind, type) else ()
         return next((cls._known[base] for base in bases if base in cls._known), None)
 
@@ -55,8 +56,8 @@ class JsonValue:
     """A dataclass whose fields JSON can hold; its arrays are read-only copies."""
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, dtype in _arrays_of(own).items():
+        cls: Any = type(self)
+        for name, dtype in _arrays_of(cls).items():
             if getattr(self, name) is not None:
                 # A copy, which nobody else can change.
                 values = np.array(getattr(self, name), dtype)
@@ -84,6 +85,7 @@ class JsonValue:
             The text is not such a value.
         """
         try:
+            # Constants of Python, as NaN, are no JSON and are refused by `_refuse_constant`.
             data = parse_json(text, parse_constant=_refuse_constant)
             read: Self = _read_fields(cls, data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -106,8 +108,9 @@ class JsonValue:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own: Any = type(self)
-        kept = {name: getattr(self, name) for name in _written_fields(own)}
+        cls: Any = type(self)
+        # Fields that are written, and no others: lazy arrays and clients stay behind.
+        kept = {name: getattr(self, name) for name in _written_fields(cls)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
         return _made_result, (type(self), plain)
 
@@ -119,6 +122,7 @@ def _made_result(cls: type, values: dict[str, Any]) -> Any:
 @cache
 def _written_fields(cls: Any) -> dict[str, Any]:
     """Types of the fields that are written."""
+    # Annotations are text until they are looked up, once for every class.
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init and f.metadata != TRANSIENT}
 
@@ -128,16 +132,16 @@ def _arrays_of(cls: Any) -> dict[str, Any]:
     """Types of the numbers of the fields that are arrays, or arrays or None."""
     options = {name: (kind, *get_args(kind)) for name, kind in _written_fields(cls).items()}
     return {
-        name: get_args(get_args(one)[1])[0]
+        name: get_args(get_args(option)[1])[0]
         for name, several in options.items()
-        for one in several
-        if get_origin(one) is np.ndarray
+        for option in several
+        if get_origin(option) is np.ndarray
     }
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:
-    own: Any = type(value)
-    return {name: _plain_value(getattr(value, name)) for name in _written_fields(own)}
+    cls: Any = type(value)
+    return {name: _plain_value(getattr(value, name)) for name in _written_fields(cls)}
 
 
 def _plain_value(x: Any) -> Any:
@@ -147,11 +151,12 @@ def _plain_value(x: Any) -> Any:
     if x is None or isinstance(x, bool | int | str):
         return x
     if isinstance(x, float):
+        # JSON has no infinity, which an infinite statistic or bound may be: a word stands for it.
         return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
     if isinstance(x, list | tuple):
-        return [_plain_value(one) for one in x]
+        return [_plain_value(item) for item in x]
     if isinstance(x, Mapping):
-        return {str(key): _plain_value(one) for key, one in x.items()}
+        return {str(key): _plain_value(item) for key, item in x.items()}
     codec = Codec.of(type(x))
     if codec is not None:
         return codec.write(x)
@@ -172,12 +177,14 @@ def _read_fields(cls: Any, data: Any) -> Any:
     if not isinstance(data, dict) or data.keys() - kinds.keys():
         msg = f"{cls.__name__} has the fields {', '.join(kinds)}"
         raise TypeError(msg)
-    return cls(**{name: _read_value(kinds[name], one, name) for name, one in data.items()})
+    return cls(**{name: _read_value(kinds[name], value, name) for name, value in data.items()})
 
 
 def _read_value(kind: Any, data: Any, name: str) -> Any:
     """A value of a type from plain values."""
     origin, parts = get_origin(kind), get_args(kind)
+    # By the type of the field: JSON alone does not tell a tuple from a list, or an array from
+    # either.
     if origin in (Union, UnionType):
         return _read_any(parts, data, name)
     if origin is tuple:
@@ -185,7 +192,7 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
     if origin is np.ndarray:
         return _read_array(get_args(parts[1])[0], data, name)
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
-        return {key: _read_value(parts[1], one, name) for key, one in data.items()}
+        return {key: _read_value(parts[1], value, name) for key, value in data.items()}
     codec = Codec.of(kind)
     if codec is not None:
         return codec.read(data)
@@ -224,8 +231,9 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
     if not isinstance(data, list):
         msg = f"{name} must be a list, got {str(data)[:40]!r}"
         raise TypeError(msg)
+    # `tuple[X, ...]` has one type for all of its items.
     each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
-    return tuple(_read_value(kind, one, name) for kind, one in zip(each, data, strict=True))
+    return tuple(_read_value(kind, item, name) for kind, item in zip(each, data, strict=True))
 
 
 def _read_array(dtype: Any, data: Any, name: str) -> Any:
@@ -240,7 +248,7 @@ def _read_array(dtype: Any, data: Any, name: str) -> Any:
 
 def _spelt_out(data: Any) -> Any:
     if isinstance(data, list):
-        return [_spelt_out(one) for one in data]
+        return [_spelt_out(item) for item in data]
     return _SPELT.get(data, data)
 
 

@@ -134,8 +134,8 @@ def _evidence_bars(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
     best: dict[str, float] = {}
     for variable, name in enumerate(names):
         for scale in _by_length(grid, variable):
-            found = [c.standardised for c in grid.combinations if c.scales[variable] == scale]
-            best[f"{name}: {scale.replace(', length', ',')}"] = max(found)
+            distances = [c.standardised for c in grid.combinations if c.scales[variable] == scale]
+            best[f"{name}: {scale.replace(', length', ',')}"] = max(distances)
     return draw_bars(axes, list(best), list(best.values()), _DISTANCE, most=_MOST_TRIED)
 
 
@@ -177,15 +177,16 @@ def _evidence_map(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
 
 def _by_length(grid: GridSummary, variable: int) -> list[str]:
     """The kernels that were tried of a variable, family by family, from long to short lengths."""
-    found = {
-        one.scales[variable]: one.factors[variable : variable + 1] for one in grid.combinations
+    factors = {
+        combination.scales[variable]: combination.factors[variable : variable + 1]
+        for combination in grid.combinations
     }
-    families = list(dict.fromkeys(scale.split(",")[0] for scale in found))
+    families = list(dict.fromkeys(scale.split(",")[0] for scale in factors))
 
     def place(scale: str) -> tuple[int, float]:
-        return families.index(scale.split(",")[0]), -((found[scale] or (None,))[0] or 0.0)
+        return families.index(scale.split(",")[0]), -((factors[scale] or (None,))[0] or 0.0)
 
-    return sorted(found, key=place)
+    return sorted(factors, key=place)
 
 
 def _kernel_in_two_lines(scales: Sequence[str]) -> list[str]:

@@ -194,10 +194,10 @@ class GridSummary:
     @property
     def told(self) -> str:
         """The kernels that decided, with their lengths beside those of the median heuristic."""
-        found = self.combinations[self.strongest]
-        z = found.standardised
-        where = f"{abs(z):.1f} sd {'above' if z >= 0.0 else 'below'} the null mean"
-        return f"{' and '.join(found.scales)}, {where}"
+        strongest = self.combinations[self.strongest]
+        z = strongest.standardised
+        distance = f"{abs(z):.1f} sd {'above' if z >= 0.0 else 'below'} the null mean"
+        return f"{' and '.join(strongest.scales)}, {distance}"
 
     def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
         """How far the statistic of every combination lies above its replicates.

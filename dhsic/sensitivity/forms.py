@@ -233,7 +233,7 @@ class FeatureForm:
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> BlockGradient:
         maps = tuple(self.estimator.planned(d, session) for d in session.dims)
-        counts = [one.n_features for one in maps]
+        counts = [features.n_features for features in maps]
         means = tuple(np.broadcast_to(0.0, count) for count in counts)
         return FeatureGradient(maps, means, np.broadcast_to(0.0, counts), wrt, _dims(session, wrt))
 

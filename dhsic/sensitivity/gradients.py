@@ -121,12 +121,12 @@ class TileGradient:
         gradients = [np.zeros((block.rows, d)) for d in self.dims]
         joint, marginal = self.joint.astype(t.dtype), self.marginal.astype(t.dtype)
         buffers = t.buffers()
-        own = np.empty((self._own, buffers.shape[1]), t.dtype)
+        scratch = np.empty((self._own, buffers.shape[1]), t.dtype)
         for at, rows in t.row_tiles(block.values):
             offsets = self._offsets(block.start + at.start, block.start + at.stop)
             for z, tiles in self._tiles(rows, buffers):
                 b, p = tiles[0].shape
-                views = own[:, : b * p].reshape(-1, b, p)
+                views = scratch[:, : b * p].reshape(-1, b, p)
                 weights, work = views[0], views[1:]
                 for out, m in zip(gradients, self.wrt, strict=True):
                     _product_of_others(tiles, m, weights)
@@ -202,15 +202,15 @@ class FeatureGradient:
     @property
     def nbytes(self) -> int:
         """Bytes of features and derivative."""
-        maps = sum(one.nbytes for one in self.maps)
+        maps = sum(features.nbytes for features in self.maps)
         return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
 
     @property
     def work(self) -> Work:
         """Work of a row."""
-        features = sum(one.n_features for one in self.maps)
+        features = sum(features_of.n_features for features_of in self.maps)
         products = 4.0 * features + 2.0 * self.derivative.size * len(self.wrt)
-        made = sum((one.work for one in self.maps), NOTHING)
+        made = sum((features_of.work for features_of in self.maps), NOTHING)
         return made + Work.of(self.maps[0].dtype, products=products)
 
     def scratch(self, rows: int) -> int:
@@ -228,7 +228,9 @@ class FeatureGradient:
         gradients = [np.empty((block.rows, d)) for d in self.dims]
         for start in range(0, block.rows, _ROWS):
             at = slice(start, min(start + _ROWS, block.rows))
-            features = [one(x[at]) for one, x in zip(self.maps, block.values, strict=True)]
+            features = [
+                features_of(x[at]) for features_of, x in zip(self.maps, block.values, strict=True)
+            ]
             for out, m in zip(gradients, self.wrt, strict=True):
                 # The derivative of C = E f h' in f is D h, and in h it is D' f.
                 derivative = self.derivative if m == 1 else self.derivative.T

@@ -107,8 +107,8 @@ def sensitivity_map(
     """
     began = time.perf_counter()
     check_choice("of", of, get_args(Of))
-    where = client, threads, memory, progress, checkpoint
-    session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
+    place = client, threads, memory, progress, checkpoint
+    session = open_session(variables, names, rng, precision, *place, data=data, missing=missing)
     planner = partial(plan_map, of=of, wrt=wrt)
     chosen, choice, fitting = choose_measure(
         session, kernels, estimator, unbiased=False, planner=planner
@@ -125,7 +125,7 @@ def sensitivity_map(
     return SensitivityMap(
         of=of,
         value=measured.value,
-        features={session.names[m]: one for m, one in parts},
+        features={session.names[m]: squares_of_variable for m, squares_of_variable in parts},
         measured=DependenceEstimate(
             **result_fields(session, chosen, choice, measured.estimate, began)
         ),
@@ -199,7 +199,9 @@ def _varied(
         return tuple(m for m, name in enumerate(session.names) if name in wrt)
     kinds = [set(kinds_of(source)) for source in session.sources]
     # Numbers, and what has a smooth kernel; labels have no entries to vary.
-    numbers = tuple(m for m, one in enumerate(kinds) if one == {"number"})
+    numbers = tuple(
+        m for m, kinds_of_variable in enumerate(kinds) if kinds_of_variable == {"number"}
+    )
     smooth = tuple(m for m, kernel in enumerate(kernels) if kernel.differentiable)
     return tuple(sorted({*numbers, *smooth})) or tuple(range(len(kernels)))
 

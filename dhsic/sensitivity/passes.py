@@ -46,7 +46,11 @@ class SquaresPass:
         """Sums over one block."""
         maps = self.gradient(block)
         # s_j = (1 / n) sum_i S_ij^2 but for 1 / n: Perez-Suay and Camps-Valls (2018), section 3.2.
-        return SquareSums(np.concatenate([np.einsum("ij,ij->j", one, one) for one in maps]))
+        return SquareSums(
+            np.concatenate(
+                [np.einsum("ij,ij->j", derivatives, derivatives) for derivatives in maps]
+            )
+        )
 
     def combine(self, left: SquareSums, right: SquareSums) -> SquareSums:
         """Add."""
@@ -78,7 +82,7 @@ class MapPass:
     def chunk(self, block: RowBlock) -> Arrays:
         """The map of every variable, shapes (b, d_m), and the mean squares, shape (b,)."""
         maps = self.gradient(block)
-        squares = sum(np.einsum("ij,ij->i", one, one) for one in maps)
+        squares = sum(np.einsum("ij,ij->i", derivatives, derivatives) for derivatives in maps)
         # s_i = (1 / d) sum_j S_ij^2 of all columns, from the same section.
         arrays = (*maps, squares / sum(self.gradient.dims))
         return tuple(array.astype(self.dtype, copy=False) for array in arrays)

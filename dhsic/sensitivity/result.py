@@ -75,6 +75,11 @@ class SensitivityMap(Result):
         The map, which is computed block by block when it is asked for. None of a map that was
         pickled or read from JSON, which has no data.
 
+    Raises
+    ------
+    InvalidArgumentError
+        By what is computed of the rows: the map was pickled or read from JSON, which have no data.
+
     References
     ----------
     .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
@@ -103,9 +108,9 @@ class SensitivityMap(Result):
 
     def __post_init__(self) -> None:
         # A copy, which no one else can change.
-        features = {name: np.array(one, np.float64) for name, one in self.features.items()}
-        for one in features.values():
-            one.flags.writeable = False
+        features = {name: np.array(values, np.float64) for name, values in self.features.items()}
+        for values in features.values():
+            values.flags.writeable = False
         object.__setattr__(self, "features", MappingProxyType(features))
 
     @property
@@ -133,14 +138,14 @@ class SensitivityMap(Result):
 
         By their own names, or as x[0], x[1]; a variable of one column is called x.
         """
-        own = {
+        known = {
             v.name: v.column_names or ((v.name,) if v.columns == 1 else None)
             for v in self.measured.variables
         }
         return MappingProxyType(
             {
-                name: own[name] or tuple(f"{name}[{j}]" for j in range(len(one)))
-                for name, one in self.features.items()
+                name: known[name] or tuple(f"{name}[{j}]" for j in range(len(values)))
+                for name, values in self.features.items()
             }
         )
 
@@ -154,7 +159,7 @@ class SensitivityMap(Result):
         dtype = np.dtype(self.measured.precision)
         named = enumerate(self.features.items())
         return MappingProxyType(
-            {name: self._rows.array(m, len(one), dtype) for m, (name, one) in named}
+            {name: self._rows.array(m, len(values), dtype) for m, (name, values) in named}
         )
 
     @cached_property
@@ -189,8 +194,8 @@ class SensitivityMap(Result):
 
     def called(self, name: str, column: int) -> str:
         """The name of a column of a variable, or its number where it has none."""
-        found = self.columns[name][column]
-        return str(column) if found == f"{name}[{column}]" else found
+        label = self.columns[name][column]
+        return str(column) if label == f"{name}[{column}]" else label
 
     @property
     def flat(self) -> bool:
@@ -227,13 +232,13 @@ class SensitivityMap(Result):
         # Rounded up, so that there are no more points than were asked for.
         step = -(-self.measured.n // check_integer("most", most, minimum=1))
         x, y = (rows[:, 0] for rows in self._rows.data(step))
-        start, found = 0, []
+        start, derivatives = 0, []
         for first, second, samples in self._rows.blocks():
             # The first row of this block whose number is a multiple of the step.
             at = slice(-start % step, None, step)
-            found.append(np.column_stack([first[at], second[at]]))
+            derivatives.append(np.column_stack([first[at], second[at]]))
             start += len(samples)
-        return MapPoints(x, y, *np.vstack(found).astype(np.float64).T)
+        return MapPoints(x, y, *np.vstack(derivatives).astype(np.float64).T)
 
     @cached_property
     def drawn(self) -> MapPoints:
@@ -306,7 +311,7 @@ class SensitivityMap(Result):
         DataError
             The disk or the store refuses, or the data cannot be read.
         """
-        columns = map_columns({name: len(one) for name, one in self.features.items()})
+        columns = map_columns({name: len(values) for name, values in self.features.items()})
         dtype = self.measured.precision
         with new_group(
             path, columns, dtype=dtype, compress=compress, overwrite=overwrite
@@ -314,8 +319,8 @@ class SensitivityMap(Result):
             for *maps, samples in self._rows.blocks():
                 arrays = (*maps, samples[:, None])
                 writer.append(dict(zip(columns, arrays, strict=True)))
-            for name, one in self.features.items():
-                told = {"of": self.of, "value": self.value, "sensitivity": one.tolist()}
+            for name, values in self.features.items():
+                told = {"of": self.of, "value": self.value, "sensitivity": values.tolist()}
                 writer.describe(name, **told, columns=list(self.columns[name]))
             return writer.summary()
 
@@ -389,11 +394,11 @@ class SensitivityMap(Result):
 
     def _ranking(self, name: str, top: int) -> str:
         """The most sensitive columns with their shares of the variable's sensitivity."""
-        found = self.features[name]
+        values = self.features[name]
         # Constant variables have derivatives of 0 alone.
-        total = float(found.sum()) or 1.0
-        listed = [f"{self.called(name, j)} ({found[j] / total:.1%})" for j in self.top(name, top)]
-        more = len(found) - len(listed)
+        total = float(values.sum()) or 1.0
+        listed = [f"{self.called(name, j)} ({values[j] / total:.1%})" for j in self.top(name, top)]
+        more = len(values) - len(listed)
         return ", ".join(listed) + (f", {more:,} more" if more else "")
 
 

@@ -54,6 +54,7 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
 
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
 
+# NystromHSIC is what "auto" may choose, and bears the name of landmarks here too.
 _NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
 # With one row a sample has no pair of rows, and the estimate without diagonals divides by n_a - 1.
 _FEWEST = 2
@@ -286,6 +287,7 @@ class _IndependenceArguments:
                     f"{sample.shape[0]}: give more, or leave it out"
                 )
                 raise DataError(msg)
+        # One label for all samples: equal ones are one stratum, whichever sample has them.
         pooled = {what: pooled_labels(each) for what, each in beside.items()}
         measure = _mmd_estimator(estimator), _sample_kernels(kernels)
         return cls(tuple(opened), dropped, pooled, *measure)
@@ -317,14 +319,16 @@ class _IndependenceArguments:
         checkpoint: str | None,
     ) -> Session:
         """A session over values and codes."""
+        # MMD is HSIC with the codes of the samples as the second variable, see
+        # `dhsic.twosample.labels`.
         values: Source = PooledSource(_common_name(self.samples), self.samples)
-        own: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
+        codes: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
         if self.labels:  # rows are then read in any order
             (values,) = held_sources([values], parse_bytes(memory), self.labels.get("strata"))
-            (own,) = held_sources([own], parse_bytes(memory), None)
-        sources = values, own
-        where = client, threads, memory, progress, checkpoint
-        session = session_over(sources, rng, precision, *where)
+            (codes,) = held_sources([codes], parse_bytes(memory), None)
+        sources = values, codes
+        place = client, threads, memory, progress, checkpoint
+        session = session_over(sources, rng, precision, *place)
         session.dropped, session.remedy = self.dropped, DROP_MISSING
         session.moves = moves_between(self.samples, self.labels, session.seed)
         return session
@@ -332,9 +336,10 @@ class _IndependenceArguments:
 
 def _common_name(samples: Sequence[Source]) -> str:
     """The name of the one column that all samples have, or "values"."""
-    found = {labels_of(one) if one.shape[1] == 1 else None for one in samples}
-    labels = found.pop()
-    return labels[0] if labels and not found and labels[0] != _SAMPLE else "values"
+    # One name for all, or none: pooled values of different columns have none in common.
+    names = {labels_of(sample) if sample.shape[1] == 1 else None for sample in samples}
+    labels = names.pop()
+    return labels[0] if labels and not names and labels[0] != _SAMPLE else "values"
 
 
 def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
@@ -374,7 +379,7 @@ def _sample_kernels(kernels: Any) -> Grid | list[Any]:
     combine = kernels.combine
     if not isinstance(combine, str):
         # The kernel of samples has one candidate.
-        combine = [(*one, 0) for one in combine]
+        combine = [(*numbers, 0) for numbers in combine]
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
 
 
@@ -395,6 +400,7 @@ def _two_sample_result(
     fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
     if "strata" in asked.labels:
         fields["quantity"] += " within strata"
+    # Under the name of the task: the estimator of HSIC is how it is computed.
     fields["estimator"] = _NAMES[type(method.estimator)]
     # The codes of samples are ours, and no variable of the user.
     fields["variables"] = fields["variables"][:1]

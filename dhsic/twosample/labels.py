@@ -44,6 +44,7 @@ def codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
     """
     n_a = np.asarray(sizes, np.float64)
     n = n_a.sum()
+    # The number of pairs of rows of different samples, which weigh the mean of MMD^2 over pairs.
     pairs = (n**2 - (n_a**2).sum()) / 2.0
     # Estimates without diagonals divide by n_a (n_a - 1), which these weights make up for.
     weights = n * (n_a - 1.0) / (n - 1.0) if unbiased else n_a
@@ -64,12 +65,12 @@ def codes_of_blocks(sizes: Sequence[int], block_rows: int) -> Vector:
 def _contrasts(weights: Vector) -> Vector:
     """V with V V' = diag(1 / w) - 1 1' / sum w, shape (K, K - 1): each against those before it."""
     before = np.cumsum(weights)[:-1]
-    own, through = weights[1:], np.cumsum(weights)[1:]
+    later, through = weights[1:], np.cumsum(weights)[1:]
     # Helmert's contrasts with weights: column k sets sample k + 1 against the mean of those before.
     contrasts = np.triu(
-        np.broadcast_to(np.sqrt(own / (before * through)), (len(weights), len(own)))
+        np.broadcast_to(np.sqrt(later / (before * through)), (len(weights), len(later)))
     )
-    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (own * through)))
+    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (later * through)))
     return contrasts
 
 

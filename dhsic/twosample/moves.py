@@ -34,9 +34,10 @@ def pooled_labels(labels: Sequence[Source]) -> Indices:
     DataError
         A label is missing.
     """
-    sizes = [one.shape[0] for one in labels]
+    sizes = [source.shape[0] for source in labels]
+    # Pooled rows alternate between samples, so that blocks of them hold some of each.
     samples, places = rows_of_samples(np.arange(sum(sizes)), sizes)
-    stacked = np.concatenate([read_labels(one, one.name) for one in labels])
+    stacked = np.concatenate([read_labels(source, source.name) for source in labels])
     return coded(stacked[np.cumsum([0, *sizes[:-1]])[samples] + places])
 
 
@@ -61,11 +62,14 @@ def moves_between(
     InvalidArgumentError
         A group lies in several samples, or in several strata.
     """
-    sizes = [one.shape[0] for one in samples]
+    sizes = [sample_source.shape[0] for sample_source in samples]
     sample, places = rows_of_samples(np.arange(sum(sizes)), sizes)
     strata, groups = labels.get("strata"), labels.get("groups")
     if groups is not None:
-        _check_within_samples(groups, sample, places, [one.name for one in samples])
+        _check_within_samples(
+            groups, sample, places, [sample_source.name for sample_source in samples]
+        )
+    # In the pooled data moves are those of any test; only which of them change a sample differs.
     moves = moves_of(len(sample), strata, groups, None, seed)
     if isinstance(moves, RowSets):
         _check_ways(moves, sample)

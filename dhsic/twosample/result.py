@@ -65,13 +65,13 @@ class TwoSampleTestResult(IndependenceTestResult):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        listed = ", ".join(f"{one.name} ({one.n:,})" for one in self.samples)
+        listed = ", ".join(f"{sample.name} ({sample.n:,})" for sample in self.samples)
         return [("samples", listed), *super().summary()]
 
     @property
     def _asked(self) -> tuple[str, ...]:
         # The question is of samples, where `variables` has their values.
-        return tuple(one.name for one in self.samples)
+        return tuple(sample.name for sample in self.samples)
 
     def records(self) -> list[dict[str, Any]]:
         return [{"samples": ", ".join(self._asked), **super().records()[0]}]

@@ -1,4 +1,5 @@
 import re
+import signal
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -54,6 +55,13 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cli") / "big.zarr"
     generate(path, rows=1_000_000, features=4)
     return path
+
+
+def heed_interrupts() -> None:
+    """In a child before it runs: what a shell starts by `&` or `nohup` ignores SIGINT, and so do
+    its children unless they are told otherwise.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def code_of_page(page: Path) -> str:

@@ -15,7 +15,7 @@ from dhsic.cli.checkpoints import _age
 from dhsic.engine.kept import find_checkpoints, kept_passes
 from dhsic.io.folder import Folder
 from dhsic.results import IndependenceTestResult
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, heed_interrupts
 
 PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
 QUICK = (*PAIR, "--landmarks", "20", "--resamples", "30", "--null", "multiplier")
@@ -244,6 +244,7 @@ def test_test__ended_by_a_signal_leaves_a_checkpoint(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         until = time.monotonic() + 120

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from dhsic.cli.interrupts import interruptible
+from tests.cli.conftest import heed_interrupts
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "dhsic"
 PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
@@ -37,6 +38,7 @@ def start(*command: object, stderr: int = subprocess.PIPE) -> subprocess.Popen[s
         stderr=stderr,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
         env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
     )
 

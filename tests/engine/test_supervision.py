@@ -21,7 +21,7 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import (
     StalledError,
     _supervised,
-    _Watch,
+    _WorkerWatch,
     as_they_finish,
     fetched,
     threads_of_workers,
@@ -247,7 +247,7 @@ def looked_often(watch, clock, seconds):
 )
 def test_watch__gives_up_a_cluster_that_can_do_nothing(answers, given_up, monkeypatch):
     clock = Clock(monkeypatch)
-    watch = _Watch(Told(*answers, monkeypatch=monkeypatch))
+    watch = _WorkerWatch(Told(*answers, monkeypatch=monkeypatch))
     after = looked(watch, clock, 300.0)
     assert (after is not None) == given_up
     assert after is None or 60.0 < after <= 75.0  # looks are 15 s apart at the most
@@ -270,14 +270,14 @@ def test_watch__says_what_the_workers_do_however_late_the_answers_are(
         )
 
     monkeypatch.setattr("dhsic.engine.supervision._on_loop", ask)
-    watch = _Watch(SimpleNamespace(scheduler=SimpleNamespace(identity=None)))
+    watch = _WorkerWatch(SimpleNamespace(scheduler=SimpleNamespace(identity=None)))
     with pytest.raises(StalledError, match=words):
         looked_often(watch, clock, 20.0)
 
 
 def test_watch__does_not_count_time_in_which_this_process_was_stopped(monkeypatch):
     clock = Clock(monkeypatch)
-    watch = _Watch(Told(None, monkeypatch=monkeypatch))
+    watch = _WorkerWatch(Told(None, monkeypatch=monkeypatch))
     for _ in range(20):
         clock.now += 1000.0
         watch.look()
@@ -286,7 +286,7 @@ def test_watch__does_not_count_time_in_which_this_process_was_stopped(monkeypatc
 
 def test_watch__begins_anew_with_every_task_that_is_done(monkeypatch):
     clock = Clock(monkeypatch)
-    watch = _Watch(Told({}, monkeypatch=monkeypatch))
+    watch = _WorkerWatch(Told({}, monkeypatch=monkeypatch))
     assert looked(watch, clock, 50.0) is None
     watch.progress()
     assert looked(watch, clock, 50.0) is None

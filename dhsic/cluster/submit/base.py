@@ -8,6 +8,7 @@ from dhsic.cluster.submit.runs import QueueName, SubmittedRun
 
 __all__ = ["PHASES", "Phase", "QueueName", "RunQueue"]
 
+# The phases that all queues have in common; what is behind them is told by `trouble`.
 Phase = Literal["waiting", "running", "ended"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 

@@ -114,11 +114,11 @@ def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
     # Kept here, since the log is gone with its pod.
     run.keep(run.log.name, log)
     # The last marker counts: the command may have printed the same line.
-    printed, found, result = log.rpartition(f"\n{RESULT}\n")
-    lines = (printed if found else log).splitlines(keepends=True)
+    printed, marker, result = log.rpartition(f"\n{RESULT}\n")
+    lines = (printed if marker else log).splitlines(keepends=True)
     run.keep(run.journal.name, "".join(line for line in lines if line.startswith("{")))
     # A pod that was killed may have printed half a result.
-    if found and _is_json(result):
+    if marker and _is_json(result):
         run.keep(run.result.name, result)
     return True
 
@@ -126,8 +126,8 @@ def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
 def _kubectl(run: SubmittedRun, words: Sequence[str], given: str | None = None) -> str:
     section = _section_of_run(run)
     options = {"context": section.context, "namespace": section.namespace}
-    where = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    return call(["kubectl", *where, *words], _MISSING, given)
+    chosen = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    return call(["kubectl", *chosen, *words], _MISSING, given)
 
 
 def _configured(*words: str) -> str | None:

@@ -43,6 +43,7 @@ _HEALTH = (
     "import urllib.request; "
     f"urllib.request.urlopen('http://127.0.0.1:{_DASHBOARD}/health', timeout=3)"
 )
+# The result goes to the log of the pod, which can be read after the pod has ended.
 _SCRIPT = f"""\
 printf %s "$1" > {_SPEC_FILE}
 shift
@@ -128,14 +129,14 @@ def _network_policy(name: str, spec: ClusterSpec) -> dict[str, Any]:
     """
     section = _section_of_spec(spec)
     selector = {"matchLabels": {"dask.org/cluster-name": name}}
-    own = [{"podSelector": selector}]
-    ingress: list[dict[str, Any]] = [{"from": own}]
+    members = [{"podSelector": selector}]
+    ingress: list[dict[str, Any]] = [{"from": members}]
     if isinstance(spec.workers, Adaptive):
         operator = _pods_of(section.operator_namespace, "app.kubernetes.io/name", _OPERATOR)
         ingress.append({"from": [operator], "ports": _ports("TCP", _DASHBOARD)})
     names = [_pods_of("kube-system", "k8s-app", "kube-dns"), {"ipBlock": {"cidr": _NODE_DNS}}]
     egress: list[dict[str, Any]] = [
-        {"to": own},
+        {"to": members},
         {"to": names, "ports": [*_ports("UDP", 53), *_ports("TCP", 53)]},
         {"ports": _ports("TCP", *section.storage_ports)},  # to any address: stores have many
     ]
@@ -213,10 +214,10 @@ def _workers(name: str, spec: ClusterSpec) -> dict[str, Any]:
 
 
 def _runner_manifest(name: str, spec: ClusterSpec, words: Sequence[str]) -> dict[str, Any]:
-    where = yaml_text([_seen_from_inside(name, spec).to_dict()])
+    cluster = yaml_text([_seen_from_inside(name, spec).to_dict()])
     ours = ["--cluster", _SPEC_FILE, "--json", _RESULT_FILE, "--log-json", "-"]
     # Before the words of the user, in which a `--` ends the options.
-    shell = ["sh", "-c", _SCRIPT, "sh", where, words[0], *ours, *words[1:]]
+    shell = ["sh", "-c", _SCRIPT, "sh", cluster, words[0], *ours, *words[1:]]
     resources = _amounts(1, job_limit(spec.memory))
     container = _reads_data(
         _container("dhsic", spec, container_words(shell), resources), name, spec
@@ -254,6 +255,7 @@ def _container(
         "args": list(words),
         "env": environment,
         "resources": resources,
+        # As the restricted profile of Kubernetes' pod security standards asks for.
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -283,6 +285,7 @@ def _pod(spec: ClusterSpec, container: dict[str, Any]) -> dict[str, Any]:
     if _uses_tls(spec):
         secret = {"secretName": section.tls_secret, "defaultMode": 0o440}
         volumes.append({"name": "tls", "secret": secret})
+    # dhsic asks the API of Kubernetes for nothing, so that pods need no token.
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "securityContext": {
@@ -301,6 +304,7 @@ def _pod(spec: ClusterSpec, container: dict[str, Any]) -> dict[str, Any]:
 
 
 def _amounts(processors: int, memory: int) -> dict[str, dict[str, str]]:
+    # Requests equal limits: pods of that class are evicted last.
     amounts = {"cpu": str(processors), "memory": f"{math.ceil(memory / _MIB)}Mi"}
     return {"requests": dict(amounts), "limits": dict(amounts)}
 

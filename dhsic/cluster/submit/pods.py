@@ -51,6 +51,7 @@ def trouble_of_pods(pods: Sequence[Mapping[str, Any]]) -> str | None:
         The name of a pod, what is wrong and what to do; None where nothing is.
     """
     for pod in sorted(pods, key=_rank):
+        # The first remedy is enough: others often follow from it.
         for reason, said in _reasons(pod):
             name = pod["metadata"]["name"]
             detail = f" ({' '.join(said.split())[:_SHOWN]})" if said else ""
@@ -73,9 +74,13 @@ def _reasons(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _unschedulable(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     conditions = status.get("conditions", [])
-    return [one for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"]
+    return [
+        condition
+        for condition in conditions
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    ]
 
 
 def _states(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    states = [one.get("state", {}) for one in status.get("containerStatuses", [])]
+    states = [container.get("state", {}) for container in status.get("containerStatuses", [])]
     return [state[kind] for state in states for kind in ("waiting", "terminated") if kind in state]

@@ -51,6 +51,7 @@ def directive(option: str, value: Any) -> str:
 
 def container_words(words: Sequence[str]) -> list[str]:
     """Words of a container's command, in which Kubernetes replaces ``$(NAME)``."""
+    # `$$` is how Kubernetes writes a dollar sign.
     return [word.replace("$", "$$") for word in words]
 
 
@@ -69,6 +70,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> Any:
+    # Scripts are read by people: a block keeps their lines.
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

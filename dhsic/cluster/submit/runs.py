@@ -135,6 +135,7 @@ class SubmittedRun:
         partial = self.folder.with_name(f".{self.identity}.partial")
         try:
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # For the user alone: commands name data, and the description of a cluster names hosts.
             partial.mkdir(mode=0o700)
             (partial / "cluster.yaml").write_text(yaml_text([self.spec.to_dict()]), "utf-8")
             (partial / self.text.name).write_text(text, "utf-8")
@@ -202,6 +203,7 @@ def find_run(runs: Path, identity: str) -> SubmittedRun:
     ClusterError
         Its folder cannot be read.
     """
+    # By the list of names, so that no text of the user becomes part of a path.
     known = _identities(runs)
     if identity not in known:
         there = "see 'dhsic runs'" if known else "there are none yet"

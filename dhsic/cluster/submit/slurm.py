@@ -27,6 +27,7 @@ __all__ = ["SlurmQueue"]
 
 _MISSING = "run this where SLURM's commands are, such as a login node"
 _JOB = re.compile(r"(\d+(?:;[\w.-]+)?)\s*")
+# States by what they mean for a run: one that was queued again waits once more.
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SUSPENDED")
 _RUNNING = ("RUNNING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _GONE = "Invalid job id"
@@ -92,8 +93,8 @@ class SlurmQueue:
 
     def phase(self, run: SubmittedRun, job: str) -> Phase:
         """Ask squeue."""
-        number, *where = _job_options(job)
-        words = ["squeue", *where, "--noheader", "--format=%T", f"--jobs={number}"]
+        number, *options = _job_options(job)
+        words = ["squeue", *options, "--noheader", "--format=%T", f"--jobs={number}"]
         try:
             said = call(words, _MISSING).split()
         except ClusterError as error:
@@ -110,8 +111,8 @@ class SlurmQueue:
 
     def cancel(self, run: SubmittedRun, job: str) -> None:
         """End the job that leads; it ends those of its workers."""
-        number, *where = _job_options(job)
-        call(["scancel", *where, number], _MISSING)
+        number, *options = _job_options(job)
+        call(["scancel", *options, number], _MISSING)
 
     def clear(self, run: SubmittedRun, job: str) -> bool:
         """Nothing: SLURM forgets jobs by itself."""
@@ -134,6 +135,7 @@ def _job_script(run: SubmittedRun) -> str:
         *_head(run, jobs),
         "",
         "export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1",
+        # Where the command was typed, since paths of data may be relative to it.
         f"cd -- {shlex.quote(run.directory)} || exit 1",
         *jobs.prologue,
         f"{shell_line([python, '-m', 'dhsic', *_client_words(run)])} &",

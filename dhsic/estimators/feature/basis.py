@@ -62,13 +62,13 @@ class Side(NamedTuple):
     """Whether the features hold the kernel but for what rounding leaves."""
 
     @classmethod
-    def of(cls, one: FeatureMap, sample: Vector, factor: Vector | None = None) -> Side:
+    def of(cls, features_of: FeatureMap, sample: Vector, factor: Vector | None = None) -> Side:
         """About the mean over a sample (s, d)."""
-        features = one(sample)
+        features = features_of(sample)
         # Sums of features about it are small, so that the true mean is taken off without
         # cancellation.
-        centre = features.mean(axis=0, dtype=np.float64).astype(one.dtype)
-        return cls(one, centre, factor, sample)
+        centre = features.mean(axis=0, dtype=np.float64).astype(features_of.dtype)
+        return cls(features_of, centre, factor, sample)
 
     @property
     def spread(self) -> float:
@@ -157,11 +157,11 @@ def unseen_sides(
     zero = maps[0].dtype.type(0)
     sides = {
         k: Side(
-            one,
-            np.broadcast_to(zero, one.n_features),
-            np.broadcast_to(0.0, (one.n_features,) * 2) if whitened else None,
+            features,
+            np.broadcast_to(zero, features.n_features),
+            np.broadcast_to(0.0, (features.n_features,) * 2) if whitened else None,
         )
-        for k, one in enumerate(maps)
+        for k, features in enumerate(maps)
     }
     for k, r in enumerate(counts or ()):
         projection = np.broadcast_to(0.0, (r, maps[k].n_features))

@@ -72,7 +72,7 @@ class KeptBlocks:
     def of(cls, session: Session, groups: RowGroups) -> Self:
         """Those of the variables of a session."""
         pairs = zip(session.sources, session.dims, strict=True)
-        return cls(groups, session.dims, min(8, max(one.row_bytes // d for one, d in pairs)))
+        return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
 
     @property
     def rows(self) -> int:
@@ -130,7 +130,7 @@ class KeptBlocks:
     def _rows_of_group(self, group: int) -> NDArray[np.intp]:
         # The first rows of the group, as `rows_of` takes them.
         ranges, places = self.groups.arrange(group, group + 1)
-        return np.concatenate([np.arange(*one) for one in ranges])[places[: self.rows]]
+        return np.concatenate([np.arange(*span) for span in ranges])[places[: self.rows]]
 
     def variable(self, kept: NDArray[Any], number: int) -> NDArray[Any]:
         """The values of one variable, shape (blocks, rows, d)."""
@@ -138,7 +138,7 @@ class KeptBlocks:
         return kept[:, :, start:stop]
 
 
-class _Moments(NamedTuple):
+class _EstimateTerms(NamedTuple):
     """Terms that blocks add to the estimate of a pair of kernels."""
 
     difference: float
@@ -201,8 +201,8 @@ class UnbiasedEstimates:
         values = [self.blocks.variable(kept[:, :rows], self.variables[k]) for k in pair]
         step = max(1, _AT_A_TIME // rows)
         batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
-        found = [one for batch in batches for one in _of_blocks(sides, batch)]
-        mean = _Moments(*np.mean(found, axis=0).tolist())
+        terms = [term for batch in batches for term in _of_blocks(sides, batch)]
+        mean = _EstimateTerms(*np.mean(terms, axis=0).tolist())
         # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
         products = (n - 1) ** 2 / n * mean.products
         totals = (n - 1) ** 2 * mean.first * mean.second
@@ -240,7 +240,9 @@ class UnbiasedEstimates:
         return self.sides[first], self.sides[second]
 
 
-def _of_blocks(sides: tuple[Side, Side], values: Sequence[NDArray[Any]]) -> Iterator[_Moments]:
+def _of_blocks(
+    sides: tuple[Side, Side], values: Sequence[NDArray[Any]]
+) -> Iterator[_EstimateTerms]:
     """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
     prepared = (_prepared(side, x) for side, x in zip(sides, values, strict=True))
     for first, second in zip(*prepared, strict=True):
@@ -254,23 +256,23 @@ def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
     features = side.map(x) - side.centre
     whole = features, kernel.rows(x, dtype), kernel.columns(x, dtype)
     for start in range(0, len(x), values.shape[1]):
-        yield _Block(*(one[start : start + values.shape[1]] for one in whole))
+        yield _Block(*(values_of[start : start + values.shape[1]] for values_of in whole))
 
 
-def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
+def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _EstimateTerms:
     b = len(blocks[0].features)
     first, second = (
-        _about_mean(side, one.features) for side, one in zip(sides, blocks, strict=True)
+        _about_mean(side, block.features) for side, block in zip(sides, blocks, strict=True)
     )
     # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
-    grams = [_gram(_kernel(side), one) for side, one in zip(sides, blocks, strict=True)]
+    grams = [_gram(_kernel(side), block) for side, block in zip(sides, blocks, strict=True)]
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
-    return _Moments(
+    return _EstimateTerms(
         whole - held, unbiased**2 * float(k @ q) / b, unbiased * k.mean(), unbiased * q.mean()
     )
 
@@ -284,8 +286,8 @@ def _of_features(n: int, size: float, products: float, totals: float) -> float:
     equation 5; Zhang et al. 2018, equation 6). `products` is sum_i k_i q_i, and `totals` is
     sum_i k_i sum_i q_i.
     """
-    own = n**2 * size - products + totals / ((n - 1) * (n - 2)) - 2.0 * products / (n - 2)
-    return own / (n * (n - 3))
+    total = n**2 * size - products + totals / ((n - 1) * (n - 2)) - 2.0 * products / (n - 2)
+    return total / (n * (n - 3))
 
 
 def _about_mean(side: Side, features: Matrix) -> Vector:

@@ -41,6 +41,11 @@ class WitnessFunction:
     weights : ndarray, shape (r,)
         Those of a function of norm 1.
 
+    References
+    ----------
+    .. [1] A. Gretton, R. Herbrich, A. Smola, O. Bousquet, B. Schoelkopf. Kernel methods for
+       measuring independence. JMLR 6, 2005.
+
     Examples
     --------
     >>> import numpy as np
@@ -240,9 +245,9 @@ class COCO(OnLandmarks):
         """
         drawn = self.draw(session, Combinations.single(kernels))
         basis = drawn.bases[0]
-        found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        covariances = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("solve")
-        cross = whiten(found.of(0, 1)[None], basis.factors)[0]
+        cross = whiten(covariances.of(0, 1)[None], basis.factors)[0]
         # The largest singular value is COCO, and its vectors are the functions that reach it
         # (Gretton 2020, section 4.1).
         left, values, right = np.linalg.svd(cross, full_matrices=False)

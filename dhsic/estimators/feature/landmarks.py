@@ -138,24 +138,24 @@ def landmark_steps(
     rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
     fetch = 3 * rows + max(source.take_bytes for source in session.sources)
     held = 8 * sum(
-        one.n_features * (one.n_features + d)
-        for one, d in zip(maps, combinations.spread(session.dims), strict=True)
+        features.n_features * (features.n_features + d)
+        for features, d in zip(maps, combinations.spread(session.dims), strict=True)
     )
     fitting = fitting_work(session, combinations.kernels)
     fitting += Work.of(calls=_COMBINED * (len(combinations) - 1))
-    grams = (_gram_rows(one, p) * one.work for one in maps)
-    work = sum((factor_work(p, one.n_features) for one in maps), sum(grams, NOTHING))
+    grams = (_gram_rows(features, p) * features.work for features in maps)
+    work = sum((factor_work(p, features.n_features) for features in maps), sum(grams, NOTHING))
     return [
         DriverStep("fetch landmarks", fetch, rows, fitting),
         DriverStep("prune landmarks", 4 * 8 * p * p, held, work),
     ]
 
 
-def _gram_rows(one: FeatureMap, p: int) -> float:
+def _gram_rows(features: FeatureMap, p: int) -> float:
     """Rows whose features cost what the Gram matrix of p landmarks does, or one of each column."""
-    if isinstance(one, LandmarksByColumn):
-        return max(map(len, one.landmarks))
-    return p * p / one.n_features
+    if isinstance(features, LandmarksByColumn):
+        return max(map(len, features.landmarks))
+    return p * p / features.n_features
 
 
 class LandmarkFeatures(NamedTuple):
@@ -240,11 +240,11 @@ class OnLandmarks:
             else None
             for kernel, factor, count in zip(given.kernels, given.factors, by_column, strict=True)
         ]
-        kept = [len(one.variances) if one else r for one, r in zip(normal, kept, strict=True)]
+        kept = [len(d.variances) if d else r for d, r in zip(normal, kept, strict=True)]
         maps = unpruned(session, combinations, kept, by_column)
         if isinstance(null, Resampling) or (null and session.weights):
             each = zip(normal, maps, combinations.spread(session.dims), strict=True)
-            directions = [found or _guessed_directions(one, d) for found, one, d in each]
+            directions = [known or _guessed_directions(features, d) for known, features, d in each]
             counts = self.counts(session, combinations, directions)
         return plan_features(
             session,
@@ -264,15 +264,15 @@ class OnLandmarks:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
-        basis, found = self.features(session, kernels)
+        basis, covariances = self.features(session, kernels)
         if self.unbiased_estimate:
             return unbiased_estimate(session, basis)
-        return estimate_by_moments(session, basis, self.measure, found)
+        return estimate_by_moments(session, basis, self.measure, covariances)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times what is measured, and its null distribution, in a pass or two."""
-        basis, found = self.features(session, kernels)
-        return column_outcome(session, basis, self.measure, null, found)
+        basis, covariances = self.features(session, kernels)
+        return column_outcome(session, basis, self.measure, null, covariances)
 
     def features(
         self, session: Session, kernels: Sequence[Kernel]
@@ -327,7 +327,7 @@ class OnLandmarks:
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
         by_column = self.by_column(fitted, session.dims, p)
-        found = [
+        each = [
             _of_columns(kernel, z, count, tolerance, session.dtype)
             if count and isinstance(kernel, Columns)
             else _of_rows(
@@ -338,26 +338,26 @@ class OnLandmarks:
             )
         ]
         sides = [
-            side._replace(spanned=one.spanned)
-            for side, one in zip(
+            side._replace(spanned=kept.spanned)
+            for side, kept in zip(
                 describe_sides(
                     session,
-                    [one.map for one in found],
+                    [kept.map for kept in each],
                     fitted.spread(samples),
-                    [one.factor for one in found],
+                    [kept.factor for kept in each],
                 ),
-                found,
+                each,
                 strict=True,
             )
         ]
         summary = LandmarkSummary(
             drawn=p,
-            kept=tuple(one.map.n_features for one in found),
+            kept=tuple(kept.map.n_features for kept in each),
             pairing="independent",
             replace=self.replace,
             tolerance=tolerance,
         )
-        return LandmarkFeatures(fitted, tuple(sides), tuple(one.points for one in found), summary)
+        return LandmarkFeatures(fitted, tuple(sides), tuple(kept.points for kept in each), summary)
 
 
 def _kept(kernel: Kernel) -> int:
@@ -365,10 +365,10 @@ def _kept(kernel: Kernel) -> int:
     return _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
 
 
-def _guessed_directions(one: FeatureMap, d: int) -> Directions:
+def _guessed_directions(features: FeatureMap, d: int) -> Directions:
     """Those of a mean over columns are alike; of other kernels those of the columns weigh most."""
-    heavy = None if d == 1 or isinstance(one, LandmarksByColumn) else d
-    return Directions.guessed(one.n_features, heavy)
+    heavy = None if d == 1 or isinstance(features, LandmarksByColumn) else d
+    return Directions.guessed(features.n_features, heavy)
 
 
 def _likely(kernel: Kernel, d: int, p: int, factor: float) -> int:
@@ -386,7 +386,7 @@ def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
     return FeatureSummary("principal", tuple(side.n_summed for side in sides))
 
 
-class _Found(NamedTuple):
+class _KernelLandmarks(NamedTuple):
     """The landmarks of one kernel."""
 
     map: FeatureMap
@@ -399,22 +399,22 @@ class _Found(NamedTuple):
 
 def _of_rows(
     name: str, kernel: Kernel, m: int, rows: Vector, tolerance: float, dtype: DTypeLike
-) -> _Found:
+) -> _KernelLandmarks:
     """The rows that span the kernel at all of them."""
     gram = kernel(rows)
     warn_of_zeros(gram, f"the kernel of variable {name!r}")
-    found = pivoted_cholesky(gram, tolerance)
-    spanned = found.rank < len(rows)
-    found = found if spanned else found.in_order()
-    points = rows[found.kept]
-    one = KernelFeatures.at(points, kernel, dtype, (m, *found.kept.tolist()))
-    warn_of_rounding([name], [kernel], [one.columns], dtype)
-    return _Found(one, found.factor, points, spanned)
+    factor = pivoted_cholesky(gram, tolerance)
+    spanned = factor.rank < len(rows)
+    factor = factor if spanned else factor.in_order()
+    points = rows[factor.kept]
+    features = KernelFeatures.at(points, kernel, dtype, (m, *factor.kept.tolist()))
+    warn_of_rounding([name], [kernel], [features.columns], dtype)
+    return _KernelLandmarks(features, factor.factor, points, spanned)
 
 
 def _of_columns(
     kernel: Columns, rows: Vector, count: int, tolerance: float, dtype: DTypeLike
-) -> _Found:
+) -> _KernelLandmarks:
     """Some of the values of every column."""
-    one, factor = LandmarksByColumn.of(kernel, rows, count, tolerance, dtype)
-    return _Found(one, factor, rows, spanned=False)
+    features, factor = LandmarksByColumn.of(kernel, rows, count, tolerance, dtype)
+    return _KernelLandmarks(features, factor, rows, spanned=False)

@@ -203,7 +203,10 @@ class Layout:
     @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
         """Where the products of every rectangle are."""
-        sides = [(self._span(one.firsts), self._span(one.seconds)) for one in self.rectangles]
+        sides = [
+            (self._span(rectangle.firsts), self._span(rectangle.seconds))
+            for rectangle in self.rectangles
+        ]
         places = _side_by_side((a.stop - a.start) * (b.stop - b.start) for a, b in sides)
         return tuple(Crossing(*both, at) for both, at in zip(sides, places, strict=True))
 
@@ -239,9 +242,9 @@ class Layout:
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""
-        one = max(side.scratch(rows) for _, side in self.kernels)
+        largest = max(side.scratch(rows) for _, side in self.kernels)
         ordered = 2 * 8 * sum(self._ranked_columns)
-        return one + rows * (ordered + self.dtype.itemsize * (self.n_features + self.n_held))
+        return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + self.n_held))
 
     @cached_property
     def _ranked_columns(self) -> list[int]:
@@ -258,8 +261,8 @@ class Layout:
         first, second = pair
         crossing = next(
             crossing
-            for one, crossing in zip(self.rectangles, self.crossings, strict=True)
-            if first in one.firsts and second in one.seconds
+            for rectangle, crossing in zip(self.rectangles, self.crossings, strict=True)
+            if first in rectangle.firsts and second in rectangle.seconds
         )
         ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
         return ProductPlace(

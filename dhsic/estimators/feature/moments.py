@@ -86,7 +86,7 @@ class MomentsPass:
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         f, tile = self.layout, min(rows, _ROWS)
-        largest = max(one.at.stop - one.at.start for one in f.crossings)
+        largest = max(crossing.at.stop - crossing.at.start for crossing in f.crossings)
         return Footprint(
             payload=f.nbytes,
             scratch=f.scratch(tile) + 8 * (largest + (1 + self.weighted) * tile * f.n_features),
@@ -109,16 +109,18 @@ class MomentsPass:
         features = self.layout.features(values).astype(np.float64, copy=False)
         weighted = features * values[-1] if self.weighted else features
         sums.sums[:] += weighted.sum(axis=0)
-        for one in self.layout.crossings:
-            one.of(sums.products)[:] += weighted[:, one.first].T @ features[:, one.second]
+        for crossing in self.layout.crossings:
+            crossing.of(sums.products)[:] += (
+                weighted[:, crossing.first].T @ features[:, crossing.second]
+            )
 
     def covariances(self, sums: MomentSums, n: int) -> Covariances:
         """From the sums over n rows."""
         means, values = sums.sums / n, sums.products / n
-        for one in self.layout.crossings:
+        for crossing in self.layout.crossings:
             # E f h' - E f E h', where both means are small, since features are about provisional
             # ones.
-            one.of(values)[:] -= np.outer(means[one.first], means[one.second])
+            crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
         return Covariances(self.layout, means, values)
 
 
@@ -220,12 +222,12 @@ class NormedFeatures:
         return np.column_stack([whitened, squared_norms(whitened.T)])
 
 
-def fourth_moment(found: Covariances, number: int) -> float:
+def fourth_moment(covariances: Covariances, number: int) -> float:
     """Mean of |phi - mu|^4 from means and covariances of (phi, |phi|^2).
 
     |phi - mu|^2 is the inner product of (phi, |phi|^2) and (-2 mu, 1), plus |mu|^2.
     """
-    *mean, square = found.mean(number)
+    *mean, square = covariances.mean(number)
     form = np.append(-2.0 * np.array(mean), 1.0)
     # E q^2 = Var q + (E q)^2 with q = |phi - mu|^2 and E q = E |phi|^2 - |mu|^2.
-    return float(form @ found.of(number, number) @ form + (square - np.dot(mean, mean)) ** 2)
+    return float(form @ covariances.of(number, number) @ form + (square - np.dot(mean, mean)) ** 2)

@@ -55,12 +55,13 @@ class _Normalised(OnLandmarks):
         """With factors that normalise them as well."""
         basis, _ = super().features(session, kernels)
         # Covariances of either variable by itself, which no permutation changes.
-        found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        covariances = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("normalise features")
         sides = tuple(
-            self._normalised(side, found.of(m, m), session.n) for m, side in enumerate(basis.sides)
+            self._normalised(side, covariances.of(m, m), session.n)
+            for m, side in enumerate(basis.sides)
         )
-        return replace(basis, sides=sides), found
+        return replace(basis, sides=sides), covariances
 
     def _normalised(self, side: Side, covariance: Matrix, n: int) -> Side:
         """With the factor L R of features L^-1 phi, and their mean squared norm.

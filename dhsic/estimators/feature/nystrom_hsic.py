@@ -148,7 +148,7 @@ class NystromHSIC(OnLandmarks):
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates."""
         drawn = self._principal(session, self.draw(session, combinations))
-        found = grid_outcome(
+        outcome = grid_outcome(
             session,
             drawn.combinations,
             drawn.bases,
@@ -157,7 +157,7 @@ class NystromHSIC(OnLandmarks):
             unbiased=self.unbiased_estimate,
         )
         why = left_out_text(len(combinations) - len(drawn.combinations))
-        return replace(found, detail="; ".join(filter(None, (found.detail, why))))
+        return replace(outcome, detail="; ".join(filter(None, (outcome.detail, why))))
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
@@ -179,7 +179,7 @@ class NystromHSIC(OnLandmarks):
             most = MOST_PRODUCTS if session.weights is None else MOST_WEIGHTED_PRODUCTS
             return feature_counts(combinations, directions, session.n, most)
         # No more than there are directions.
-        return [min(len(one.variances), int(self.n_features)) for one in directions]
+        return [min(len(axes.variances), int(self.n_features)) for axes in directions]
 
     def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
         """Means over columns have landmarks of every column where principal features are taken."""
@@ -197,24 +197,24 @@ class NystromHSIC(OnLandmarks):
             return drawn
         combinations = drawn.combinations
         reference = combinations.chosen[combinations.reference()]
-        found, left_out = [], set()
+        directions_of_kernels, left_out = [], set()
         for k, (kernel, side) in enumerate(zip(combinations.kernels, drawn.sides, strict=True)):
             values = side.values()
             # The reference stays whatever it compares, so that there is a combination to test.
             if k in reference or _compares(kernel, side, values, session.n):
-                found.append(Directions.of(side, values))
+                directions_of_kernels.append(Directions.of(side, values))
             else:
-                found.append(Directions.guessed(1))
+                directions_of_kernels.append(Directions.guessed(1))
                 left_out.add(k)
         numbers = compared(combinations, left_out)
-        drawn, directions = drawn.part(numbers), combinations.used(found, numbers)
+        drawn, directions = drawn.part(numbers), combinations.used(directions_of_kernels, numbers)
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None
         return drawn._replace(
             sides=tuple(
                 # The trace of the covariance, that is the mean squared norm, in the sample.
-                side._replace(projection=one.axes(count), known_spread=float(one.variances.sum()))
-                for side, one, count in zip(drawn.sides, directions, counts, strict=True)
+                side._replace(projection=axes.axes(count), known_spread=float(axes.variances.sum()))
+                for side, axes, count in zip(drawn.sides, directions, counts, strict=True)
             )
         )
 

@@ -114,8 +114,9 @@ class OrbitPass:
         transformed = 2 * layout.n_features * layout.dtype.itemsize  # or their squares
         batch = layout.scratch(batch_rows) + batch_rows * transformed
         waiting = max(
-            self._slab(one) * (math.prod(one.shape) + min(tile, _BATCH_ROWS) * one.shape[0])
-            for one in layout.crossings
+            self._slab(crossing)
+            * (math.prod(crossing.shape) + min(tile, _BATCH_ROWS) * crossing.shape[0])
+            for crossing in layout.crossings
         )
         orders = 3 * 8 * tile * self.groups.size
         small = layout.n_features + sum(s.map.n_features for _, s in layout.kernels)
@@ -170,10 +171,10 @@ class OrbitPass:
         as the transforms of those are.
         """
         n, shifts = self.groups.n, self.orbit.n_shifts
-        for one in self.layout.crossings:
-            product = np.outer(sums.sums[one.first], sums.sums[one.second])
+        for crossing in self.layout.crossings:
+            product = np.outer(sums.sums[crossing.first], sums.sums[crossing.second])
             # The same at every shift, which in the transform is all at frequency 0.
-            one.of(sums.cross)[:, 0] -= shifts / n * product
+            crossing.of(sums.cross)[:, 0] -= shifts / n * product
         cross = self._transformed_back(sums.cross) if self.orbit.shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
@@ -206,12 +207,12 @@ class OrbitPass:
     @property
     def _first_moved(self) -> int:
         """Where the features begin that permutations move."""
-        return int(min(one.second.start for one in self.layout.crossings))
+        return int(min(crossing.second.start for crossing in self.layout.crossings))
 
     @property
     def _are_apart(self) -> bool:
         """Whether permutations move all features of second variables, and none of first ones."""
-        return all(one.first.stop <= self._first_moved for one in self.layout.crossings)
+        return all(crossing.first.stop <= self._first_moved for crossing in self.layout.crossings)
 
     @property
     def _n_moved(self) -> int:
@@ -231,9 +232,9 @@ class OrbitPass:
     def _group_bytes(self) -> int:
         """Bytes of the transforms of a group, its features, and both in another order."""
         features = self.layout.n_features + self._n_kept
-        own = features * self._dtype.itemsize * self.shape[1] * self._rows
+        transformed = features * self._dtype.itemsize * self.shape[1] * self._rows
         copies = 2 if self.orbit.shifted else 1
-        return own + copies * self._n_kept * self.layout.dtype.itemsize * self.groups.size
+        return transformed + copies * self._n_kept * self.layout.dtype.itemsize * self.groups.size
 
     @property
     def _tile_groups(self) -> int:
@@ -253,14 +254,14 @@ class OrbitPass:
 
     def _add_tile(self, block: GroupBlock, start: int, stop: int, sums: OrbitSums) -> None:
         """Add the sums over some of the groups of a block."""
-        own, features = self._transforms(block, start, stop, sums)
+        still, features = self._transforms(block, start, stop, sums)
         for total, coset in zip(sums.cross, self.cosets, strict=True):
-            moved = own[..., self._first_moved :]
+            moved = still[..., self._first_moved :]
             # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
                 orders = self.orbit.orders(coset, block.first + start, stop - start)
                 moved = self._transform(_permuted(features, orders))
-            self._add_products(total, own, moved)
+            self._add_products(total, still, moved)
 
     def _transforms(
         self, block: GroupBlock, start: int, stop: int, sums: OrbitSums
@@ -270,19 +271,19 @@ class OrbitPass:
         Adds up the norms of the features on the way.
         """
         layout, b, rows, count = self.layout, self.groups.size, self._rows, stop - start
-        own = np.empty((self.shape[1], count * rows, layout.n_features), self._dtype)
+        transforms = np.empty((self.shape[1], count * rows, layout.n_features), self._dtype)
         kept = np.empty((count, b, self._n_kept), layout.dtype)
         norms = np.empty((count, len(layout.kernels)))
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
             features, norms[at] = self._features([x[of] for x in block.values], sums)
-            self._write(self._transform(features), own[:, at.start * rows : at.stop * rows])
+            self._write(self._transform(features), transforms[:, at.start * rows : at.stop * rows])
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
         sums.norms[:] += norms.sum(axis=0)
         # The bound on rounding needs products of norms within groups.
         sums.products[:] += norms.T @ norms
-        return own, kept
+        return transforms, kept
 
     def _write(self, transforms: Transform, out: Transform) -> None:
         """Those of features that never move are conjugate, where they are multiplied as such."""
@@ -313,27 +314,27 @@ class OrbitPass:
         transforms: Transform = scipy.fft.rfft(features, axis=1).swapaxes(0, 1)
         return transforms
 
-    def _add_products(self, total: Transform, own: Transform, moved: Transform) -> None:
+    def _add_products(self, total: Transform, still: Transform, moved: Transform) -> None:
         """Add products of (F, g, D) and (F, g, D_2), summed over groups, to those of a coset."""
         first_moved = self._first_moved
-        for one in self.layout.crossings:
-            second = slice(one.second.start - first_moved, one.second.stop - first_moved)
-            for at in _slices(own.shape[0], self._slab(one)):
-                for rows in _slices(own.shape[1], _BATCH_ROWS):
-                    left = own[at, rows, one.first].swapaxes(1, 2)
+        for crossing in self.layout.crossings:
+            second = slice(crossing.second.start - first_moved, crossing.second.stop - first_moved)
+            for at in _slices(still.shape[0], self._slab(crossing)):
+                for rows in _slices(still.shape[1], _BATCH_ROWS):
+                    left = still[at, rows, crossing.first].swapaxes(1, 2)
                     # conj(F f) F h is the transform of sum_i f(i) h(i + k).
                     left = left if self._are_apart else left.conj()
                     # A product of matrices for each frequency, which sums over the groups.
-                    one.of(total)[at] += left @ moved[at, rows, second]
+                    crossing.of(total)[at] += left @ moved[at, rows, second]
 
     def _add_left_over(self, block: GroupBlock, sums: OrbitSums) -> None:
         """Add rows that no permutation moves; what all shifts share is at frequency 0."""
         grouped = block.n_groups * self.groups.size
         features = self.layout.features([x[grouped:] for x in block.values]).astype(np.float64)
         sums.sums[:] += features.sum(axis=0)
-        for one in self.layout.crossings:
-            product = features[:, one.first].T @ features[:, one.second]
-            one.of(sums.cross)[:, 0] += self.orbit.n_shifts * product
+        for crossing in self.layout.crossings:
+            product = features[:, crossing.first].T @ features[:, crossing.second]
+            crossing.of(sums.cross)[:, 0] += self.orbit.n_shifts * product
 
 
 def _slices(count: int, step: int) -> Iterator[slice]:

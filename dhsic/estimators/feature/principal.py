@@ -149,9 +149,9 @@ def directions_of_normals(kernel: Kernel, factor: float, count: int) -> Directio
     sample = 0.5 + scipy.special.ndtri((np.arange(_NORMALS) + 0.5) / _NORMALS)[:, None] / 10.0
     fitted = kernel.fit(sample).widened(factor)
     landmarks = at_quantiles(sample, count)
-    found = pivoted_cholesky(fitted(landmarks), tolerance_for(None, np.float32))
-    features = KernelFeatures.at(landmarks[found.kept], fitted, np.float64)
-    side = Side.of(features, sample, found.factor)
+    kept = pivoted_cholesky(fitted(landmarks), tolerance_for(None, np.float32))
+    features = KernelFeatures.at(landmarks[kept.kept], fitted, np.float64)
+    side = Side.of(features, sample, kept.factor)
     return Directions.of(side, side.values())
 
 
@@ -177,25 +177,32 @@ def feature_counts(
     """
     reference = combinations.chosen[combinations.reference()]
     # How many directions each kernel keeps, for every share that may be missed.
-    counts = np.array([one.needed(n, _MISSED) for one in directions])
+    counts = np.array([axes.needed(n, _MISSED) for axes in directions])
     others = [pair for pair in combinations.chosen if pair != reference]
     if not others:
         return [int(count) for count in counts[:, _fitting(counts, [reference], most)]]
     whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
     # The reference takes its directions first, of half of the room.
-    own = whole[:, _fitting(whole, [reference], most // 2)]
-    rest = np.minimum(counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, own)[:, None])
-    rest[list(reference)] = own[list(reference), None]
-    room = most - math.prod(own[list(reference)])
+    reference_counts = whole[:, _fitting(whole, [reference], most // 2)]
+    rest = np.minimum(
+        counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, reference_counts)[:, None]
+    )
+    rest[list(reference)] = reference_counts[list(reference), None]
+    room = most - math.prod(reference_counts[list(reference)])
     return [int(count) for count in rest[:, _fitting(rest, others, room)]]
 
 
-def _most_of_others(combinations: Combinations, own: NDArray[np.intp]) -> NDArray[np.intp]:
+def _most_of_others(
+    combinations: Combinations, reference_counts: NDArray[np.intp]
+) -> NDArray[np.intp]:
     """The most that every kernel has: twice as many as the reference of its variable, or 48.
 
     Narrow kernels of many columns have hundreds of directions that weigh alike.
     """
-    of = {combinations.variables[k]: own[k] for k in combinations.chosen[combinations.reference()]}
+    of = {
+        combinations.variables[k]: reference_counts[k]
+        for k in combinations.chosen[combinations.reference()]
+    }
     return np.array([max(2 * of[variable], _FEW) for variable in combinations.variables])
 
 

@@ -57,9 +57,9 @@ def measure_columns(session: Session, drawn: LandmarkFeatures, null: Resampling)
     """The statistics, n |C|^2, of every feature and its replicates, with the estimates."""
     _plan(session, drawn.combinations, null, drawn.summary.drawn, drawn.maps).check()
     estimates = _estimates(session, drawn)
-    found = grid_outcome(session, drawn.combinations, drawn.bases, SQUARED_HSIC, null)
+    outcome = grid_outcome(session, drawn.combinations, drawn.bases, SQUARED_HSIC, null)
     return ColumnOutcome(
-        estimates, found.statistics, found.replicates, found.detail, found.rounding
+        estimates, outcome.statistics, outcome.replicates, outcome.detail, outcome.rounding
     )
 
 
@@ -94,9 +94,9 @@ def _layouts(session: Session, sides: Mapping[int, Side]) -> list[Layout]:
         """Products with the target, and within every kernel."""
         numbers = (*some, target)
         # Products within a kernel give HSIC of a variable with itself.
-        own = (Rectangle((k,), (k,)) for k in numbers)
+        within = (Rectangle((k,), (k,)) for k in numbers)
         whole = Rectangle(tuple(some), (target,))
-        return Layout(tuple((k, kernels[k]) for k in numbers), (whole, *own))
+        return Layout(tuple((k, kernels[k]) for k in numbers), (whole, *within))
 
     def fits(some: Sequence[int]) -> bool:
         planned = session.plan(MomentsPass(layout(some)))
@@ -117,21 +117,21 @@ def _estimates(session: Session, drawn: LandmarkFeatures) -> ColumnEstimates:
     *features, target = sides
     sizes: dict[tuple[int, int], float] = {}
     for layout in _layouts(session, sides):
-        found = feature_moments(session, layout)
+        covariances = feature_moments(session, layout)
         session.step("estimate")
         *some, _ = layout.places
         pairs = [*((k, target) for k in some), *((k, k) for k in (*some, target))]
-        sizes |= {pair: _size(found, sides, *pair) for pair in pairs}
-    hsic, own = (
+        sizes |= {pair: _size(covariances, sides, *pair) for pair in pairs}
+    hsic, with_itself = (
         np.array([sizes[k, other] for k, other in zip(features, others, strict=True)])
         for others in ([target] * len(features), features)
     )
     summary = replace(drawn.summary, kept=tuple(side.n_features for side in drawn.sides[:-1]))
-    targets = np.full(len(own), sizes[target, target])
-    return ColumnEstimates(drawn.combinations, hsic, own, targets, summary)
+    targets = np.full(len(with_itself), sizes[target, target])
+    return ColumnEstimates(drawn.combinations, hsic, with_itself, targets, summary)
 
 
-def _size(found: Covariances, sides: Mapping[int, Side], first: int, second: int) -> float:
+def _size(covariances: Covariances, sides: Mapping[int, Side], first: int, second: int) -> float:
     """Squared HSIC of two kernels."""
     factors = sides[first].factor, sides[second].factor
-    return float(SQUARED_HSIC.size(whiten(found.of(first, second)[None], factors))[0])
+    return float(SQUARED_HSIC.size(whiten(covariances.of(first, second)[None], factors))[0])

@@ -81,13 +81,15 @@ def resample_features(
     errors: dict[tuple[Pair, int], float] = {}
     kept = None
     for piece in resampling.pieces():
-        sizes, own, rows = resampling.sizes(piece)
+        sizes, rounding_errors, rows = resampling.sizes(piece)
         # The first piece keeps the rows, which serve all estimates.
         kept = rows if kept is None else kept
         at = [columns[pair] for pair in piece.pairs]
         # Squared norms of parts of the features add up.
         values[resampling.replicates(piece), at] += session.n * sizes
-        errors |= {(pair, piece.start): e for pair, e in zip(piece.pairs, own, strict=True)}
+        errors |= {
+            (pair, piece.start): e for pair, e in zip(piece.pairs, rounding_errors, strict=True)
+        }
     squares = np.zeros(len(columns))
     # Errors are of roots, so that their squares add up over the parts.
     for (pair, _), error in errors.items():

@@ -107,12 +107,12 @@ class FeatureResampling:
             return made(Orbit(Groups.of(session.n, _ESTIMATED, session.seed), 1, shifted=False))
         if isinstance(null, Multiplier):
             return made(null)
-        found = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
+        resampling = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
         # Smaller groups have fewer frequencies, and more cosets make up for the shifts.
-        while not found._can_fit:
-            assert isinstance(found.moves, Orbit)
-            found = made(narrower(session, found.moves, null.n_resamples))
-        return found
+        while not resampling._can_fit:
+            assert isinstance(resampling.moves, Orbit)
+            resampling = made(narrower(session, resampling.moves, null.n_resamples))
+        return resampling
 
     @property
     def n_cosets(self) -> int:
@@ -174,17 +174,17 @@ class FeatureResampling:
         if len(piece.pairs) > 1:
             return [piece._replace(pairs=some) for some in parted(piece.pairs, 2)]
         # The last coset, which takes more than the first: it moves rows.
-        one = piece._replace(cosets=piece.cosets[-1:])
-        if self._fits(one):
+        last = piece._replace(cosets=piece.cosets[-1:])
+        if self._fits(last):
             return [piece._replace(cosets=some) for some in parted(piece.cosets, 2)]
         if (
             piece.features
             or not self.measure.adds
-            or not self._fits(one._replace(features=range(1)))
+            or not self._fits(last._replace(features=range(1)))
         ):
             return []
         features = range(self._n_features(piece.pairs[0][0]))
-        parts = fewest_parts(features, lambda some: self._fits(one._replace(features=some)))
+        parts = fewest_parts(features, lambda some: self._fits(last._replace(features=some)))
         return [piece._replace(features=some) for some in parts]
 
     def _fits(self, piece: Piece) -> bool:

@@ -178,9 +178,9 @@ class RFFHSIC:
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
         """The estimate of two variables with all that it is made of."""
         basis = self._basis(session, kernels)
-        found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
-        estimate = estimate_by_moments(session, basis, self._measure, found)
-        return FeatureFit(basis, found, estimate)
+        covariances = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        estimate = estimate_by_moments(session, basis, self._measure, covariances)
+        return FeatureFit(basis, covariances, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution, in one pass of two variables, two of more."""
@@ -207,10 +207,10 @@ class RFFHSIC:
         if len(session.sources) > 2:
             return self.joint.test_chain(session, combinations, null)
         # A chain of two variables has one stage, which is the test by shifts.
-        found = self.test_grid(session, combinations, Shifts(null.n_resamples))
-        resampled = Resampled(found.statistics, found.replicates, found.rounding)
+        outcome = self.test_grid(session, combinations, Shifts(null.n_resamples))
+        resampled = Resampled(outcome.statistics, outcome.replicates, outcome.rounding)
         stages = stages_of(combinations.chosen, resampled)
-        return ChainOutcome(found.combinations, stages, found.estimate, found.detail)
+        return ChainOutcome(outcome.combinations, stages, outcome.estimate, outcome.detail)
 
     @property
     def joint(self) -> JointFrequencies:

@@ -76,7 +76,7 @@ class SignedFeaturePass:
         The work lies between that of few values and that of many, in the geometric mean.
         """
         f, b, tile = self.layout, self._count, min(rows, _ROWS)
-        shapes, size = [one.shape for one in f.crossings], f.dtype.itemsize
+        shapes, size = [crossing.shape for crossing in f.crossings], f.dtype.itemsize
         d1, d2 = (max(counts) for counts in zip(*shapes, strict=True))
         signs = min(rows, _SORTED_ROWS) * (3 * b + 80) + tile * b * (size + 1)
         factors = tile * ((d1 + f.n_features) * size + 4 * 8 * d2) + 4 * 8 * d2**2
@@ -117,11 +117,15 @@ class SignedFeaturePass:
         """
         # Number 0 has signs of 1, so that it counts the rows.
         n, means = sums.signs[0], sums.sums[0] / sums.signs[0]
-        for one in self.layout.crossings:
-            cross, first, second = one.of(sums.cross), means[one.first], means[one.second]
+        for crossing in self.layout.crossings:
+            cross, first, second = (
+                crossing.of(sums.cross),
+                means[crossing.first],
+                means[crossing.second],
+            )
             # (f - m) (h - l)' = f h' - m h' - f l' + m l', each summed with the signs.
-            cross -= first[:, None] * sums.sums[:, None, one.second]
-            cross -= sums.sums[:, one.first, None] * second
+            cross -= first[:, None] * sums.sums[:, None, crossing.second]
+            cross -= sums.sums[:, crossing.first, None] * second
             cross += np.multiply.outer(sums.signs, np.outer(first, second))
         # Signs about their own mean, which is known only now.
         sums.cross[1:] -= (sums.signs[1:] / n)[:, None] * sums.cross[0]
@@ -192,9 +196,9 @@ class _Terms:
     def fold(self) -> None:
         """Add what waits, replicate by replicate."""
         sums, seconds = self.sums[: self.filled], self.seconds[: self.filled]
-        for total, one in zip(self.totals, sums.swapaxes(0, 1), strict=True):
+        for total, replicate in zip(self.totals, sums.swapaxes(0, 1), strict=True):
             # Sums within a tile may be of single precision; those over tiles are of double.
-            total += one.T.astype(np.float64) @ seconds
+            total += replicate.T.astype(np.float64) @ seconds
         self.filled = 0
 
     def _add(self, signs: Matrix, first: Matrix, second: Matrix) -> None:

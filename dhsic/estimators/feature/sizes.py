@@ -77,9 +77,9 @@ def size_work(layout: Layout, factors: Mapping[Pair, Factors], *, shifted: bool)
         Whether it is transformed back first, as one of many shifts.
     """
     whitened = 0
-    for pair, own in factors.items():
+    for pair, whitening in factors.items():
         shape = layout.place(pair).shape
-        solved = (d for d, factor in zip(shape, own, strict=True) if factor is not None)
+        solved = (d for d, factor in zip(shape, whitening, strict=True) if factor is not None)
         whitened += math.prod(shape) * sum(solved)
     entries = layout.n_products
     return Work.of(transforms=shifted * entries, entries=_SIZED * entries, factors=whitened)

@@ -89,13 +89,13 @@ class SubCorr:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over pairs, in one pass."""
-        basis, found = _standardised(session, kernels)
-        return estimate_by_moments(session, basis, _MEASURE, found)
+        basis, covariances = _standardised(session, kernels)
+        return estimate_by_moments(session, basis, _MEASURE, covariances)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times the mean, and its null distribution, in one pass or two."""
-        basis, found = _standardised(session, kernels)
-        return column_outcome(session, basis, _MEASURE, null, found)
+        basis, covariances = _standardised(session, kernels)
+        return column_outcome(session, basis, _MEASURE, null, covariances)
 
 
 def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:
@@ -103,13 +103,13 @@ def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, C
     fitted, samples = fit_on_sample(session, kernels)
     maps = [ColumnFeatures.of(sample, session.dtype) for sample in samples]
     sides = describe_sides(session, maps, samples)
-    found = feature_moments(session, moments_layout(dict(enumerate(sides))))
+    covariances = feature_moments(session, moments_layout(dict(enumerate(sides))))
     session.step("normalise features")
     scaled = tuple(
-        side._replace(factor=_scales(found.of(m, m).diagonal()), known_spread=1.0)
+        side._replace(factor=_scales(covariances.of(m, m).diagonal()), known_spread=1.0)
         for m, side in enumerate(sides)
     )
-    return Basis(fitted, scaled, summary=FeatureSummary("columns", session.dims)), found
+    return Basis(fitted, scaled, summary=FeatureSummary("columns", session.dims)), covariances
 
 
 def _scales(variances: Vector) -> Vector:

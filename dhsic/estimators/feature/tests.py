@@ -138,10 +138,10 @@ def sample_step(n: int, maps: Sequence[FeatureMap], *, principal: bool = False) 
     Principal directions are found in the same sample, whose features are made again for it; and
     the kernels of a grid are asked for what landmarks hold of them, at some of the rows.
     """
-    counts, s = [one.n_features for one in maps], min(n, BANDWIDTH_ROWS)
+    counts, s = [features.n_features for features in maps], min(n, BANDWIDTH_ROWS)
     several = principal and len(maps) > 2  # a single pair is taken as it is
     rows = (1 + principal) * s + NORMED_ROWS * several
-    work = rows * sum((one.work for one in maps), Work.of(calls=len(maps)))
+    work = rows * sum((features.work for features in maps), Work.of(calls=len(maps)))
     if principal:
         squares, cubes = (sum(r**power for r in counts) for power in (2, 3))
         solves, values = 3.0 * cubes, _VECTORS * cubes
@@ -164,22 +164,22 @@ def estimate_by_moments(
     session: Session,
     basis: Basis,
     measure: Measure,
-    found: Covariances | None = None,
+    covariances: Covariances | None = None,
 ) -> Estimate:
     """The measure of the data, in a pass where the covariances are not known."""
-    if found is None:
+    if covariances is None:
         layout = moments_layout(dict(enumerate(basis.sides)), crossed=True)
-        found = feature_moments(session, layout)
+        covariances = feature_moments(session, layout)
     session.step("solve")
-    return _estimate(basis, measure, _size(basis, measure, found.of(0, 1)))
+    return _estimate(basis, measure, _size(basis, measure, covariances.of(0, 1)))
 
 
 def unbiased_estimate(session: Session, basis: Basis) -> Estimate:
     """Squared HSIC of the data by blocks and features, in a pass."""
-    found = resample_features(
+    replicates = resample_features(
         session, dict(enumerate(basis.sides)), [(0, 1)], SQUARED_HSIC, None, unbiased=True
     )
-    return _estimate(basis, SQUARED_HSIC, found.estimate(0))
+    return _estimate(basis, SQUARED_HSIC, replicates.estimate(0))
 
 
 def column_outcome(
@@ -187,7 +187,7 @@ def column_outcome(
     basis: Basis,
     measure: Measure,
     null: Null,
-    found: Covariances | None = None,
+    covariances: Covariances | None = None,
 ) -> Outcome:
     """The statistic, n times the measure, with its null distribution.
 
@@ -214,10 +214,10 @@ def column_outcome(
     sides = dict(enumerate(basis.sides))
     note = guard_features(session, sides, [(0, 1)], null)
     if isinstance(null, Spectral):
-        found = found or feature_moments(session, moments_layout(sides))
+        covariances = covariances or feature_moments(session, moments_layout(sides))
         session.step("solve")
-        size = _size(basis, measure, found.of(0, 1))
-        law = _spectral(session, basis, found, null)
+        size = _size(basis, measure, covariances.of(0, 1))
+        law = _spectral(session, basis, covariances, null)
     else:
         assert isinstance(null, Gamma)
         # The variance over permutations holds fourth moments, for which norms are summed like
@@ -269,37 +269,39 @@ def grid_outcome(
         for number, side in zip(pair, basis.sides, strict=True)
     }
     note = guard_features(session, sides, chosen, null)
-    found = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
+    replicates = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
     return GridOutcome(
         combinations,
-        found.resampled.statistics,
-        found.resampled.replicates,
-        lambda g: _estimate(bases[g], measure, found.estimate(g)),
-        note or found.detail,
-        found.resampled.rounding,
+        replicates.resampled.statistics,
+        replicates.resampled.replicates,
+        lambda g: _estimate(bases[g], measure, replicates.estimate(g)),
+        note or replicates.detail,
+        replicates.resampled.rounding,
     )
 
 
-def _spectral(session: Session, basis: Basis, found: Covariances, null: Spectral) -> Distribution:
+def _spectral(
+    session: Session, basis: Basis, covariances: Covariances, null: Spectral
+) -> Distribution:
     """The products of the eigenvalues of either covariance weigh the mixture.
 
     Zhang et al. (2018), sections 4.1.2 and 4.2.2.
     """
-    own = [
-        spectrum(whiten(found.of(m, m)[None], (side.factor, side.factor))[0])
+    spectra = [
+        spectrum(whiten(covariances.of(m, m)[None], (side.factor, side.factor))[0])
         for m, side in enumerate(basis.sides)
     ]
-    return null.distribution(ChiSquareMixture.of_products(*own), session.seed)
+    return null.distribution(ChiSquareMixture.of_products(*spectra), session.seed)
 
 
 def _gamma(session: Session, normed: Covariances) -> GammaDistribution:
     """With the mean and the variance over all permutations."""
     # The last row and column belong to the squared norm.
-    own = [normed.of(m, m)[:-1, :-1] for m in (0, 1)]
+    covariances = [normed.of(m, m)[:-1, :-1] for m in (0, 1)]
     mean, variance = permutation_moments(
         session.n,
-        traces=np.array([np.trace(c) for c in own]),
-        squares=np.array([np.vdot(c, c) for c in own]),
+        traces=np.array([np.trace(c) for c in covariances]),
+        squares=np.array([np.vdot(c, c) for c in covariances]),
         fourths=np.array([fourth_moment(normed, m) for m in (0, 1)]),
     )
     return GammaDistribution(mean, variance)

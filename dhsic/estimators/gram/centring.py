@@ -137,12 +137,12 @@ def centred_pairs(
 
 def _times_variable(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
     """The sums F multiplied by one more variable; all of them, or those that are wanted."""
-    found: Terms = {}
-    for ((p, q), value), ((one, other), factor) in product(f.items(), by.items()):
-        key = min(p + one, 2), min(q + other, 2)
+    sums: Terms = {}
+    for ((p, q), value), ((power, other), factor) in product(f.items(), by.items()):
+        key = min(p + power, 2), min(q + other, 2)
         if wanted is None or key in wanted:
-            found[key] = found.get(key, 0.0) + value * factor
-    return found
+            sums[key] = sums.get(key, 0.0) + value * factor
+    return sums
 
 
 def limit_mixture(grams: Sequence[Matrix], centring: Centring) -> ChiSquareMixture:

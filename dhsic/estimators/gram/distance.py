@@ -34,7 +34,7 @@ Vector = NDArray[np.float64]
 _SORTED = 9.0  # sorts of a row and a doubling of the rows, for one permutation
 
 
-class _Distances(Quadratic):
+class _DistanceStatistic(Quadratic):
     """Covariance and correlation share the kernel, and the fast way for single columns.
 
     Two variables of one column each with exponent 1 take O(n log n) time and O(n) memory on the
@@ -108,7 +108,7 @@ class _Distances(Quadratic):
         planned: Plan | None = None,
     ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
-        kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
+        kernels = {kernel.exponent for kernel in fitted.kernels if isinstance(kernel, Distance)}
         # Sorting gives the sums of the distances themselves, and of no power of them.
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
             return super()._steps(session, fitted, samples, null, planned)
@@ -156,7 +156,7 @@ def _half(values: Matrix) -> Vector:
 
 @final
 @dataclass(frozen=True)
-class DCov(_Distances):
+class DCov(_DistanceStatistic):
     """Squared distance covariance of two variables.
 
     Four times squared HSIC with the distance-induced kernel [2]_. The test statistic is n times
@@ -207,7 +207,7 @@ class DCov(_Distances):
 
 @final
 @dataclass(frozen=True)
-class DCor(_Distances):
+class DCor(_DistanceStatistic):
     """Squared distance correlation of two variables.
 
     Squared HSIC with the distance-induced kernel over the square root of the product of either

@@ -78,8 +78,8 @@ class VHSIC(HeldQuadratic):
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of as many features at a time as fit in memory."""
-        values, own, fitted = self.sizes(session, combinations)
-        return ColumnEstimates(fitted, values, *own.T)
+        values, with_itself, fitted = self.sizes(session, combinations)
+        return ColumnEstimates(fitted, values, *with_itself.T)
 
 
 @final

@@ -164,9 +164,9 @@ class SortedGrams:
         """How the replicates are made, for a result."""
         return self.orders.orbit.detail
 
-    def sums_of(self, one: tuple[int, ...]) -> GramSums:
+    def sums_of(self, combination: tuple[int, ...]) -> GramSums:
         """Those of the only combination."""
-        del one
+        del combination
         return self.sums
 
     def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:

@@ -33,10 +33,10 @@ _HELD_BYTES = 2**25  # of all Gram matrices; beyond, gathering takes longer than
 _HELD_OF_SETS = 2**28  # the same of rows that move in sets, whose many small groups take long
 _BATCH_BYTES = 2**19  # of the lines that are gathered at a time
 _STRIP_ENTRIES = 2**17  # of the tiles of one side
-_MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
+_MOST_IN_VAIN = 5  # pairs of kernels that are multiplied for one that is wanted
 
 
-class _Work(NamedTuple):
+class _ShiftScratch(NamedTuple):
     """Arrays that are written again and again: fresh pages take as long as the transforms."""
 
     own: Spectrum
@@ -87,10 +87,10 @@ class HeldShifts:
         sides, n, f = self.sides, self._rows, self.length // 2 + 1
         most, part = max(len(self._lefts), len(self._rights)), self._batch * self._part
         tiles = len(sides.combinations.kernels) + sides.shared.work_tiles + 2
-        own = 2 * f * self._lines * len(self._lefts)
+        transforms = 2 * f * self._lines * len(self._lefts)
         gathered = part * most * (self._b + 6 * f)
         met = 8 * f * self._batch * len(self._lefts) * len(self._rights)
-        entries = most * n**2 + tiles * self._strip * n + own + gathered + met
+        entries = most * n**2 + tiles * self._strip * n + transforms + gathered + met
         places = 2 * 8 * part * self._b + 8 * sides.orbit.cosets * n + 3 * 8 * self._lines
         return sides.dtype.itemsize * entries + places
 
@@ -100,18 +100,18 @@ class HeldShifts:
         rows = (self.sides.prepare_plain if self._whole else self.sides.prepare)(block, 0)
         work = self._work_arrays()
         lefts = self._entries(self._lefts, rows, sums, work)
-        own, standing = self._own(lefts, work), self._standing(lefts)
+        still, standing = self._own(lefts, work), self._standing(lefts)
         values = self._entries(self._rights, rows, sums, work)
         self.sides.add_offsets(sums, rows, 0)
         # Pairs of rows outside of the groups add the same under every permutation.
         standing = standing.T @ self._standing(values)
         sums.constants[:] = [standing[at] for at in self._places_of_pairs]
         for cosets in _ranges_of(self.sides.orbit.cosets, self._batch):
-            sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets, work)
+            sums.products[cosets.start : cosets.stop] = self._met(still, values, cosets, work)
         return sums
 
     def _entries(
-        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, work: _Work
+        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, work: _ShiftScratch
     ) -> Matrix:
         """Matrices entry by entry, shape (n^2, K): one place has all that is gathered at a time.
 
@@ -134,11 +134,11 @@ class HeldShifts:
             sides.shared.tiles(prepared, columns, outs, tiles[len(order) :], needed)
             centred = tiles[: len(some)]
             self._centre(centred, [rows.offsets[side][on] for side in some])
-            own, others = centred[..., : len(part)], centred[..., len(part) :]
+            square_part, others = centred[..., : len(part)], centred[..., len(part) :]
             sums.rows[numbers, at] += centred.sum(axis=2, dtype=np.float64)
             sums.rows[numbers, beyond] += others.sum(axis=1, dtype=np.float64)
-            sums.diagonal[numbers, at] = own.diagonal(axis1=1, axis2=2)
-            for number, tile, square in zip(numbers, centred, own, strict=True):
+            sums.diagonal[numbers, at] = square_part.diagonal(axis1=1, axis2=2)
+            for number, tile, square in zip(numbers, centred, square_part, strict=True):
                 # A strip begins at the diagonal: what is beyond its square stands for the mirror
                 # image, too.
                 sums.squares[number] += 2.0 * np.vdot(tile, tile) - np.vdot(square, square)
@@ -155,17 +155,17 @@ class HeldShifts:
         """
         if self._whole:
             means = tiles.mean(axis=2, dtype=np.float64)
-            for own, found in zip(offsets, means, strict=True):
+            for offset, row_means in zip(offsets, means, strict=True):
                 # mean_i - mean / 2: both offsets together take off the row means and give the total
                 # back once.
-                own[:] = found - 0.5 * found.mean()
+                offset[:] = row_means - 0.5 * row_means.mean()
         both = np.array(offsets)
         tiles -= both[:, : tiles.shape[1], None]
         tiles -= both[:, None]
         if self.sides.unbiased:
             np.einsum("kii->ki", tiles[..., : tiles.shape[1]])[:] = 0.0
 
-    def _work_arrays(self) -> _Work:
+    def _work_arrays(self) -> _ShiftScratch:
         """Cut from one array, since the allocator keeps pages for as much as was freed at once."""
         sides, n, f = self.sides, self._rows, self.length // 2 + 1
         most = max(len(self._lefts), len(self._rights))
@@ -174,24 +174,24 @@ class HeldShifts:
         complexes = f * self._lines * len(self._lefts), f * count
         reals = most * n**2, tiles * self._strip * n, self._b * count
         sizes = [*(2 * size for size in complexes), *reals]
-        own, spectra, *others = np.split(np.empty(sum(sizes), sides.dtype), np.cumsum(sizes[:-1]))
+        still, spectra, *others = np.split(np.empty(sum(sizes), sides.dtype), np.cumsum(sizes[:-1]))
         both = np.result_type(sides.dtype, np.complex64)
-        return _Work(own.view(both), spectra.view(both), *others)
+        return _ShiftScratch(still.view(both), spectra.view(both), *others)
 
-    def _own(self, values: Matrix, work: _Work) -> Spectrum:
+    def _own(self, values: Matrix, work: _ShiftScratch) -> Spectrum:
         """Transforms of the left sides, conjugate and weighted, shape (F, L, D)."""
         weights = self._held_lines.weights.astype(values.dtype)
         shape = self.length // 2 + 1, self._lines, len(self._lefts)
-        own = work.own.reshape(shape)
+        still = work.own.reshape(shape)
         for part in _ranges_of(self._lines, self._part):
             at = slice(part.start, part.stop)
             # Conjugate once: a product with it is the transform of a circular correlation.
-            np.conj(self._spectra(values, range(1), part, work), out=own[:, at])
+            np.conj(self._spectra(values, range(1), part, work), out=still[:, at])
             # A line counts twice where it stands for its mirror image.
-            own[:, at] *= weights[at, None]
-        return own.swapaxes(1, 2)
+            still[:, at] *= weights[at, None]
+        return still.swapaxes(1, 2)
 
-    def _spectra(self, values: Matrix, cosets: range, part: range, work: _Work) -> Spectrum:
+    def _spectra(self, values: Matrix, cosets: range, part: range, work: _ShiftScratch) -> Spectrum:
         """Transforms of some lines of matrices (n^2, K) in some cosets, shape (F, D, R K)."""
         places = self._held_lines.places(self._orders[cosets.start : cosets.stop].T, part)
         shape = self._b, len(part), len(cosets) * values.shape[1]
@@ -226,14 +226,14 @@ class HeldShifts:
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
 
-    def _met(self, own: Spectrum, values: Matrix, cosets: range, work: _Work) -> Spectrum:
+    def _met(self, still: Spectrum, values: Matrix, cosets: range, work: _ShiftScratch) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
         # A matrix product a frequency: every left side meets every right side at once.
-        shape = *own.shape[:2], len(cosets) * len(self._rights)
-        met: Spectrum = np.zeros(shape, own.dtype)  # of all pairs of a left and a right side
+        shape = *still.shape[:2], len(cosets) * len(self._rights)
+        met: Spectrum = np.zeros(shape, still.dtype)  # of all pairs of a left and a right side
         for part in _ranges_of(self._lines, self._part):
-            met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part, work)
-        met = met.reshape(*own.shape[:2], len(cosets), -1)
+            met += still[..., part.start : part.stop] @ self._spectra(values, cosets, part, work)
+        met = met.reshape(*still.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
         # The sums hold A conj(B) at a frequency, the conjugate of what the left sides give.
         return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)

@@ -228,16 +228,19 @@ class HeldLines(NamedTuple):
     @classmethod
     def of(cls, size: int, count: int, n_left: int) -> Self:
         """Those of groups, then of the rows that stay with groups; not of these with each other."""
-        own = Diagonals.of_tile(size, same=True)
+        diagonals = Diagonals.of_tile(size, same=True)
         # A single group has its diagonals alone.
         if (count, n_left) == (1, 0):
-            none = np.zeros(len(own), np.intp)
-            return cls(size, none, none, np.arange(len(own)), none + 1, own.weights)
+            none = np.zeros(len(diagonals), np.intp)
+            return cls(size, none, none, np.arange(len(diagonals)), none + 1, diagonals.weights)
         # Of two different groups all b diagonals are taken, of a group with itself half of them.
         g, h = np.triu_indices(count, 1)
         staying = size * count + np.arange(n_left)
         parts = [
-            (np.repeat(np.arange(count), len(own)), np.tile(np.arange(len(own)), count)),
+            (
+                np.repeat(np.arange(count), len(diagonals)),
+                np.tile(np.arange(len(diagonals)), count),
+            ),
             (np.repeat(g, size), np.tile(np.arange(size), len(g))),
         ]
         return cls(
@@ -253,7 +256,7 @@ class HeldLines(NamedTuple):
             np.concatenate([*(shift for _, shift in parts), np.zeros(n_left * count, np.intp)]),
             np.repeat([1, 0], [sum(len(at) for at, _ in parts), n_left * count]),
             np.concatenate(
-                [np.tile(own.weights, count), np.full(len(g) * size + n_left * count, 2.0)]
+                [np.tile(diagonals.weights, count), np.full(len(g) * size + n_left * count, 2.0)]
             ),
         )
 
@@ -283,8 +286,8 @@ class HeldLines(NamedTuple):
             down, across = around.strides
             shape, strides = (n, len(some), orders.shape[1]), (down, down, across)
             along = as_strided(around[some.start :], shape, strides)
-            found: NDArray[np.intp] = np.add(n * orders[:, None], along, order="C")
-            return found
+            places: NDArray[np.intp] = np.add(n * orders[:, None], along, order="C")
+            return places
         rows = self.first[at] + np.arange(self.size)[:, None] * self.moves[at]
         columns = self.second[at] + (np.arange(self.size)[:, None] + self.shift[at]) % self.size
         return n * orders[rows] + orders[columns]

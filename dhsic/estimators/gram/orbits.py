@@ -86,19 +86,19 @@ class GramOrbit:
         joint = self.sums.products[cosets.start : cosets.stop, :, 0]
         return self._centred(joint, products.mixed_sums(rows, orders), totals)
 
-    def joint_hsic(self, one: tuple[int, ...]) -> float:
+    def joint_hsic(self, combination: tuple[int, ...]) -> float:
         """The V-statistic for the joint independence of the variables of a combination."""
-        c = self.sides.pairs.index(TwoSided.of(one))
+        c = self.sides.pairs.index(TwoSided.of(combination))
         return float(self._two_sided(range(1))[0, c, 0] + self._others(0)[c, 0]) / self.n
 
-    def sums_of(self, one: tuple[int, ...]) -> GramSums:
+    def sums_of(self, combination: tuple[int, ...]) -> GramSums:
         """Sums of the Gram matrices of a combination, as far as HSIC asks for them.
 
         Those are about the pilots, and of diagonals of zeros where these do not count: what they
         say of HSIC is the same. The product is that of both sides.
         """
-        c = self.sides.pairs.index(TwoSided.of(one))
-        return self.sums_of_kernels(one)._replace(joint=float(self._observed[c]))
+        c = self.sides.pairs.index(TwoSided.of(combination))
+        return self.sums_of_kernels(combination)._replace(joint=float(self._observed[c]))
 
     def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
         """The same of kernels that are in no combination."""
@@ -272,7 +272,7 @@ class GramOrbit:
         """
         if self.sides.joint and not self.orbit.shifted:
             each = [self.sums_of((*left, right)) for left, right in self.sides.pairs]
-            return np.array([rounding(one, self.sides.dtype) for one in each])
+            return np.array([rounding(sums, self.sides.dtype) for sums in each])
         n, tile = self.n, tile_error(self.sides.dtype)
         unit = transform_error(self.sides.dtype, self.orbit.groups.size) + tile
         at = [self._lefts(0), self._rights]
@@ -298,5 +298,5 @@ class GramOrbit:
 
 def rows_in_order(groups: RowGroups) -> NDArray[np.intp]:
     """The rows of group after group, and then those left over, shape (n,)."""
-    found = groups.arrange(0, groups.count)
-    return np.concatenate([np.arange(*span) for span in found.ranges])[found.places]
+    arranged = groups.arrange(0, groups.count)
+    return np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]

@@ -82,7 +82,7 @@ class PermutedProducts:
         """Kernels of all variables but the first that combinations have."""
         if self.n_variables == 2:
             return tuple((k,) for k in range(self.n_firsts, len(self.variables)))
-        return tuple(dict.fromkeys(one[1:] for one in self.chosen))
+        return tuple(dict.fromkeys(combination[1:] for combination in self.chosen))
 
     def scratch_entries(self, rows: int, columns: int) -> int:
         """Entries that `add_strip` holds besides what it is given."""
@@ -118,7 +118,7 @@ class PermutedProducts:
         by_row = np.empty((firsts.shape[1], others[0].shape[1]), firsts.dtype)
         moved = np.empty((len(self.variables) - len(firsts), *firsts.shape[1:]), firsts.dtype)
         tiles = [*firsts, *moved]
-        for own, row, column in zip(sums, rows, columns, strict=True):
+        for total, row, column in zip(sums, rows, columns, strict=True):
             for k, gram in zip(self.gathered, others, strict=True):
                 m = self.variables[k] - 1
                 # With "clip" it writes into the array at once; all orders are within bounds.
@@ -127,7 +127,7 @@ class PermutedProducts:
             # A power of what was moved is the power moved, and squaring takes less than gathering.
             for power in self.powers:
                 power.write(tiles)
-            _add_inner_products(self._multiplied(moved), firsts, own)
+            _add_inner_products(self._multiplied(moved), firsts, total)
 
     def mixed_sums(self, values: Vector, orders: NDArray[np.intp]) -> Vector:
         """sum_i prod_m of values of rows, as permuted, of every combination.
@@ -158,7 +158,9 @@ class PermutedProducts:
     def _tails_and_firsts(self) -> tuple[list[int], list[int]]:
         """The tail and the first kernel of every combination."""
         tails = {tail: number for number, tail in enumerate(self.tails)}
-        return [tails[one[1:]] for one in self.chosen], [one[0] for one in self.chosen]
+        return [tails[combination[1:]] for combination in self.chosen], [
+            combination[0] for combination in self.chosen
+        ]
 
     def _multiplied(self, moved: Matrix) -> Matrix:
         """The product of every tail, shape (T, b, c)."""
@@ -285,28 +287,28 @@ class PermutedGramPass(GramPass):
     def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""
         sums = PairSums.zeros(self.sides, 1)
-        for own, other in self.sides.part_pairs(left, right):
-            grams = self.add_plain(sums, own, other)
+        for first, other in self.sides.part_pairs(left, right):
+            grams = self.add_plain(sums, first, other)
             if self.sides.orbit.cosets > 1:
                 # A pair of different groups stands for its mirror image, too.
-                weight = 1.0 if own is other else 2.0
+                weight = 1.0 if first is other else 2.0
                 every = range(self.sides.orbit.cosets - 1)
-                sums.products[1:, :, 0] += weight * self.permuted(grams, own, other)(every)
+                sums.products[1:, :, 0] += weight * self.permuted(grams, first, other)(every)
         return sums
 
-    def add_plain(self, sums: PairSums, own: RowPart, other: RowPart) -> list[Matrix]:
+    def add_plain(self, sums: PairSums, piece: RowPart, other: RowPart) -> list[Matrix]:
         """Add what two pieces of rows sum to as they are; return the matrices of all kernels."""
-        (first, _), (second, _) = own, other
+        (first, _), (second, _) = piece, other
         grams = self.sides.grams(first, second)
         sums.products[0, :, 0] += self.sides.add(sums, grams, first, second)
-        if own is other:
+        if piece is other:
             self.sides.add_offsets(sums, first, 0)
         return [grams[k,] for k in range(len(self.sides.combinations.kernels))]
 
-    def permuted(self, grams: Sequence[Matrix], own: RowPart, other: RowPart) -> PermutedGrams:
+    def permuted(self, grams: Sequence[Matrix], piece: RowPart, other: RowPart) -> PermutedGrams:
         """The sums of these matrices under permutations, to be taken."""
-        columns = None if own is other else other[1]
-        return PermutedGrams.of(self.products, grams, own[1], columns)
+        columns = None if piece is other else other[1]
+        return PermutedGrams.of(self.products, grams, piece[1], columns)
 
 
 def batches(cosets: range) -> list[range]:

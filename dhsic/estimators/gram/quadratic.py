@@ -159,10 +159,12 @@ class Quadratic:
         self, session: Session, combinations: Combinations
     ) -> tuple[Vector, Vector, Combinations]:
         """The sizes of all combinations, HSIC of every variable with itself, and the kernels."""
-        fitted, _, found = self._run(session, combinations, None)
-        sums = [grams.sums_of(gram_sums) for part, grams in found for gram_sums in part.chosen]
-        own = np.array([marginal_hsic(gram_sums, unbiased=self.unbiased) for gram_sums in sums])
-        return np.array([self.size(gram_sums) for gram_sums in sums]), own, fitted
+        fitted, _, parts = self._run(session, combinations, None)
+        sums = [grams.sums_of(gram_sums) for part, grams in parts for gram_sums in part.chosen]
+        with_itself = np.array(
+            [marginal_hsic(gram_sums, unbiased=self.unbiased) for gram_sums in sums]
+        )
+        return np.array([self.size(gram_sums) for gram_sums in sums]), with_itself, fitted
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The size of the estimate times n, and its null distribution."""
@@ -176,11 +178,13 @@ class Quadratic:
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, from Gram tiles that they share."""
-        _, note, found = self._run(session, combinations, null)
+        _, note, parts = self._run(session, combinations, null)
         outcomes = []
-        for part, grams in found:
-            for c, (one, error) in enumerate(zip(part.chosen, grams.rounding(), strict=True)):
-                sums = grams.sums_of(one)
+        for part, grams in parts:
+            for c, (combination, error) in enumerate(
+                zip(part.chosen, grams.rounding(), strict=True)
+            ):
+                sums = grams.sums_of(combination)
                 factor, size = self.factor(sums), self.size(sums)
                 law = self._law(null, sums, grams.limit, session.seed)
                 estimate = self._estimated(self.estimated(sums), part.kernels_of(c))
@@ -196,11 +200,11 @@ class Quadratic:
         """
         fitted, note, parts = self._run(session, combinations, null)
         left_out = left_out_text(len(combinations) - len(fitted))
-        found = []
+        scaled = []
         for part, grams in parts:
-            found.append(self._scaled(grams, part))
+            scaled.append(self._scaled(grams, part))
             note = note or grams.detail
-        *values, replicates, own, sums = zip(*found, strict=True)
+        *values, replicates, with_itself, sums = zip(*scaled, strict=True)
         statistics, sizes, errors = map(np.concatenate, values)
         of_estimates = list(chain.from_iterable(sums))
 
@@ -215,7 +219,7 @@ class Quadratic:
             estimate,
             "; ".join(filter(None, (note, left_out))),
             errors,
-            np.vstack(own),
+            np.vstack(with_itself),
         )
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
@@ -243,8 +247,8 @@ class Quadratic:
                 fitted, numbered = fitted.part(numbers), _ranges_left(numbered, numbers)
         note = guard_grams(session, fitted, samples, null)
         parts = _cut_combinations(fitted, numbered)
-        steps = (self._steps(session, one, samples, null, planned) for one in parts)
-        runs = (run_steps(session, one) for one in steps)
+        steps = (self._steps(session, part, samples, null, planned) for part in parts)
+        runs = (run_steps(session, part) for part in steps)
         return fitted, note, zip(parts, runs, strict=True)
 
     def _estimated(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
@@ -274,10 +278,10 @@ class Quadratic:
         all combinations, of those of columns none is.
         """
         each = [grams.sums_of(gram_sums) for gram_sums in part.chosen]
-        factors = np.array([self.factor(one) for one in each])
+        factors = np.array([self.factor(sums) for sums in each])
         used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
         kernels = grams.sums_of_kernels(used.tolist())
-        own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
+        with_itself = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
         others = self.unbiased_estimate and not self.unbiased and not part.features
         return (
@@ -285,7 +289,7 @@ class Quadratic:
             factors * (statistics / each[0].n),
             factors * errors,
             factors * replicates,
-            own,
+            with_itself,
             each if others else [],
         )
 
@@ -358,4 +362,4 @@ def _ranges_left(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:
 
 
 def _cut_combinations(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
-    return [combinations.part(one) for one in parts] if len(parts) > 1 else [combinations]
+    return [combinations.part(numbers) for numbers in parts] if len(parts) > 1 else [combinations]

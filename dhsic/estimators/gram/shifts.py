@@ -97,8 +97,8 @@ class ShiftedGramPass(GramPass):
 
     @property
     def _n_roots(self) -> int:
-        own, moved = (len(self.sides.roots(coset)) for coset in (0, 1))
-        return own + (self.sides.orbit.cosets - 1) * moved
+        still, moved = (len(self.sides.roots(coset)) for coset in (0, 1))
+        return still + (self.sides.orbit.cosets - 1) * moved
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
@@ -128,11 +128,11 @@ class ShiftedGramPass(GramPass):
             lines * (_GATHERED if held else _CENTRED) + padded * cosets * len(sides.pairs) * _MET
         )
         calls = 0.0 if held else _CALLS * lines / self.groups.size**2
-        own = sides.shared.work(sides.dtype, sides.widths(0))
+        kernels = sides.shared.work(sides.dtype, sides.widths(0))
         rest = Work.of(sides.dtype, transforms=lines * padded, entries=entries, calls=calls)
         if held or cosets == 1:
-            return own + rest
-        return own + (cosets - 1) * sides.shared.work(sides.dtype, sides.widths(1)) + rest
+            return kernels + rest
+        return kernels + (cosets - 1) * sides.shared.work(sides.dtype, sides.widths(1)) + rest
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""
@@ -199,10 +199,10 @@ class _Task:
         second = first if same else [self._sides.prepare(right, coset) for coset in cosets]
         groups, staying = _cut_groups(first, left)
         others, others_staying = (groups, staying) if same else _cut_groups(second, right)
-        for g, own in enumerate(groups):
+        for g, group in enumerate(groups):
             # The tile of groups h and g is the transpose of that of g and h.
             for h in range(g if same else 0, len(others)):
-                self._add_groups(own, own if same and g == h else others[h])
+                self._add_groups(group, group if same and g == h else others[h])
         for group in others:
             self._add_across(staying, group)
         for group in [] if same else groups:
@@ -236,13 +236,13 @@ class _Task:
         for _, band in lines.cut(self._shifted.band):
             roots = self._roots(band, first, second)
             for at, part in band.cut(self._shifted.part):
-                own: dict[Members, Spectrum] = {}
+                still: dict[Members, Spectrum] = {}
                 for coset, tiles in enumerate(roots):
                     some = {k: tile[at] for k, tile in tiles.items()}
                     moved = self._transformed(part, some, offsets[coset], sums, coset, rows)
                     # Coset 0 comes first: its transforms are those of the sides that stay.
-                    own = own or moved
-                    self._meet(own, moved, part.weights, coset)
+                    still = still or moved
+                    self._meet(still, moved, part.weights, coset)
         self._sums.rows[:, rows] += sums[0]
         if rows is not columns:
             self._sums.rows[:, columns] += sums[1]
@@ -252,14 +252,14 @@ class _Task:
     ) -> list[dict[int, Matrix]]:
         """Lines of the kernels that are no powers, of every coset."""
         buffers, work = iter(self._buffers.roots), self._buffers.work
-        found = []
+        roots = []
         for coset, (rows, columns) in enumerate(zip(first, second, strict=True)):
             tiles = {}
             for place, k in self._sides.roots(coset):
                 tiles[k], kernel = next(buffers)[: len(band)], self._sides.combinations.kernels[k]
                 band.write(kernel, rows.rows[place], columns.columns[place], tiles[k], work)
-            found.append(tiles)
-        return found
+            roots.append(tiles)
+        return roots
 
     def _transformed(
         self,
@@ -275,7 +275,7 @@ class _Task:
         self._raise(tiles, coset, len(part))
         padded, weights = self._buffers.lines[: len(part)], part.weights
         lines = padded[:, padded.shape[1] - self._shifted.groups.size :]
-        found = {}
+        spectra = {}
         for place, (side, (above, across)) in enumerate(offsets.items()):
             plain = tiles[side[0]]
             for k in side[1:]:
@@ -297,9 +297,9 @@ class _Task:
             # Transforms of the data as they are stay, since every coset meets them; the others
             # follow.
             begin = len(sides.sides) if coset else 0
-            found[side] = self._buffers.spectra[begin + place, : len(part)]
-            _transform_lines(lines, self._shifted.length, found[side])
-        return found
+            spectra[side] = self._buffers.spectra[begin + place, : len(part)]
+            _transform_lines(lines, self._shifted.length, spectra[side])
+        return spectra
 
     def _raise(self, tiles: dict[int, Matrix], coset: int, count: int) -> None:
         """Add the kernels that are powers of others to their lines."""
@@ -311,7 +311,7 @@ class _Task:
 
     def _meet(
         self,
-        own: dict[Members, Spectrum],
+        still: dict[Members, Spectrum],
         moved: dict[Members, Spectrum],
         weights: Vector,
         coset: int,
@@ -325,7 +325,7 @@ class _Task:
             for c in numbers:
                 left = self._sides.pairs[c].left
                 # For joint independence a coset permutes the product of the left variables as well.
-                first = moved.get(left, own[left]) if len(left) > 1 else own[left]
+                first = moved.get(left, still[left]) if len(left) > 1 else still[left]
                 np.multiply(first, conjugate, out=product)
                 self._sums.products[coset, c] += weights @ product
 
@@ -335,7 +335,7 @@ def _offsets(
 ) -> dict[Members, tuple[Matrix, Matrix]]:
     """Those of every side as they stand on the lines."""
     both = zip(first.offsets.items(), second.offsets.values(), strict=True)
-    return {side: lines.of_rows(one, other) for (side, one), other in both}
+    return {side: lines.of_rows(offsets, other) for (side, offsets), other in both}
 
 
 def _cut_groups(
@@ -343,8 +343,10 @@ def _cut_groups(
 ) -> tuple[list[list[CosetRows]], list[CosetRows]]:
     """Groups of rows, and those that are in none; of every coset."""
     b, grouped = block.groups.size, block.n_groups * block.groups.size
-    groups = [[one.part(start, start + b) for one in rows] for start in range(0, grouped, b)]
-    return groups, [one.part(grouped, block.rows) for one in rows]
+    groups = [
+        [coset_rows.part(start, start + b) for coset_rows in rows] for start in range(0, grouped, b)
+    ]
+    return groups, [coset_rows.part(grouped, block.rows) for coset_rows in rows]
 
 
 def _is_quick(length: int) -> bool:

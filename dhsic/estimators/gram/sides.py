@@ -152,10 +152,10 @@ class GramSides:
 
         A coset permutes the row sums of one kernel, but it makes another matrix of a product.
         """
-        own = [(0, side) for side in self.sides]
+        plain = [(0, side) for side in self.sides]
         products = [side for side in self.moved if len(side) > 1 and self.orbit.shifted]
         moved = [(coset, side) for coset in range(1, self.orbit.cosets) for side in products]
-        return {key: number for number, key in enumerate([*own, *moved])}
+        return {key: number for number, key in enumerate([*plain, *moved])}
 
     def of_coset(self, coset: int) -> tuple[Members, ...]:
         """The sides that are computed in the order of a coset."""
@@ -231,7 +231,10 @@ class GramSides:
     def pieces(self, block: GroupBlock) -> list[RowPart]:
         """The rows of every group, and those left over, with their permutations."""
         rows, orders = self.prepare(block, 0), RowOrders.of(self.orbit, block)
-        return [(rows.part(at.start, at.stop), own) for at, own in orders.pieces()]
+        return [
+            (rows.part(at.start, at.stop), orders_of_piece)
+            for at, orders_of_piece in orders.pieces()
+        ]
 
     def part_pairs(self, left: GroupBlock, right: GroupBlock) -> Iterator[tuple[RowPart, RowPart]]:
         """Those of two blocks, or of one; each pair once."""

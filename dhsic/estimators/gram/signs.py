@@ -87,10 +87,10 @@ class SignedGramPass(GramPass):
         chosen = self.sides.combinations.chosen
         sums = SignedGramSums.zeros(len(chosen), self.n_resamples)
         for (first, _), (second, _) in self.sides.part_pairs(left, right):
-            own, other = self._signs(first), self._signs(second)
+            signs, other = self._signs(first), self._signs(second)
             if same := first is second:
                 # Every piece meets itself once: there its own signs are added.
-                sums.signs[:] += column_sums(own)
+                sums.signs[:] += column_sums(signs)
             tiles = self.sides.grams(first, second)
             grams = [tiles[k,] for k in range(len(tiles))]
             places = first.places, second.places
@@ -98,8 +98,8 @@ class SignedGramPass(GramPass):
                 weight, signed = 1.0 if same else 2.0, h @ other
                 along = column_sums(signed)
                 # The transpose of a tile of two pieces adds h' w with the signs of the first.
-                sums.linear[:, c] += along if same else along + h.sum(axis=1) @ own
-                sums.quadratic[:, c] += weight * np.einsum("ib,ib->b", own, signed)
+                sums.linear[:, c] += along if same else along + h.sum(axis=1) @ signs
+                sums.quadratic[:, c] += weight * np.einsum("ib,ib->b", signs, signed)
                 sums.total[c] += weight * float(h.sum(dtype=np.float64))
         return sums
 
@@ -130,9 +130,9 @@ class SignedGrams:
     unbiased: bool
     detail: ClassVar[str] = ""
 
-    def sums_of(self, one: tuple[int, ...]) -> GramSums:
+    def sums_of(self, combination: tuple[int, ...]) -> GramSums:
         """Those of the Gram matrices of a combination."""
-        return self.grams.sums_of(one)
+        return self.grams.sums_of(combination)
 
     def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
         """Those of some kernels."""

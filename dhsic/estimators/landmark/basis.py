@@ -89,10 +89,12 @@ class LandmarkBasis:
                 held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
         # Combinations share the tiles of the landmarks that any of them keeps.
         union = np.unique(np.concatenate(each))
-        places = tuple(np.searchsorted(union, one) for one in each)
+        places = tuple(np.searchsorted(union, kept_here) for kept_here in each)
         factors = tuple(held) if hold else None
-        kept, own = drawn.keep(union), tuple(samples)
-        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), choice, own)
+        kept, kept_samples = drawn.keep(union), tuple(samples)
+        return cls(
+            combinations, kept, places, factor.tolerance, factors, len(drawn), choice, kept_samples
+        )
 
     def warn_of_rounding(self, session: Session) -> None:
         """Warn of kernels that lose digits in the tiles."""
@@ -208,6 +210,6 @@ def select_landmarks(
         for m, (kernel, points) in enumerate(zip(kernels, pool.points, strict=True))
     ]
     return Landmarks(
-        tuple(points[one] for points, one in zip(pool.points, chosen, strict=True)),
-        tuple(rows[one] for rows, one in zip(pool.indices, chosen, strict=True)),
+        tuple(points[numbers] for points, numbers in zip(pool.points, chosen, strict=True)),
+        tuple(rows[numbers] for rows, numbers in zip(pool.indices, chosen, strict=True)),
     )

@@ -226,10 +226,10 @@ def _grown(
     # Each combination begins where those before it have stopped.
     for c in range(len(fitted)):
         kernels = fitted.kernels_of(c)
-        found = grow(kernels, landmarks.points, pilot, ALLOWED, tolerance, fewest=count)
-        if found.missed is None:
+        grown = grow(kernels, landmarks.points, pilot, ALLOWED, tolerance, fewest=count)
+        if grown.missed is None:
             return landmarks, f"auto takes {MOST} where the {judges} rows to judge by are all alike"
-        count, missed = found.count, max(missed * (found.count == count), found.missed)
+        count, missed = grown.count, max(missed * (grown.count == count), grown.missed)
         if missed > ALLOWED:
             break
     why = f"auto: on {judges} other rows they miss {missed:.2g} of the null's standard deviation"

@@ -242,13 +242,18 @@ class JointFrequencies:
         """T of every combination and its replicates."""
         fitted, note, tuples = self._tuples(session, combinations, null)
         whiten = [self._whiten] * len(combinations)
-        found, _, detail = resample_tuples(session, tuples, whiten, null)
+        resampled, _, detail = resample_tuples(session, tuples, whiten, null)
 
         def estimate(c: int) -> Estimate:
-            return self._estimate(fitted.kernels_of(c), float(found.statistics[c]) / session.n)
+            return self._estimate(fitted.kernels_of(c), float(resampled.statistics[c]) / session.n)
 
         return GridOutcome(
-            fitted, found.statistics, found.replicates, estimate, note or detail, found.rounding
+            fitted,
+            resampled.statistics,
+            resampled.replicates,
+            estimate,
+            note or detail,
+            resampled.rounding,
         )
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
@@ -290,8 +295,8 @@ class JointFrequencies:
         frequencies = [features.frequencies for features in drawn]
         # Sums of waves about their means over a few rows are small, and keep their digits.
         pilots = [
-            _wave_means(one, w, samples[m][:_PILOT_ROWS])
-            for one, w, m in zip(centres, frequencies, fitted.variables, strict=True)
+            _wave_means(centre, w, samples[m][:_PILOT_ROWS])
+            for centre, w, m in zip(centres, frequencies, fitted.variables, strict=True)
         ]
         tuples = self._at(session, combinations, centres, frequencies, pilots, null)
         return fitted, samples, tuples

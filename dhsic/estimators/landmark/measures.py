@@ -46,17 +46,19 @@ def measure_features(basis: LandmarkBasis, moments: Moments) -> ColumnMeasures:
     ColumnMeasures
     """
     kappa, squares = moments.kappa, moments.squares
-    hsic, own = [], []
+    hsic, with_itself = [], []
     for c, kept in enumerate(basis.kept):
         # Kalinke and Szabo (2023), lemma 4.2, from sums that one pass has made for all columns.
         hsic.append(basis.squared_hsic(c, basis.means(c, kappa), moments.u[c]))
         (feature, _), z = basis.combinations.kernels_of(c), basis.points(c)[0]
         k = basis.combinations.chosen[c][0]
-        own.append(_own_hsic(feature, z, kappa[k, kept], squares[k, kept], basis.tolerance))
+        with_itself.append(_own_hsic(feature, z, kappa[k, kept], squares[k, kept], basis.tolerance))
     # The target has landmarks that any feature keeps.
     z, target = basis.landmarks.points[1], basis.combinations.kernels[-1]
     of_target = _own_hsic(target, z, kappa[-1], squares[-1], basis.tolerance)
-    return ColumnMeasures(np.array(hsic), np.array(own), np.full(len(own), of_target))
+    return ColumnMeasures(
+        np.array(hsic), np.array(with_itself), np.full(len(with_itself), of_target)
+    )
 
 
 def _own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:

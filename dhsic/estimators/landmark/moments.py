@@ -43,11 +43,11 @@ def functions_of(
     part: Tuples, sums: TupleSums, kappa: Tile, c: int, r: int, b: int, n: int
 ) -> Tile:
     """U of a statistic under the b permutations of a coset, shape (q, b)."""
-    found = _covariances(part, sums, c, r, b, n)
+    covariances = _covariances(part, sums, c, r, b, n)
     # A joint test sees a dependence among the left variables, too.
     if part.form == "joint":
-        found += joint_offset(part, sums, kappa, c, r, n)[:, None]
-    return found
+        covariances += joint_offset(part, sums, kappa, c, r, n)[:, None]
+    return covariances
 
 
 def joint_offset(part: Tuples, sums: TupleSums, kappa: Tile, c: int, r: int, n: int) -> Tile:
@@ -132,10 +132,10 @@ def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
 
 
 def write_joint(
-    moments: Moments, part: Tuples, sums: TupleSums, place: int, c: int, found: Tile, n: int
+    moments: Moments, part: Tuples, sums: TupleSums, place: int, c: int, tested: Tile, n: int
 ) -> None:
     """Write u of statistic number c, which a part has at a place, from what the test takes."""
-    moments.u[c] = found.copy()
+    moments.u[c] = tested.copy()
     # A test of both sides leaves the offset out, which the estimate has.
     if part.form == "product":
         moments.u[c] += joint_offset(part, sums, moments.kappa, place, 0, n)

@@ -125,8 +125,8 @@ class MeansPass:
             for strip, tiles in self.tiles.of(
                 [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
             ):
-                own = self.tiles.sides(strip, tiles)
-                sums.add_still(self.tuples, strip, own, products=self.products)
+                sides = self.tiles.sides(strip, tiles)
+                sums.add_still(self.tuples, strip, sides, products=self.products)
         return sums
 
     def combine(self, left: TupleSums, right: TupleSums) -> TupleSums:
@@ -196,8 +196,8 @@ class TupleOrbitPass:
             length = t.dtype.itemsize * 2 * self.frequencies
             work = length * (2 * sides + (cosets + 1) * terms)
             state = 16 * self.frequencies * q * cosets
-            own = Work.of(t.dtype, transforms=2 * q, entries=_MET * q + _ADDED * s)
-            moving = (cosets * t.parts) * own
+            work_of_side = Work.of(t.dtype, transforms=2 * q, entries=_MET * q + _ADDED * s)
+            moving = (cosets * t.parts) * work_of_side
         else:
             work = t.entries.itemsize * tile_rows * (sides + 2 * terms)
             state = t.sums.itemsize * q * cosets
@@ -281,13 +281,15 @@ class TupleOrbitPass:
     ) -> None:
         """Add the sums of products under the permutations of a coset."""
         t = self.tuples
-        found: dict[int, Tile] = {}
+        moved_rights: dict[int, Tile] = {}
         for pair, place in zip(t.pairs, strip.pairs, strict=True):
             # A right side that several statistics share is permuted once.
-            if pair.right not in found:
-                own, order = rights[pair.right,], moved.get(t.variables[pair.right])
-                found[pair.right] = own if order is None else permuted(own, order)
-            left, right = lefts[pair.left][place.left], found[pair.right][place.right]
+            if pair.right not in moved_rights:
+                right_tile, order = rights[pair.right,], moved.get(t.variables[pair.right])
+                moved_rights[pair.right] = (
+                    right_tile if order is None else permuted(right_tile, order)
+                )
+            left, right = lefts[pair.left][place.left], moved_rights[pair.right][place.right]
             sums[place.at] += _sums_of_products(left, right)
 
     def _add_spectra(
@@ -307,7 +309,7 @@ class TupleOrbitPass:
         ends = list(accumulate((length(place.at) for place in strip.pairs), initial=0))
         # All groups are summed here before the state is touched, which no cache holds: an entry
         # takes 11 ns so, and 13 to 26 where each group is added to the state.
-        found = np.zeros((len(orders), ends[-1], self.frequencies), dtype)
+        spectra = np.zeros((len(orders), ends[-1], self.frequencies), dtype)
         # Transforms are linear: cross-spectra of groups are added, and one inverse transform in the
         # end gives all shifts.
         for g in range(next(iter(rights.values())).shape[1] // b):
@@ -327,16 +329,16 @@ class TupleOrbitPass:
                     if right not in second:
                         x, order = rights[right,][:, group], moved.get(t.variables[right])
                         second[right] = _transform_rows(x if order is None else x[:, order[g]])
-                    found[r, start:stop] += first[key][place.left] * second[right][place.right]
+                    spectra[r, start:stop] += first[key][place.left] * second[right][place.right]
         for place, start, stop in zip(strip.pairs, ends, ends[1:], strict=False):
-            sums[:, place.at] += found[:, start:stop]
+            sums[:, place.at] += spectra[:, start:stop]
 
 
 def _transform_rows(values: Tile) -> Spectrum:
     """Along rows; of real numbers half of the frequencies say all."""
     transform = scipy.fft.fft if np.iscomplexobj(values) else scipy.fft.rfft
-    found: Spectrum = transform(values, axis=1)
-    return found
+    spectrum: Spectrum = transform(values, axis=1)
+    return spectrum
 
 
 def _reversed_transform(values: Tile) -> Spectrum:

@@ -220,8 +220,8 @@ class _Signing:
 
     def reduction(self, numbers: range, cosets: tuple[int, ...]) -> SignedPass:
         del cosets
-        part, own = self.tuples.part(numbers), _of_part(self.left_means, self.tuples, numbers)
-        return SignedPass(part, own, self.n_resamples, self.seed)
+        part, means = self.tuples.part(numbers), _of_part(self.left_means, self.tuples, numbers)
+        return SignedPass(part, means, self.n_resamples, self.seed)
 
     def after(self, reduction: SignedPass) -> list[DriverStep]:
         """The functions of all statistics, and copies of those of one."""
@@ -241,8 +241,8 @@ class _Fitting:
 
     def reduction(self, numbers: range, cosets: tuple[int, ...]) -> SpectrumPass:
         del cosets
-        part, own = self.tuples.part(numbers), _of_part(self.left_means, self.tuples, numbers)
-        return SpectrumPass(part, own, f"{self.null.name} null")
+        part, means = self.tuples.part(numbers), _of_part(self.left_means, self.tuples, numbers)
+        return SpectrumPass(part, means, f"{self.null.name} null")
 
     def after(self, reduction: SpectrumPass) -> list[DriverStep]:
         """The covariance of one statistic after another, beside the moments of all."""
@@ -250,11 +250,11 @@ class _Fitting:
         held = matrix * (len(reduction.sizes) - 1)
         q = max(reduction.sizes)
         solves = Work.of(factors=2.0 * q**3, entries=40.0 * q**2)
-        own = [DriverStep("whiten", held + 6 * matrix, work=solves)]
+        steps = [DriverStep("whiten", held + 6 * matrix, work=solves)]
         if isinstance(self.null, Spectral):
             values = Work.of(eigenvalues=q**3)
-            own.append(DriverStep("eigenvalues", held + 5 * matrix, work=values))
-        return own * len(reduction.sizes)
+            steps.append(DriverStep("eigenvalues", held + 5 * matrix, work=values))
+        return steps * len(reduction.sizes)
 
 
 class _Program(Protocol[TuplePass]):
@@ -271,7 +271,7 @@ class _Program(Protocol[TuplePass]):
     def after(self, reduction: TuplePass) -> list[DriverStep]: ...
 
 
-class _Piece(NamedTuple, Generic[TuplePass]):
+class _Pass(NamedTuple, Generic[TuplePass]):
     """The work of one pass."""
 
     numbers: range
@@ -303,7 +303,7 @@ def _solve_step(part: Tuples, count: int) -> DriverStep:
     return DriverStep("solve", working, work=count * (Work.of(factors=solves) + back))
 
 
-def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Piece[TuplePass]]:
+def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Pass[TuplePass]]:
     """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
@@ -317,7 +317,7 @@ def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[
         solve = max(step.working_bytes for step in program.after(reduction))
         fits = _planned(session, reduction).worker_bytes + solve <= allowed
         if fits or len(numbers) == len(cosets) == 1:
-            yield _Piece(numbers, cosets, reduction)
+            yield _Pass(numbers, cosets, reduction)
         elif len(numbers) > 1:
             middle = len(numbers) // 2
             left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
@@ -345,8 +345,8 @@ def _about_means(session: Session, tuples: Tuples) -> tuple[Tuples, Tile, Moment
         if tuples.form == "centred" and len(left) > 1:
             # The mean of the product of two centred kernels is their covariance.
             a, b = (mean_about_pilot(tuples, sums, c, (k,), 0, session.n) for k in left)
-            own = mean_about_pilot(tuples, sums, c, left, 0, session.n) - a * b
-            left_means[tuples.starts[c] : tuples.starts[c + 1]] = own
+            covariance = mean_about_pilot(tuples, sums, c, left, 0, session.n) - a * b
+            left_means[tuples.starts[c] : tuples.starts[c + 1]] = covariance
     return tuples.about(list(moments.kappa)), left_means, moments
 
 

@@ -171,9 +171,9 @@ class SpectrumPass:
             for strip, tiles in self.tiles.of(values):
                 for number, at, xi in self.tiles.terms(strip, tiles, self.left_means):
                     begin = t.starts[number]
-                    own = rows[number][:, at.start - begin : at.stop - begin]
-                    own[0] = xi.real
-                    own[1:] = xi.imag
+                    rows_of_statistic = rows[number][:, at.start - begin : at.stop - begin]
+                    rows_of_statistic[0] = xi.real
+                    rows_of_statistic[1:] = xi.imag
             for (plain, squares), terms in zip(each, rows, strict=True):
                 # Real and imaginary parts are rows of one covariance.
                 flat = terms.reshape(len(plain), -1)
@@ -189,5 +189,5 @@ class SpectrumPass:
         """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
         plain = np.split(sums.plain, np.cumsum(self.sizes)[:-1])
         squares = np.split(sums.squares, np.cumsum([q * q for q in self.sizes])[:-1])
-        shaped = (own.reshape(q, q) for own, q in zip(squares, self.sizes, strict=True))
+        shaped = (square.reshape(q, q) for square, q in zip(squares, self.sizes, strict=True))
         return list(zip(plain, shaped, strict=True))

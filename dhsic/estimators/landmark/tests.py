@@ -74,24 +74,24 @@ class LandmarkTests:
 
     def grid(self, session: Session, combinations: Combinations, null: Resampling) -> GridOutcome:
         """T of every combination and its replicates."""
-        (basis, *_), found, moments, detail = self._resampled(session, combinations, null)
+        (basis, *_), resampled, moments, detail = self._resampled(session, combinations, null)
 
         def estimate(c: int) -> Estimate:
             return self.estimate(session, basis, c, moments)
 
         return GridOutcome(
             basis.combinations,
-            found.statistics,
-            found.replicates,
+            resampled.statistics,
+            resampled.replicates,
             estimate,
             detail,
-            found.rounding,
+            resampled.rounding,
         )
 
     def chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests."""
         chosen = combinations.chosen
-        prepared, found, moments, detail = self._resampled(session, combinations, null)
+        prepared, resampled, moments, detail = self._resampled(session, combinations, null)
         basis, tuples, _ = prepared
 
         def estimate(c: int) -> Estimate:
@@ -99,7 +99,7 @@ class LandmarkTests:
             return self.estimate(session, basis, at, moments)
 
         fitted = replace(basis.combinations, chosen=chosen)
-        return ChainOutcome(fitted, stages_of(chosen, found), estimate, detail)
+        return ChainOutcome(fitted, stages_of(chosen, resampled), estimate, detail)
 
     def each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
@@ -109,17 +109,19 @@ class LandmarkTests:
         note = guard_landmarks(session, basis.combinations, basis.samples, null)
         tested, moments = fit_tuples(session, tuples, whiten, null)
         return [
-            Outcome(*one, self.estimate(session, basis, c, moments), note)
-            for c, one in enumerate(tested)
+            Outcome(*statistic, self.estimate(session, basis, c, moments), note)
+            for c, statistic in enumerate(tested)
         ]
 
     def features(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> ColumnOutcome:
         """T of every feature with the target and its replicates."""
-        (basis, *_), found, moments, detail = self._resampled(session, combinations, null)
+        (basis, *_), resampled, moments, detail = self._resampled(session, combinations, null)
         estimates = self._features(session, basis, moments)
-        return ColumnOutcome(estimates, found.statistics, found.replicates, detail, found.rounding)
+        return ColumnOutcome(
+            estimates, resampled.statistics, resampled.replicates, detail, resampled.rounding
+        )
 
     def measure(
         self, session: Session, combinations: Combinations
@@ -176,8 +178,8 @@ class LandmarkTests:
         prepared = self.prepare(session, combinations, null)
         basis, tuples, whiten = prepared
         note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        found, moments, detail = resample_tuples(session, tuples, whiten, null)
-        return prepared, found, moments, note or detail
+        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
+        return prepared, resampled, moments, note or detail
 
     def prepare(
         self, session: Session, combinations: Combinations, null: Null | None = None
@@ -203,4 +205,4 @@ def _with_work_of(
     """Steps with the work of others, where these are as many: the bytes are those at most."""
     if len(likely) != len(steps):
         return steps
-    return [replace(one, work=other.work) for one, other in zip(steps, likely, strict=True)]
+    return [replace(step, work=other.work) for step, other in zip(steps, likely, strict=True)]

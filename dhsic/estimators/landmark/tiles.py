@@ -150,10 +150,10 @@ class TupleTiles:
         """The factors of the product of several kernels, (r, rows) each."""
         members = zip(side, strip.sides[side][1], strict=True)
         if self.tuples.form == "centred":
-            return [tiles[k][own] for k, own in members]
+            return [tiles[k][kept] for k, kept in members]
         at = self._landmarks(side, strip)
         # With their pilots added the tiles are the kernels as they are.
-        return [tiles[k][own] + self._pilot(k, at) for k, own in members]
+        return [tiles[k][kept] + self._pilot(k, at) for k, kept in members]
 
     def product(
         self, side: tuple[int, ...], strip: Strip, factors: Sequence[Tile], orders: Orders
@@ -190,18 +190,18 @@ class TupleTiles:
             if length(place.at) == 0:
                 continue
             if t.form == "joint" and len(left) > 1:
-                own = (*left, right)
+                members = (*left, right)
                 kept = t.kept[number][place.kept]
-                copies = [tiles[k][at].copy() for k, at in zip(own, place.members, strict=True)]
+                copies = [tiles[k][at].copy() for k, at in zip(members, place.members, strict=True)]
                 # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                xi = product_of_centred(copies, [self._pilot(k, kept) for k in own])
+                xi = product_of_centred(copies, [self._pilot(k, kept) for k in members])
             else:
-                one = self.side(left, strip, tiles)[place.left]
+                left_tile = self.side(left, strip, tiles)[place.left]
                 other = self.side((right,), strip, tiles)[place.right]
                 if len(left) > 1:
                     # The covariance of the two on the left, which is the mean of their product.
-                    one = one - left_means[place.at, None].astype(t.entries)
-                xi = one * other
+                    left_tile = left_tile - left_means[place.at, None].astype(t.entries)
+                xi = left_tile * other
             yield Term(number, place.at, xi)
 
     def _pilot(self, k: int, at: Indices) -> Tile:

@@ -211,7 +211,7 @@ class Tuples:
     def _union(self, landmarks: Sequence[Indices]) -> Indices:
         """Those in any, ascending; many statistics have the same array."""
         held = np.zeros(self.n_landmarks, bool)
-        for at in {id(one): one for one in landmarks}.values():
+        for at in {id(numbers): numbers for numbers in landmarks}.values():
             held[at] = True
         return np.flatnonzero(held)
 
@@ -302,7 +302,7 @@ class Strip(NamedTuple):
             tuples.pairs, tuples.kept, tuples.starts, strict=False
         ):
             kept_range = within(kept)
-            one, other = (
+            left_places, other = (
                 _places_among(its[left], kept[kept_range]),
                 _places_among(its[right,], kept[kept_range]),
             )
@@ -310,7 +310,7 @@ class Strip(NamedTuple):
                 _places_among(local[tuples.roots[k]], kept[kept_range]) for k in (*left, right)
             ]
             place = slice(begin + kept_range.start, begin + kept_range.stop)
-            places.append(StripPlace(place, kept_range, one, other, tuple(members)))
+            places.append(StripPlace(place, kept_range, left_places, other, tuple(members)))
         return cls(roots, sides, places)
 
 

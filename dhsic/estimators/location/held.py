@@ -96,13 +96,13 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
     orbit = _orbit_of_all_rows(session, null)
     ranges, places = orbit.groups.arrange(0, 1)
     # The rows in the order in which their group has them.
-    rows = np.concatenate([np.arange(*one) for one in ranges])[places]
+    rows = np.concatenate([np.arange(*span) for span in ranges])[places]
     values = tuple(session.take([rows] * len(session.sources)))
     held = HeldOrbit(tuples, orbit, values, norm)
     (statistic,), error = held.measured([0])
     (rounding,) = tie_tolerance([statistic], [error]).tolist()
     least = tie_threshold(float(statistic), session.dtype, rounding)
-    batches = (found for _, found in batches_of(session, null, held))
+    batches = (measured for _, measured in batches_of(session, null, held))
     return HeldTest(float(statistic), *draw_sequentially(null, least, batches), rounding)
 
 

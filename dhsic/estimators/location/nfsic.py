@@ -54,7 +54,7 @@ _PREPARED = 15e3  # passes over the training rows, centred and scaled for every 
 _EVALUATIONS = 3250.0  # of the kernels at the training rows, with their gradients, about
 
 
-class _Measured(NamedTuple):
+class _MeasuredLocations(NamedTuple):
     """Sums over the rows of a test of the kernels at the locations."""
 
     rest: Session
@@ -208,16 +208,18 @@ class NFSIC:
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests and its replicates, at the same locations."""
-        found = self._measure(session, combinations.kernels_of(0), null)
-        resampled, _, detail = found.resampled(null)
+        measured = self._measure(session, combinations.kernels_of(0), null)
+        resampled, _, detail = measured.resampled(null)
         return ChainOutcome(
-            replace(combinations, kernels=found.estimate.kernels),
+            replace(combinations, kernels=measured.estimate.kernels),
             stages_of(combinations.chosen, resampled),
-            lambda _: found.estimate,
+            lambda _: measured.estimate,
             detail,
         )
 
-    def _measure(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> _Measured:
+    def _measure(
+        self, session: Session, kernels: Sequence[Kernel], null: Null | None
+    ) -> _MeasuredLocations:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
@@ -251,7 +253,7 @@ class NFSIC:
         summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))
         estimate = Estimate(joint(u), placed.kernels, features=summary, quantity="NFSIC / n")
         norms = list(stages) if isinstance(null, Chain) else [joint]
-        return _Measured(rest, tuples.about(means), norms, estimate, sampled)
+        return _MeasuredLocations(rest, tuples.about(means), norms, estimate, sampled)
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]

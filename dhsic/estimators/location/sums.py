@@ -178,9 +178,9 @@ class LocationPass:
             ((strip, tiles),) = self.tiles.of(
                 [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
             )
-            own = self.tiles.sides(strip, tiles)
-            sums.tuples.add_still(t, strip, own)
-            for products, side in zip(sums.second, own.values(), strict=True):
+            sides = self.tiles.sides(strip, tiles)
+            sums.tuples.add_still(t, strip, sides)
+            for products, side in zip(sums.second, sides.values(), strict=True):
                 # Covariances are differences of these sums, so that they are made in double
                 # precision.
                 values = side.astype(np.float64, copy=False)

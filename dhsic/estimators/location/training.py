@@ -312,5 +312,6 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     if not places:
         return climbed.placed(climbed.start(drawn[0], 1.0))
     return max(
-        places, key=lambda one: value_of(one.kernels, one.points, held, training.regularisation)
+        places,
+        key=lambda placed: value_of(placed.kernels, placed.points, held, training.regularisation),
     )
