@@ -58,7 +58,7 @@ _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
     ("many", "one"): [
         (_S, _T),
         *((kernel, _LINEAR) for kernel in (_S, _WIDEST)),
-        *((kernel, _DISTANCE) for kernel in (_MIDDLE, _SPREADS, _FINER)),
+        *((kernel, _DISTANCE) for kernel in (_MIDDLE, _SPREADS, _FINER, _EACH)),
         *((kernel, _COARSE_RANKS) for kernel in (_S, _MIDDLE)),
     ],
 }
@@ -97,7 +97,7 @@ def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     Examples
     --------
     >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
-    (12, 8, 10)
+    (12, 9, 10)
     """
     listed, other = _LISTED[first], _LISTED[second]
     return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]

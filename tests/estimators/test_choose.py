@@ -144,7 +144,7 @@ def test_default__tries_the_grid_beyond_all_pairs():
     x = rng.standard_normal((6000, 2))
     found = dhsic.independence_test(x, x[:, 0] ** 2 + rng.standard_normal(6000), rng=0)
     assert (found.estimator, found.landmarks.drawn) == ("nystrom-hsic", 256)
-    assert len(found.grid.combinations) == 8
+    assert len(found.grid.combinations) == 9
     assert found.pvalue < 0.01
 
 

@@ -250,7 +250,8 @@ def test_auto__compares_trends_of_a_number_with_all_lengths():
     assert {b for a, b in specs if a == trend} == {a for a, b in specs if b == trend}
     specs, reference = pairs(many, ("number",))
     assert reference == (scores, trend)
-    assert {a for a, b in specs if b == DISTANCE} == {scores, "gaussian", "spread(linear)"}
+    lengths = {scores, "gaussian", "columns(laplacian)", "spread(linear)"}
+    assert {a for a, b in specs if b == DISTANCE} == lengths
     assert [a for a, b in specs if b == "scores(linear)"] == [scores, scores]
     turned, reference = pairs(("number",), many)
     assert (turned, reference) == ([(b, a) for a, b in specs], (trend, scores))
