@@ -18,13 +18,13 @@ from dhsic.kernels.base import Kernel
 from dhsic.kernels.by_type import by_type
 from dhsic.kernels.combinations import Combinations, change
 from dhsic.kernels.designs import balanced, checked, matched, spaced
-from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.registry import parse
 from dhsic.kernels.usual import (
     INVARIANT,
     NARROWEST,
     OF_MANY,
     OF_ONE,
+    PAIRED_ALONE,
     OneOrMany,
     pairs_of,
 )
@@ -45,12 +45,13 @@ class Candidates:
     kernels : str, Kernel or a sequence of them, optional
         Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
         heuristic. Where neither kernels nor factors are given: Gaussian kernels of the normal
-        scores of the columns, which find smooth dependence in any units, of three bandwidths; two
+        scores of the columns, which find smooth dependence in any units, of four bandwidths; two
         narrow ones of the values, for fast dependence; the mean over columns of a narrow Laplacian
         one of each, for dependence on one of many; and a linear one of their spreads, see `Ranked`.
         A variable of a single number has a Gaussian kernel of its scores, two narrow ones of its
-        values, a narrow one of its ranks, the Anderson-Darling kernel of its ranks, for trends, and
-        that of its spread.
+        values, two narrow ones of its ranks, the Anderson-Darling kernel of its ranks, the distance
+        kernel and a linear one of its scores, for trends, and the Anderson-Darling kernel of its
+        spread. Some are tried in pairs of variables without given candidates alone.
     factors : sequence of float, or one such sequence for each family, optional
         Multiples of the length scale of a kernel: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
@@ -199,8 +200,8 @@ class Grid:
 
     Among many combinations the median heuristic, which is best for smooth dependence, loses power.
     So the reference, the combination of the kernels nearest to it, has a share of the weight to
-    itself, and all the others together have the rest. A number that no kernel was given for, beside
-    a variable of several columns, is compared there by the Anderson-Darling kernel of its ranks.
+    itself, and all the others together have the rest. In it a number that no kernel was given for,
+    beside a variable of several columns, has the Anderson-Darling kernel of its ranks.
 
     All pairs of rows and principal features leave out combinations with a kernel that is 0 between
     nearly all rows, as narrow ones are in many columns; the result counts them. Its statistic is
@@ -364,14 +365,11 @@ class Grid:
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
         # The candidate that is nearest to the median heuristic.
         reference = [ratios.index(min(ratios)) for ratios in changes]
-        spreads = [
-            _of_spread(scaled) if candidates._columns == "one" else []
-            for scaled, candidates in zip(listed, known, strict=True)
-        ]
+        apart = [PAIRED_ALONE[own._columns] if own._columns else frozenset() for own in known]
         # Where a variable has no other candidate, its reference stands in.
         others = [
-            [k for k in range(len(ratios)) if k not in (nearest, *of_spread)] or [nearest]
-            for ratios, nearest, of_spread in zip(changes, reference, spreads, strict=True)
+            [k for k in range(len(ratios)) if k not in (nearest, *alone)] or [nearest]
+            for ratios, nearest, alone in zip(changes, reference, apart, strict=True)
         ]
         counts = list(map(len, others))
         # All combinations, where they and the reference are few enough; else rows of a balanced
@@ -388,12 +386,6 @@ class Grid:
             rest = [combination for combination in rest if _at(factors, combination) >= NARROWEST]
         # The reference first, to which a score gives its share of the level.
         return list(dict.fromkeys([tuple(reference), *rest]))
-
-
-def _of_spread(scaled: Sequence[tuple[Kernel, float]]) -> list[int]:
-    """The numbers of candidates that are kernels of the spread."""
-    ranked = [(k, kernel) for k, (kernel, _) in enumerate(scaled) if isinstance(kernel, Ranked)]
-    return [k for k, kernel in ranked if kernel.scale == "spread"]
 
 
 def _at(factors: Sequence[Sequence[float]], numbers: Sequence[int]) -> float:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["INVARIANT", "NARROWEST", "OF_MANY", "OF_ONE", "Families", "OneOrMany", "pairs_of"]
+__all__ = [
+    "INVARIANT",
+    "NARROWEST",
+    "OF_MANY",
+    "OF_ONE",
+    "PAIRED_ALONE",
+    "Families",
+    "OneOrMany",
+    "pairs_of",
+]
 
 OneOrMany: TypeAlias = Literal["one", "many"]
 Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
@@ -16,14 +25,18 @@ _One: TypeAlias = tuple[str, float]
 
 _SCORES, _TREND = "scores(gaussian)", "ranks(anderson-darling)"
 _S, _T = (_SCORES, 1.0), (_TREND, 1.0)
-_MIDDLE, _WIDE = (_SCORES, 0.5), (_SCORES, 2.0)
+_MIDDLE, _WIDE, _WIDEST = (_SCORES, 0.5), (_SCORES, 2.0), (_SCORES, 4.0)
 _FINE, _FINER, _FINEST = (("gaussian", factor) for factor in (1 / 4, 1 / 8, 1 / 32))
-_RANKS = ("ranks(gaussian)", 0.125)
+_RANKS, _COARSE_RANKS = (("ranks(gaussian)", factor) for factor in (1 / 8, 1 / 4))
 _EACH = ("columns(laplacian)", 0.125)
 _SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
+_DISTANCE, _LINEAR = ("distance", 1.0), ("scores(linear)", 1.0)
 
-_NUMBER = (_S, _FINE, _FINEST, _RANKS, _T, _SPREAD)
-_SEVERAL = (_S, _MIDDLE, _WIDE, _FINE, _FINER, _EACH, _SPREADS)
+# Candidates that are tried in the pairs below alone, and all, those of a family side by side.
+_NUMBER_ALONE = (_SPREAD, _COARSE_RANKS, _DISTANCE, _LINEAR)
+_NUMBER = (_S, _FINE, _FINEST, _RANKS, _COARSE_RANKS, _T, _SPREAD, _DISTANCE, _LINEAR)
+_SEVERAL_ALONE = (_WIDEST,)
+_SEVERAL = (_S, _MIDDLE, _WIDE, _WIDEST, _FINE, _FINER, _EACH, _SPREADS)
 
 
 def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
@@ -43,8 +56,10 @@ _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
         *((_S, kernel) for kernel in (_FINE, _EACH, _SPREADS)),
     ),
     ("many", "one"): [
-        *((kernel, _T) for kernel in (_S, _WIDE, _MIDDLE, _EACH, _SPREADS)),
-        *((_S, _RANKS), (_S, _FINE), (_FINE, _S), (_FINER, _S)),
+        (_S, _T),
+        *((kernel, _LINEAR) for kernel in (_S, _WIDEST)),
+        *((kernel, _DISTANCE) for kernel in (_MIDDLE, _SPREADS, _FINER, _EACH)),
+        *((kernel, _COARSE_RANKS) for kernel in (_S, _MIDDLE)),
     ],
 }
 _PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
@@ -67,15 +82,17 @@ INVARIANT: Families = (
     ((1.0, 0.125, 0.5, 4.0), (1.0,)),
 )
 """Where kernels must be translation-invariant."""
+PAIRED_ALONE: dict[OneOrMany, frozenset[int]] = {
+    "one": frozenset(map(_NUMBER.index, _NUMBER_ALONE)),
+    "many": frozenset(map(_SEVERAL.index, _SEVERAL_ALONE)),
+}
+"""Numbers of the candidates that are tried in the pairs below alone."""
 NARROWEST = 1 / 32
-"""The least product of the factors of two variables: below it, power was lost and none won."""
+"""The least product of the factors of two variables of which no pairs are known."""
 
 
 def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     """Numbers of the candidates that two variables try together; the first pair is the reference.
-
-    A trend of a number, the Anderson-Darling kernel of its ranks, is tried with kernels of all
-    lengths of the other variable: most dependence is a trend on one side.
 
     Examples
     --------

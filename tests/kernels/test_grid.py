@@ -202,7 +202,7 @@ def test_reference__has_a_length_where_a_variable_has_kernels_with_one():
 def test_candidates__take_arrays():
     assert Candidates("gaussian", np.array([0.5, 2.0])).scaled[1] == (Gaussian(), 2.0)
     rows = Grid(combine=np.array([[0, 1], [1, 0]])).combinations(2).chosen
-    assert rows == ((0, 8), (1, 7))
+    assert rows == ((0, 9), (1, 8))
 
 
 def test_auto__tries_the_median_heuristic_and_sixteen_others():
@@ -218,7 +218,7 @@ def products(grid, kinds=("number",)):
 
 
 def test_auto__leaves_out_what_is_narrow_in_both_variables():
-    assert len(products(Grid(combine="all"))) == 36
+    assert len(products(Grid(combine="all"))) == 81
     assert min(products(Grid(combine="all"))) == 1 / 1024
     assert len(products(Grid())) == 12
     assert min(products(Grid())) == 1 / 32
@@ -230,6 +230,9 @@ def test_auto__leaves_out_what_is_narrow_in_both_variables():
     assert (
         min(math.prod(invariant.of(invariant.factors, c)) for c in range(len(invariant))) == 1 / 16
     )
+
+
+DISTANCE = "distance:1.0"
 
 
 def pairs(*kinds):
@@ -247,8 +250,9 @@ def test_auto__compares_trends_of_a_number_with_all_lengths():
     assert {b for a, b in specs if a == trend} == {a for a, b in specs if b == trend}
     specs, reference = pairs(many, ("number",))
     assert reference == (scores, trend)
-    assert [a for a, b in specs if b == trend].count(scores) == 3
-    assert {"columns(laplacian)", "spread(linear)"} <= {a for a, b in specs if b == trend}
+    lengths = {scores, "gaussian", "columns(laplacian)", "spread(linear)"}
+    assert {a for a, b in specs if b == DISTANCE} == lengths
+    assert [a for a, b in specs if b == "scores(linear)"] == [scores, scores]
     turned, reference = pairs(("number",), many)
     assert (turned, reference) == ([(b, a) for a, b in specs], (trend, scores))
     specs, reference = pairs(many, many)
@@ -264,7 +268,7 @@ def test_auto__is_bounded_by_most():
 def test_auto__knows_no_pairs_of_kernels_that_are_the_same():
     found = Grid().by_type([("category",), ("number",)]).combinations(2)
     assert {found.kernels_of(c)[0] for c in range(len(found))} == {Delta()}
-    assert len(found) == 5  # all kernels of the number but that of its spread
+    assert len(found) == 5  # kernels of the number that are not for pairs of numbers alone
 
 
 def scales(kinds, m):
@@ -283,14 +287,21 @@ def test_auto__tries_the_spread_of_a_number_with_that_of_the_other_alone():
     assert [mixed.variables[k] for k in spreads] == [1]
 
 
+def test_auto__tries_distances_and_lines_of_two_variables_alone():
+    for kinds in (("number",), ("number", "number")):
+        found = Grid().by_type([kinds] * 3).combinations(3)
+        assert not {DISTANCE, "scores(linear)"} & {kernel.spec() for kernel in found.kernels}
+        assert 4.0 not in found.factors
+
+
 @pytest.mark.parametrize(
     ("grid", "match"),
     [
         (Grid((Candidates(),)), "Candidates for each of 2 variables, or one; got 1"),
-        (Grid((Candidates("delta"), *[Candidates()] * 1), combine=[(1, 0)]), "below 1, 7; got"),
+        (Grid((Candidates("delta"), *[Candidates()] * 1), combine=[(1, 0)]), "below 1, 8; got"),
         (Grid((Candidates("gaussian", (1, 2)), Candidates()), combine="matched"), "equally many"),
         (Grid(combine=[(0,)]), "one number of a candidate for each variable"),
-        (Grid(combine=[(0, 7)]), r"below 7, 7; got \(0, 7\)"),
+        (Grid(combine=[(0, 8)]), r"below 8, 8; got \(0, 8\)"),
         (Grid(combine=[(0, -1)]), "from 0 up to"),
         (Grid(combine=[(0, 0.5)]), "from 0 up to"),
         (Grid(combine=[]), "one number of a candidate"),
