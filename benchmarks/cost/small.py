@@ -3,7 +3,7 @@
 All methods of a size are called in turn on the same independent normal data in memory, in one
 process and on one thread; `milliseconds` is the median processor time of some turns after a first
 one that is not counted. Ours have all their replicates, 1,000 shifts or more, by the kernels of
-the default, 9 to 12 pairs of them, or by one Gaussian kernel of either variable; those of hyppo
+the default, 8 to 12 pairs of them, or by one Gaussian kernel of either variable; those of hyppo
 have the chi-square approximation, which has none. `over quickest peer` is over the quicker test of
 hyppo of the same data. hyppo is left out where it is not installed, with a word. Writes
 benchmarks/results/small.csv.

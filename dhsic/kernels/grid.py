@@ -217,7 +217,7 @@ class Grid:
         a variable. "auto" takes the reference, and every combination of the other candidates where
         that makes no more than `most`; else as many of them, chosen so that pairs of variables
         meet in as many pairs of their candidates as can be. Two variables whose candidates were not
-        given have 9 to 12 pairs, chosen by power: trends of a number with all lengths of the other
+        given have 8 to 12 pairs, chosen by power: trends of a number with all lengths of the other
         variable, kernels of the same length with each other, and those of the spread, which find
         what is round, as a circle, and what varies with the other.
     aggregate : {"soft", "max", "min-p"}, optional
@@ -250,7 +250,7 @@ class Grid:
     Examples
     --------
     >>> len(Grid().combinations(2)), len(Grid().combinations(5))
-    (10, 17)
+    (8, 17)
     >>> len(Grid(Candidates("gaussian", (0.5, 1, 2)), combine="all").combinations(2))
     9
     """

@@ -52,8 +52,8 @@ _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
         (_SPREAD, _SPREAD),
     ),
     ("many", "many"): _both(
-        *((kernel, kernel) for kernel in (_S, _MIDDLE, _WIDE, _SPREADS)),
-        *((_S, kernel) for kernel in (_FINE, _EACH, _SPREADS)),
+        *((kernel, kernel) for kernel in (_S, _WIDEST, _MIDDLE, _SPREADS)),
+        *((_MIDDLE, _EACH), (_S, _SPREADS)),
     ),
     ("many", "one"): [
         (_S, _T),
@@ -97,7 +97,7 @@ def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     Examples
     --------
     >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
-    (12, 9, 10)
+    (12, 9, 8)
     """
     listed, other = _LISTED[first], _LISTED[second]
     return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
