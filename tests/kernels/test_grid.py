@@ -222,7 +222,7 @@ def test_auto__leaves_out_what_is_narrow_in_both_variables():
     assert min(products(Grid(combine="all"))) == 1 / 1024
     assert len(products(Grid())) == 12
     assert min(products(Grid())) == 1 / 32
-    assert len(products(Grid(), ("number", "number"))) == 10
+    assert len(products(Grid(), ("number", "number"))) == 8
     assert len(Grid().by_type([["number"]] * 3).combinations(3)) == 17
     for given in (Candidates("gaussian", (1.0, 0.1)), Candidates(factors=(1.0, 0.1))):
         assert sorted(products(Grid(given))) == [0.1**2, 1.0]
