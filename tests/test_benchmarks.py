@@ -217,6 +217,13 @@ def test_dependent_rows__tests_every_case_both_ways(out):
         told = {row["argument"]: row["null"] for row in csv.DictReader(file)}
     assert "within strata" in told["strata, 50"]
     assert "shifts of the series" in told["time"]
+    options[1] = 300
+    again = run(dependent_rows, out, *options, "--case", "iid, weights", "--case", "iid, time")
+    assert again[:-2] == table
+    assert [(row["data"], row["n"]) for row in again[-2:]] == [
+        *(("iid, weights", "300"), ("iid, time", "300"))
+    ]
+    assert run(dependent_rows, out, *options, "--case", "iid, time") == again
 
 
 def test_tails__compare_with_permutations(out):

@@ -409,6 +409,8 @@ def test_dependent_air__figures_are_those_of_the_table():
     joint = "all stations, groups= stations with order='time'"
     told = [
         f"rejects {places[nothing][1]} of the controls",
+        f"drawn by this assumption: it rejects {places['strata=, 10 bands of altitude'][1]}",
+        f"limit law. It rejects {places['given= altitude'][1]} of the controls",
         f"rejects {wind[nothing][1]} of the controls of particles",
         f"nothing else: {wind['strata=, hours of the day'][1]} of the controls",
         f"remedy either, with {wind['given= hour and day'][1]}",
@@ -416,14 +418,19 @@ def test_dependent_air__figures_are_those_of_the_table():
         f"blocks of five days leave {wind['groups=, five days'][1]}",
         f"hour of the day: {wind[order][1]}. It still finds {wind[order][0]} of the real pairs",
         f"that they share: {wind[joint][1]}",
-        f"breaks that: {air[order][1]} of the controls are rejected in the order of time",
-        f"and {air['groups=, five days'][1]} by blocks of five days",
-        f"then it is {changes[order][1]} of a station by itself and {changes[joint][1]} of all",
+        f"remove it: {air[order][1]} of the controls are rejected in the order of time",
+        f"{air[joint][1]} of all stations, and {air['groups=, five days'][1]} by blocks of five",
+        f"before, {changes[order][1]} of the controls are rejected of a station by itself",
+        f"and {changes[joint][1]} of all stations together",
         f"still {changes[order][0]} and {changes[joint][0]} of the real pairs",
     ]
     text = " ".join(TEXTS["how-to/dependent-air.md"].split())
     assert [one for one in told if one not in text] == []
     assert wind[f"all stations, {nothing}"][1] == "100 %"
+    # Both tests of places that keep to altitude reject for the real pair.
+    assert {places[way][0] for way in ("strata=, 10 bands of altitude", "given= altitude")} == {
+        "100 %"
+    }
 
 
 def test_choosing__table_of_the_family_is_the_registry():

@@ -12,6 +12,8 @@ import pytest
 import zarr
 
 import dhsic
+from dhsic.causal.measure import ResidualMeasure
+from dhsic.causal.pair_residuals import pair_residuals
 from dhsic.engine.neighbours import likeness, waves_of
 from dhsic.errors import (
     DataError,
@@ -276,6 +278,19 @@ FUNCTIONS = {
         {"order": "time"},
     ),
 }
+WITHOUT_ARGUMENTS = {
+    "direction": lambda x, y: dhsic.causal.direction(x, y, rng=0),
+    "PairResiduals.decide": lambda x, y: pair_residuals(x, y, rng=0).decide(ResidualMeasure()),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ARGUMENTS)
+def test_warning__names_no_argument_that_a_function_lacks(name):
+    x, y = (series(np.random.default_rng(seed), 500, 0.9) for seed in range(2))
+    with pytest.warns(DependentRowsWarning, match="take rows that lie apart") as caught:
+        WITHOUT_ARGUMENTS[name](x, y)
+    assert {one.filename for one in caught} == {__file__}
+    assert not any("=" in str(one.message) for one in caught)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -291,6 +306,14 @@ def test_warning__comes_from_other_tests(name):
     run(x, y, **rows)
     order = rng.permutation(500)
     run(x[order], y[order])
+
+
+def test_warning__comes_to_code_without_a_name():
+    x, y = (series(np.random.default_rng(seed), 500, 0.9) for seed in range(2))
+    values = {"test": dhsic.independence_test, "x": x, "y": y}
+    with pytest.warns(DependentRowsWarning) as caught:
+        exec("test(x, y, rng=0, kernels='gaussian')", values)
+    assert [one.filename for one in caught] == ["<string>"]
 
 
 def test_warning__compares_a_few_of_many_variables():

@@ -1,13 +1,13 @@
 """Real rows that depend on each other: places in Germany, and hours of the air of Beijing.
 
-Dependence is asked for as if rows were independent draws, and with arguments that say how they
-belong together. Beside it stands a control in which nothing depends but by what is given to both:
-temperature of a place and sunshine of another place of its band of altitude; or the hours of a
-window of sixty days with the same window of another year. A test that is right rejects 5 % of the
-controls. Gaps of up to a day in the hours are filled linearly, and windows with longer ones are
-left out. Independence is tested with one Gaussian kernel of each variable. Needs `weather/data.csv`
-and `beijing_air/beijing_air.parquet` in the folder that is given, and pyarrow. Writes
-benchmarks/results/dependent_air.csv, and a picture beside it.
+Pairs of variables are tested as if rows were independent draws, and with arguments that say how
+they belong together. Controls are pairs of different rows, which have in common what the argument
+is for: temperature of a place and sunshine of another place of its band of altitude; or the hours
+of a window of sixty days with the same window of another year. A test at level 5 % whose
+assumptions hold rejects 5 % of the controls. Gaps of up to a day in the hours are filled linearly,
+and windows with longer ones are left out. Independence is tested with one Gaussian kernel of each
+variable. Needs `weather/data.csv` and `beijing_air/beijing_air.parquet` in the folder that is
+given, and pyarrow. Writes benchmarks/results/dependent_air.csv, and a picture beside it.
 
     python -m benchmarks run dependent_air --data FOLDER
 """

@@ -154,7 +154,7 @@ class ResidualMeasure:
             method = choose_method(
                 session, self.kernel, self.estimator, self._null, self.n_resamples
             )
-            neighbours = Neighbours(session)
+            neighbours = Neighbours(session, arguments=())
             fields = tested_fields(session, method, time.perf_counter())
             neighbours.warn()
             side = DirectionEvidence(fields["estimate"], fields["pvalue"])

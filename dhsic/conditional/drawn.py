@@ -105,5 +105,8 @@ class Drawn(NamedTuple):
                 samples[m] = centre(samples[m], base.of_given(self.given[m]))
                 fitted[m] = kernels[m].fit(samples[m]).widened(widths[m])
         given = base.of_given(self.z)
-        indices = (Index.of(fits.ridges, at, given, dtype) for at in (fits.x, fits.y))
+        indices = (
+            Index.of(fits.ridges, *targets, given, dtype)
+            for targets in zip((fits.x, fits.y), fits.columns, strict=True)
+        )
         return IndexedDesign(base.about(fitted, fits.centres, samples), *indices), tuple(fitted)

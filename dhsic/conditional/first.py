@@ -60,6 +60,8 @@ class FirstFits(NamedTuple):
     """Features of x as it is."""
     y: slice
     """Features of y as it is."""
+    columns: tuple[slice, slice]
+    """Columns of x and of y that are predicted."""
     centres: tuple[Centre, Centre]
     """Predictions of x and of y."""
     explained: tuple[float, float]
@@ -133,4 +135,4 @@ class FirstDesign:
             ridges.explained(at) * len(one.at) / one.columns
             for one, at in zip((of_x, of_y), own, strict=True)
         )
-        return FirstFits(ridges, x, y, (of_x, of_y), (share_x, share_y))
+        return FirstFits(ridges, x, y, (own[0], own[1]), (of_x, of_y), (share_x, share_y))

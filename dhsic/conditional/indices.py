@@ -2,8 +2,10 @@
 
 The features of x are many functions of one thing, as of a sum of functions of z and noise. All that
 z says of it is in the predictions of the two features that vary most, found with few degrees of
-freedom; functions of these two serve all features. Predictions of x serve x alone, so that given z
-and under the null hypothesis the residuals of x and of y stay independent.
+freedom; functions of these two serve all features. Where the features are of x less its own
+prediction, they depend on z by that prediction too, errors and all, so that it joins the two.
+Predictions of x serve x alone, so that given z and under the null hypothesis the residuals of x
+and of y stay independent.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
@@ -25,19 +28,19 @@ __all__ = ["Index", "IndexedDesign", "IndexedRows", "Places"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_PREDICTIONS = 2
+_PREDICTIONS = 2  # of features, and as many of columns
 
 
 @dataclass(frozen=True)
 class Index:
-    """Features of the predictions of the leading features of one variable.
+    """Features of the predictions of the leading features and of the columns of one variable.
 
     Parameters
     ----------
     mean : ndarray, shape (p,)
         Mean of the features of what is given.
-    slopes : ndarray, shape (p, 1 or 2)
-        Coefficients of the predictions.
+    slopes : ndarray, shape (p, k)
+        Coefficients of the predictions, at most two of features and two of columns.
     parts : tuple of Projection
         Features of the predictions; none where they are constant.
     """
@@ -47,22 +50,41 @@ class Index:
     parts: tuple[Projection, ...]
 
     @classmethod
-    def of(cls, ridges: Ridges, targets: slice, given: Vector, dtype: DTypeLike) -> Self:
-        """From first regressions, with landmarks among rows (s, p) of what is given."""
-        leading = slice(targets.start, min(targets.stop, targets.start + _PREDICTIONS))
-        slopes = ridges.slopes[:, leading]
-        sample = (given - ridges.mean) @ slopes
+    def of(
+        cls, ridges: Ridges, features: slice, columns: slice, given: Vector, dtype: DTypeLike
+    ) -> Self:
+        """From first regressions, with landmarks among rows (s, p) of what is given.
+
+        Parameters
+        ----------
+        ridges : Ridges
+            The regressions.
+        features, columns : slice
+            Which targets are features of the variable, and which its columns that are predicted.
+        given : ndarray, shape (s, p)
+            Rows.
+        dtype : dtype
+            Precision of the kernels.
+        """
+        about = given - ridges.mean
+        leading = ridges.slopes[:, features][:, :_PREDICTIONS]
+        own = _principal(about, ridges.slopes[:, columns])
+        spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (leading, own)]
+        if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
+            own = own * (spreads[0] / spreads[1])
+        slopes = np.concatenate([leading, own], axis=1)
         # Predictions that are the same everywhere have no functions.
-        if np.ptp(sample, axis=0).max() == 0.0:
-            return cls(ridges.mean, slopes, ())
+        slopes = slopes[:, np.ptp(about @ slopes, axis=0) > 0.0]
         kinds = ("number",) * slopes.shape[1]
-        return cls(ridges.mean, slopes, projections(sample, kinds, dtype))
+        parts = projections(about @ slopes, kinds, dtype) if kinds else ()
+        return cls(ridges.mean, slopes, parts)
 
     @classmethod
-    def likely(cls, p: int, dtype: DTypeLike) -> Self:
+    def likely(cls, p: int, columns: int, dtype: DTypeLike) -> Self:
         """One of the largest size, for plans, which takes no memory."""
-        slopes = np.broadcast_to(0.0, (p, _PREDICTIONS))
-        kinds = ("number",) * _PREDICTIONS
+        count = _PREDICTIONS + min(columns, _PREDICTIONS)
+        slopes = np.broadcast_to(0.0, (p, count))
+        kinds = ("number",) * count
         return cls(np.broadcast_to(0.0, (p,)), slopes, projections(None, kinds, dtype))
 
     @property
@@ -91,6 +113,17 @@ class Index:
         values = (given - self.mean) @ self.slopes
         none = np.empty((len(given), 0))
         return np.concatenate([none, *(one(values) for one in self.parts)], axis=1)
+
+
+def _principal(about: Vector, slopes: Vector) -> Vector:
+    """The combinations of several predictions that vary most in rows (s, p), at most two."""
+    if slopes.shape[1] <= _PREDICTIONS:
+        return slopes
+    predictions = about @ slopes
+    _, vectors = scipy.linalg.eigh(predictions.T @ predictions)
+    # `eigh` sorts them ascending.
+    leading: Vector = slopes @ vectors[:, -_PREDICTIONS:]
+    return leading
 
 
 class IndexedRows(NamedTuple):

@@ -91,7 +91,8 @@ class KernelResiduals:
         base = ConditionalDesign.likely(kernels, dims, kinds, predicted, dtype)
         r_x, r_y, p, _ = base.sizes
         first = FirstDesign.likely(base)
-        design = IndexedDesign(base, Index.likely(p, dtype), Index.likely(p, dtype))
+        indices = (Index.likely(p, len(at), dtype) for at in predicted)
+        design = IndexedDesign(base, *indices)
         places = design.places
         of, fitted = (session.n, session.seed), rows_of_regression(session.n)
         second = ProductsPass(

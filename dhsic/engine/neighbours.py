@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
@@ -38,6 +39,12 @@ _REMEDIES = {
     "row_groups": "row_groups= (--row-groups) for rows that belong together",
     "strata": "strata= (--strata) where they are exchangeable within strata",
 }
+
+_NO_ARGUMENT = (
+    "No argument here is for such rows: take rows that lie apart, as every tenth of a series, or "
+    "one of each group"
+)
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Likeness(NamedTuple):
@@ -164,7 +171,7 @@ class Neighbours:
     session : Session
         A run whose sample has not been taken.
     arguments : sequence of str, optional
-        Those by which the function that was called is told of its rows.
+        Those by which the function that was called is told of its rows; it may have none.
     """
 
     def __init__(
@@ -197,15 +204,31 @@ class Neighbours:
         }
         (m, k), worst = max(pairs.items(), key=lambda item: item[1].errors)
         if worst.matters(len(pairs)):
-            *others, last = (_REMEDIES[argument] for argument in self._arguments)
             msg = (
                 f"rows that are stored side by side are alike in {session.names[m]!r} and "
                 f"{session.names[k]!r} ({100 * worst.share:.2g} % of a row with itself, "
                 f"{worst.errors:.0f} standard errors), as those of series or groups are: for "
                 "exchangeable rows alone p-values are right, and they are too small for these. "
-                f"Take {', '.join(others)}, or {last}"
+                f"{_remedy(self._arguments)}"
             )
-            warnings.warn(msg, DependentRowsWarning, stacklevel=5)
+            warnings.warn(msg, DependentRowsWarning, stacklevel=_calls_of_the_package())
+
+
+def _remedy(arguments: Sequence[str]) -> str:
+    """The words for a function that has so many arguments for such rows."""
+    if not arguments:
+        return _NO_ARGUMENT
+    *others, last = (_REMEDIES[argument] for argument in arguments)
+    return f"Take {', '.join(others)}, or {last}"
+
+
+def _calls_of_the_package() -> int:
+    """The number of calls from the function that asks to the first one outside of the package."""
+    frame, calls = inspect.currentframe(), 0
+    # Code that `exec` runs may have no name.
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, calls = frame.f_back, calls + 1
+    return calls
 
 
 def _evenly(count: int) -> list[int]:

@@ -146,10 +146,11 @@ class Combinations:
 
 @lru_cache(maxsize=1024)
 def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
-    """Fitted to two rows of so many columns and widened; plans of one test ask many times."""
+    """Fitted to three rows of so many columns and widened; plans of one test ask many times."""
     if isinstance(kernel, Columns) and kernel.alike:
         d = 1  # what is fitted to one column stands for all
-    rows = np.repeat([[0.25], [0.75]], d, axis=1)  # within 0 and 1, where some kernels are
+    # Within 0 and 1, where some kernels are; of two rows the spreads would be the same.
+    rows = np.repeat([[0.25], [0.5], [0.75]], d, axis=1)
     return kernel.fit(rows).widened(factor)
 
 

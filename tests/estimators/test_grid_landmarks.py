@@ -9,7 +9,7 @@ import dhsic
 from dhsic._arguments import choose_method, open_session
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.landmark.terms import SignedPass
-from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid
+from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid, parse
 from dhsic.nulls import Multiplier, Permutation
 
 D = (2, 1, 3)
@@ -177,6 +177,11 @@ def test_grid__needs_replicates_and_an_estimator_that_takes_it(estimator, null):
 def test_guessed__stands_for_any_fit():
     found = Combinations.single([Gaussian(), Delta()]).guessed((3, 1))
     assert found.kernels[0].gamma > 0
+
+
+def test_guessed__has_spreads_that_differ():
+    kernel = parse("spread(gaussian)")
+    assert Combinations.single([kernel, kernel]).guessed((2, 1)).kernels[0].kernel.gamma > 0
 
 
 def selected(selection, pairing=None, pool=4, **options):

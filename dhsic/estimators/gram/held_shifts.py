@@ -33,7 +33,7 @@ _HELD_BYTES = 2**25  # of all Gram matrices; beyond, gathering takes longer than
 _HELD_OF_SETS = 2**28  # the same of rows that move in sets, whose many small groups take long
 _BATCH_BYTES = 2**19  # of the lines that are gathered at a time
 _STRIP_ENTRIES = 2**17  # of the tiles of one side
-_MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
+_MOST_IN_VAIN = 5  # pairs of kernels that are multiplied for one that is wanted
 
 
 class _ShiftScratch(NamedTuple):
