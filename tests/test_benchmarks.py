@@ -379,8 +379,8 @@ def test_table__keeps_rows_that_the_keys_tell_from_those_that_come(tmp_path):
     write_csv(str(path), [{"n": 1, "s": 0.5}, {"n": 2, "s": 0.5}], ["n"])
     write_csv(str(path), [{"n": 3, "s": 0.25}, {"n": 1, "s": 0.75}, {"n": 4, "s": 1}], ["n"])
     assert path.read_text() == "n,s\n1,0.75\n2,0.5\n3,0.25\n4,1\n"
-    write_csv(str(path), [{"n": 1, "s": 2}])
-    assert path.read_text() == "n,s\n1,2\n"
+    write_csv(str(path), [{"n": 1, "s": 2}, {"s": 3, "n": 4}])
+    assert path.read_text() == "n,s\n1,2\n4,3\n"
 
 
 def test_chaos__goes_on_where_the_options_are_the_same(out):

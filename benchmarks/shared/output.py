@@ -25,15 +25,17 @@ def write_csv(path: str, rows: Iterable[Mapping[str, Any]], keys: Sequence[str] 
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     table = {keys_of(row, keys): row for row in read_csv(path)} if keys else {}
-    fresh = True
+    fresh, names = True, list[str]()
     for row in rows:
         print(json.dumps(row), flush=True)
         written = {key: _short(value) for key, value in row.items()}
         place = keys_of(written, keys) or (str(len(table)),)
         fresh = fresh or place in table
         table[place] = written
+        # Rows that are added may have their columns in another order.
+        names = list(written) if fresh else names
         with target.open("w" if fresh else "a", newline="") as file:
-            writer = csv.DictWriter(file, list(written), lineterminator="\n")
+            writer = csv.DictWriter(file, names, lineterminator="\n")
             if fresh:
                 writer.writeheader()
             writer.writerows(table.values() if fresh else [written])
