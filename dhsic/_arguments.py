@@ -84,6 +84,7 @@ def open_session(
     opened = open_rows(variables, names, data, missing, rows, memory)
     sources, dropped = opened.sources, opened.dropped
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
+    # Shifts and permutations of fewer rows have too few orders, and kernels no spread.
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
         # Few rows and many columns, or one array alone, look like a table that lies on its side.
@@ -130,6 +131,7 @@ def session_over(
     if time is not None:
         runtime = replace(runtime, seconds=parse_seconds(time))
     runtime = replace(runtime, budget=Budget(runtime.memory))
+    # Resolved once: a seed that is drawn is told by the result.
     seed, constants = resolve_seed(rng), takes_constants
     return Session(sources, runtime, seed, precision, progress, folder, takes_constants=constants)
 
@@ -155,6 +157,7 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     if isinstance(kernels, Grid):
         return kernels
     if kernels is None or isinstance(kernels, (str, Kernel, type)):
+        # One kernel for all of them, whatever their number.
         kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
         msg = (
@@ -166,6 +169,7 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
         msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
         raise InvalidArgumentError(msg)
     if any(isinstance(kernel, Candidates) for kernel in kernels):
+        # Candidates of any variable make a grid: kernels that are given are those of one candidate.
         return Grid(tuple(k if isinstance(k, Candidates) else _candidates(k) for k in kernels))
     return tuple(read_kernel(kernel) for kernel in kernels)
 
@@ -232,6 +236,7 @@ def _suited(kernel: Kernel | None, named: Estimator | None, source: Source) -> K
 
 def _kernel_where_none(estimator: Estimator, source: Source) -> Kernel:
     """The kernel that an estimator takes of a variable where none was given."""
+    # As the estimator says: distances and linear kernels have no meaning for codes.
     kinds, usual = kinds_of(source), estimator.kernel(None)
     if getattr(estimator, "needs_numbers", False):
         if source.categorical:
@@ -243,6 +248,7 @@ def _kernel_where_none(estimator: Estimator, source: Source) -> Kernel:
         return usual
     if isinstance(usual, Columns):
         return by_column(kinds, usual)
+    # Categories have the kernel of equality; the estimator may refuse it.
     suited = by_type(kinds, usual)
     return usual if suited == usual else estimator.kernel(suited)
 

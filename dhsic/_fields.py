@@ -34,6 +34,8 @@ _SHOWN = 1000
 
 def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
+    # The pieces of a result are made here for all tests: what differs is how rows and labels are
+    # read.
     outcome, grid, stages = _outcome_of_test(session, method)
     # A law that is made of replicates, as a Pareto tail, takes the place of their histogram.
     distribution = method.law(outcome.distribution)
@@ -63,6 +65,8 @@ def _measured(outcome: Outcome, values: NDArray[np.float64]) -> dict[str, Any]:
     if strength is None:
         return {"statistic": score, "null_distribution": values}
     return {
+        # The statistic is that of the strongest combination; the score accounts for the choice of
+        # it.
         "statistic": strength.statistic,
         "null_distribution": strength.replicates,
         "score": score,
@@ -77,6 +81,7 @@ def _outcome_of_test(
     estimator, combinations, null = method.estimator, method.combinations, method.drawn
     if isinstance(null, Chain):
         assert isinstance(estimator, ChainEstimator)
+        # A chain chooses at every stage, and has a score for each.
         stages = estimator.test_chain(session, combinations, null)
         return combine_chain(session, stages, method.grid, null)
     # One kernel a variable: nothing is chosen, and no score has to account for a choice.
@@ -97,6 +102,7 @@ def _outcome_of_test(
         reference=tested.combinations.reference(),
         share=method.grid.reference_share,
     )
+    # The estimate is that of the combination that decided.
     estimate = tested.estimate(whole.strongest)
     outcome = Outcome(
         whole.statistic,

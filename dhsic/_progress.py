@@ -128,6 +128,7 @@ class Bar:
 
 def heading(position: Position) -> str:
     """Name of the running step, and its number among the passes over the data."""
+    # Steps of the driver are no passes, and have no number.
     if position.number is None:
         return position.name
     return f"{position.name}, pass {position.number} of {position.passes}"
@@ -140,6 +141,7 @@ def measures(position: Position, workers: int | None, width: int) -> str:
     rate, byte_rate = position.rate, position.byte_rate
     counted, part_name = _NOUNS[position.unit]
     parts = [f"{_of(position.done, position.amount)} {position.unit}"]
+    # A rate over less than a part would be a guess.
     if rate:
         parts.append(f"{_rate(rate)} {counted}/s")
     if workers is not None:

@@ -71,11 +71,13 @@ def open_rows(
     memory: int | str,
 ) -> OpenedRows:
     """Open variables with what their rows have; those of labelled rows are held in memory."""
+    # Before anything is opened: order and strata exclude each other whatever the data are.
     series = check_order(rows.order, strata=rows.strata is not None)
     given = {what: x for what, x in rows.labels if x is not None}
     _check_alone(rows, given)
     allowed = parse_bytes(memory)
     sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
+    # Weights are numbers; the other labels are names, which become codes.
     weighing = labels.pop("weights", None)
     weights = None
     if weighing is not None:
@@ -84,6 +86,7 @@ def open_rows(
     codes = {what: codes_of(source, what) for what, source in labels.items()}
     strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
     if labels:
+        # Moves go between any rows, so that chunks could not be read in order.
         sources = held_sources(sources, allowed, strata)
     return OpenedRows(sources, dropped, strata, groups, series, weights)
 

@@ -44,6 +44,7 @@ class Rates:
     seconds: Mapping[str, float]
 
 
+# Measured by `benchmarks/cost/plan_seconds.py`: choices go by these, the same on every machine.
 REFERENCE = Rates(
     "the reference machine, an AMD EPYC of 2023",
     {
@@ -158,6 +159,7 @@ class Work:
 
     def seconds(self, rates: Rates = REFERENCE) -> float:
         """Seconds of one thread of the reference machine, or at other rates."""
+        # Kinds add up: one thread does one thing after another.
         return sum(count * rates.seconds[kind] for kind, count in self.counts)
 
 
@@ -166,6 +168,7 @@ NOTHING = Work()
 
 def pair_seconds(n: int) -> float:
     """Seconds of the reference machine for a kernel of all pairs of n rows: less than any test."""
+    # The exponentials of all pairs are the least that any such test computes.
     return REFERENCE.seconds["exponentials"] * n * (n + 1) / 2
 
 

@@ -134,6 +134,7 @@ class CausalDirection(BarResult):
     @property
     def direction(self) -> str:
         """The names with an arrow, as "x -> y"; "undecided" where the score is 0."""
+        # Scores of 0 are those of equal evidence, which decides nothing.
         if self.score == 0.0:
             return UNDECIDED
         cause, effect = self.names if self.score > 0.0 else self.names[::-1]
@@ -163,6 +164,7 @@ class CausalDirection(BarResult):
         first, second = self.names
         sides = {
             f"{quantity}_{way}": getattr(side, quantity)
+            # The same quantities of both directions, side by side.
             for way, side in (("forward", self.forward), ("backward", self.backward))
             for quantity in ("hsic", "pvalue")
         }

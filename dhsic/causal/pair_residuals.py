@@ -150,6 +150,7 @@ class PairResiduals(Result):
             (first, self.first, f"residuals of {two}", self.of_second),
             (two, self.second, f"residuals of {first}", self.of_first),
         )
+        # Two sessions over variables in memory: each measures residuals of one direction.
         forward, backward = (
             session_over([ArraySource(cause, x), ArraySource(effect, left)], self.seed, **_HERE)
             for cause, x, effect, left in sides
@@ -173,6 +174,7 @@ def decided(
     forward: MeasuredSide, backward: MeasuredSide, measure: ResidualMeasure, **fields: Any
 ) -> CausalDirection:
     """The result that compares both sides, with other fields of it."""
+    # Positive where the first variable is the cause.
     return CausalDirection(
         score=measure.score(forward.side, backward.side),
         forward=forward.side,

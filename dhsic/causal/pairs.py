@@ -156,6 +156,7 @@ def direction(
     fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng, "float64", *place, time=time)
     asked = Directed(session, fitted, measure)
+    # As many rows as the regression and the measure can take: drawn at random, told by the result.
     rows = asked.rows(max_rows)
     run, reason = asked.settled(rows.number)
     session.begin(run.told(rows.number))
@@ -319,6 +320,8 @@ def directions(
                 direction(
                     x,
                     y,
+                    # A seed and a folder of its own, so that a pair which is run alone has the same
+                    # result.
                     rng=_own_seed(seed, number),
                     progress=progress,
                     checkpoint=_own_folder(checkpoint, number),

@@ -191,6 +191,7 @@ def residual_independence_test(
     )
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))
+    # The same set for both, so that one design of splines serves either regression.
     wanted = {0: [others], 1: [others]}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
@@ -206,6 +207,7 @@ def residual_independence_test(
     if session.moves is not None:  # rows are read in any order, and computed once
         residuals = [HeldSource(source) for source in residuals]
     tested = session.over(residuals, "residuals")
+    # By the residuals, whose spreads set the bandwidths.
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     # Planned only now, when the variables that are tested, the residuals, are there.
     tested.begin(method.plan(tested))

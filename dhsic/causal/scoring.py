@@ -165,9 +165,11 @@ def score_dags(
     """
     began = time.perf_counter()
     place = client, threads, memory, progress, checkpoint
+    # More nodes are refused before anything is read: their graphs outgrow any memory.
     session = open_nodes(variables, names, data, missing, rng, precision, *place, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
+    # A regression is one of a node on a set of parents, and serves all graphs that have both.
     sets = {j: _sets_of(j, graphs) for j in range(len(session.sources))}
     kernel_of = kernels_of_nodes(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
@@ -249,6 +251,7 @@ class ResidualTest:
 
     def on(self, session: Session, combinations: Combinations) -> ResidualTest:
         """With an estimator that fits the memory and the time, where that is left open."""
+        # An estimator that was given is kept, and refused where it does not fit.
         if not self.names:
             return self
         chosen, _, told = choose_among(self.names, session, combinations, self._plan)
@@ -313,6 +316,7 @@ def choose_residual_test(
         Options exclude each other, or there is none of that name.
     """
     reason, names = AS_ASKED, tuple[str, ...]()
+    # By name both may be tried; a value is taken as it is.
     if isinstance(estimator, str):
         name = check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name))
         names = (name,)
@@ -382,6 +386,7 @@ def _combinations(
     """A kernel for every node and set of parents, and for every graph one a node."""
     every: list[Kernel] = []
     variables: list[int] = []
+    # Numbers of kernels by node and parents: graphs are combinations of them.
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for node, parent_sets in sets.items():
         d = dims[node]

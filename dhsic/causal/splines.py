@@ -81,6 +81,7 @@ class Splines:
 
     def __post_init__(self) -> None:
         for name, value, most in (("n_knots", self.n_knots, 10_000), ("degree", self.degree, 20)):
+            # Bounds far from any sensible value: a slip is refused before it takes all memory.
             if check_integer(name, value, minimum=2) > most:
                 msg = f"{name} must be at most {most:,}, got {shown(value)}: take fewer"
                 raise InvalidArgumentError(msg)
@@ -101,6 +102,8 @@ class Splines:
 
     def penalties(self, basis: SplineBasis) -> tuple[Vector, ...]:
         """Penalties of the coefficients, a matrix a column."""
+        # Coefficients shrink to 0, and not their differences (Eilers and Marx 1996) to those of a
+        # line.
         if self.penalty == "ridge":
             return tuple(map(np.eye, basis.counts))
         return basis.roughness()
@@ -206,6 +209,7 @@ def _check_spans(rows: NDArray[Any], name: str) -> None:
     """Refuse columns of which sums of squared second derivatives would overflow."""
     with np.errstate(over="ignore"):
         spans = np.ptp(rows.astype(np.float64), axis=0)
+    # Constant columns are refused elsewhere, with words of their own.
     (outside,) = np.nonzero((spans > 0.0) & ((spans < _SPANS[0]) | (spans > _SPANS[1])))
     if len(outside):
         msg = (
@@ -223,6 +227,7 @@ def check_varied(rows: NDArray[Any], name: str) -> None:
     DataError
         It names the column.
     """
+    # Exactly equal values: a small spread is no fault, and is scaled away.
     (constant,) = np.nonzero((rows == rows[0]).all(axis=0))
     if len(constant):
         msg = (

@@ -153,8 +153,8 @@ def conditional_independence_test(
     """
     began = time.perf_counter()
     asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
-    where = client, threads, memory, progress, checkpoint
-    session = asked.session(rng, precision, *where)
+    place = client, threads, memory, progress, checkpoint
+    session = asked.session(rng, precision, *place)
     if asked.method == "strata":
         return _within_strata(asked, session, began)
     return _by_kernels(asked, session, began)
@@ -249,15 +249,19 @@ class _Asked:
         if not conditions:
             msg = "given must hold a variable or more, got none: use dhsic.independence_test"
             raise InvalidArgumentError(msg)
+        # A variable without a name of its own is known by its part in the question.
         if names is None and data is None:
             several = [f"z{j}" for j in range(1, len(conditions) + 1)]
             usual = ["x", "y", *(several if len(conditions) > 1 else ["z"])]
             names = names_of((x, y, *conditions), usual)
+        # Opened together, so that a row is left out of all where one of them misses a value.
         sources, dropped = open_data((x, y, *conditions), names, data, missing)
         n = sources[0].shape[0]
         if n < _FEWEST_ROWS:
             msg = f"a conditional test needs at least {_FEWEST_ROWS} rows, got {n}: add rows"
             raise DataError(msg)
+        # One column of numbers is enough: few rows share a value, and strata would be of one row
+        # each.
         numbers = any("number" in kinds_of(source) for source in sources[2:])
         if method != "auto":
             reason = AS_ASKED
@@ -283,13 +287,14 @@ class _Asked:
         checkpoint: str | None,
     ) -> Session:
         """A session over all variables; with strata over x and y, whose rows move within them."""
-        where = client, threads, memory, progress, checkpoint
+        place = client, threads, memory, progress, checkpoint
         if self.method == "kernel":
-            session = session_over(self.sources, rng, precision, *where)
+            session = session_over(self.sources, rng, precision, *place)
         else:
             codes = self._codes()
+            # Rows move within strata between any places, so that x and y are held in memory.
             held = held_sources(list(self.sources[:2]), parse_bytes(memory), codes)
-            session = session_over(held, rng, precision, *where)
+            session = session_over(held, rng, precision, *place)
             session.moves = moves_of(session.n, codes, None, None, session.seed)
         session.dropped, session.remedy = self.dropped, DROP_MISSING
         return session
@@ -311,14 +316,15 @@ class _Asked:
         if not isinstance(listed, Sequence) or len(listed) != 2:
             msg = f"kernels must be one, or one of x and one of y, got {shown(given)}"
             raise InvalidArgumentError(msg)
-        found = []
-        for one, source in zip(listed, self.sources, strict=False):
+        fitted = []
+        for asked, source in zip(listed, self.sources, strict=False):
             kinds = kinds_of(source)
-            kernel = read_kernel(one) or by_type(kinds, Gaussian())
+            kernel = read_kernel(asked) or by_type(kinds, Gaussian())
             check_kernel(kernel, kinds, f"variable {source.name!r}")
-            found.append(kernel)
-        x, y = (_WIDTH if one is None else 1.0 for one in listed)
-        return tuple(found), (x, y)
+            fitted.append(kernel)
+        # Factors concern lengths that the test fits; a kernel that was given keeps its own.
+        x, y = (_WIDTH if asked is None else 1.0 for asked in listed)
+        return tuple(fitted), (x, y)
 
 
 def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalIndependenceTestResult:
@@ -326,23 +332,24 @@ def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalInd
     test = KernelResiduals(widths)
     session.begin(test.plan(session, kernels))
     session.resume(computes="conditional test", method=asked.method, kernels=kernels, widths=widths)
-    found = test.run(session, kernels)
-    statistic, law = found.sums.statistic(session.n), found.sums.law(session.n)
-    warned = warn_of_limits(found, session.names, session.n)
-    features = FeatureSummary("kernel", found.design.base.sizes[:3])
+    products = test.run(session, kernels)
+    statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
+    warned = warn_of_limits(products, session.names, session.n)
+    features = FeatureSummary("kernel", products.design.base.sizes[:3])
     estimate = Estimate(
-        found.correlation, found.kernels, None, features, "kernel partial correlation"
+        products.correlation, products.kernels, None, features, "kernel partial correlation"
     )
     return ConditionalIndependenceTestResult(
         given=asked.given,
         method=asked.method,
         method_reason=asked.reason,
-        explained=found.explained,
+        explained=products.explained,
         statistic=statistic,
         pvalue=pvalue(statistic, law, session.dtype),
         pvalue_error=None,
         null_distribution=law.draws(generator(session.seed, "simulation"), _SHOWN),
         null="spectral",
+        # The limit law is by Strobl et al. (2019); the reason tells where it may be far.
         null_reason="; ".join(filter(None, (_LIMIT, warned))),
         **result_fields(session, test, AS_ASKED, estimate, began),
     )

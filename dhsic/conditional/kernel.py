@@ -86,6 +86,7 @@ class KernelResiduals:
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
         """The steps that would run, with features of the largest size."""
+        # Sizes are those of the most landmarks; fewer are known only once rows have been drawn.
         kinds, dims, dtype = given_kinds(session), session.dims, session.dtype
         predicted = predicted_columns(session, kernels)
         base = ConditionalDesign.likely(kernels, dims, kinds, predicted, dtype)
@@ -119,6 +120,8 @@ class KernelResiduals:
     def run(self, session: Session, kernels: Sequence[Kernel]) -> ResidualProducts:
         """All passes, over x, y and the given variables."""
         n = session.n
+        # The first pass predicts columns of numbers, whose residuals stand in phi and psi of the
+        # second.
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
         sums = session.run(DesignPass(drawn.first, n, session.seed, _FIRST))
@@ -131,10 +134,12 @@ class KernelResiduals:
         x = Ridges.fit(sums, places.given_x, places.x, _EXCESS)
         y = Ridges.fit(sums, places.given_y, places.y, _EXCESS)
         of_x, of_y = (
+            # Unexplained is what the first leaves, times what the second leaves of that.
             1.0 - (1.0 - share) * (1.0 - ridges.explained())
             for share, ridges in zip(fits.explained, (x, y), strict=True)
         )
         correlation = partial_correlation(places, sums, y)
+        # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
         products = session.run(ProductsPass(design, x, y, n))
         session.step("spectrum")
         return ResidualProducts(design, fitted, products, (of_x, of_y), correlation)

@@ -56,6 +56,8 @@ def together(sources: Sequence[Source | None]) -> list[tuple[int, ...]]:
     for number, source in enumerate(sources):
         if source is not None:
             # Variables are of one array if it is the same object; others are alone.
+            # By identity: arrays that are equal need not be the same, and to compare them reads
+            # them.
             key = (True, id(source.array)) if is_cut(source) else (False, number)
             groups.setdefault(key, []).append(number)
     return [tuple(numbers) for numbers in groups.values()]
@@ -89,10 +91,12 @@ def read_block(
     """
     # Blocks that travelled to the task are there; the others are read here.
     blocks = dict(computed)
+    # An array once for all its variables, since its chunks are decompressed whole.
     for numbers in together(sources):
         same = [source for number in numbers if (source := sources[number]) is not None]
         blocks.update(zip(numbers, _read_together(same, ranges), strict=True))
     values = tuple(blocks[number] for number in range(len(sources)))
+    # In the task that has read them: a pass of its own would read all data twice.
     if finite and not all(np.isfinite(block).all() for block in values):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
@@ -123,6 +127,7 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
     whole, step = first.whole, first.chunk_rows
 
     def pick(part: NDArray[np.intp]) -> list[NDArray[Any]]:
+        # From the start of the chunk that has these rows; other variables may want none of them.
         start = part[0] // step * step
         ends = (np.searchsorted(wanted, (start, start + step)) for wanted in rows)
         here = (wanted[slice(*at)] for wanted, at in zip(rows, ends, strict=True))
@@ -130,6 +135,7 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
         block, pairs = whole.take(part), zip(sources, places, strict=True)
         return [source.cut(block[at]) for source, at in pairs if is_cut(source)]
 
+    # The rows that any variable wants: a chunk that several want is read once.
     union = np.unique(np.concatenate(rows))
     with ThreadPoolExecutor(first.readers) as pool:
         picked = list(pool.map(pick, np.split(union, chunk_starts(union, step))))
@@ -148,6 +154,7 @@ def row_bytes(sources: Sequence[Source]) -> int:
     total = 0
     for numbers in together(sources):
         total += sources[numbers[0]].row_bytes
+        # An array that is read for one variable alone is cut as it is read, and held once.
         total += sum(cut_bytes(sources[number]) for number in numbers) if numbers[1:] else 0
     return total
 

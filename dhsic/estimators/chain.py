@@ -60,7 +60,9 @@ def combine_chain(session: Session, chain: ChainOutcome, grid: Grid, null: Chain
     Chained
     """
     tested = [_test_of_stage(session, chain, stage, grid) for stage in chain.stages]
+    # Fisher's or Sidak's combination of p-values that are independent or larger given those before.
     statistic, law = combine_pvalues([stage_test.pvalue for stage_test in tested], null.combined_by)
+    # The stage that decided tells which kernels showed the dependence.
     strongest = min(tested, key=lambda stage_test: stage_test.pvalue)
     estimate = chain.estimate(_combination_of(chain, strongest))
     summary = _summary_of_stage(chain, strongest, grid) if len(chain.combinations) > 1 else None
@@ -101,6 +103,8 @@ def _test_of_stage(
 def _combination_of(chain: ChainOutcome, tested: _StageTest) -> int:
     """A combination of kernels that has those of the statistic that decided."""
     pair = tested.stage.pairs[tested.whole.strongest]
+    # Combinations share the statistics of their first variables: any that has these kernels will
+    # do.
     kernels = {*pair.left, pair.right}
     return next(
         c for c, combination in enumerate(chain.combinations.chosen) if kernels <= set(combination)

@@ -153,6 +153,7 @@ class ChainStage:
     def part(self, numbers: Sequence[int]) -> ChainStage:
         """Some of the statistics."""
         at = list(numbers)
+        # The statistics that are chosen, with the replicates of each.
         statistics, replicates, rounding = self.resampled
         some = Resampled(statistics[at], replicates[:, at], rounding[at])
         return ChainStage(tuple(self.pairs[c] for c in at), some)
@@ -162,6 +163,7 @@ def stages_of(chosen: Sequence[tuple[int, ...]], resampled: Resampled) -> tuple[
     """The stages of a chain, from all its statistics in the order of `chain_of`."""
     stages = chain_of(chosen)
     whole = ChainStage(tuple(pair for stage in stages for pair in stage), resampled)
+    # Stages have different numbers of statistics, one after another in the replicates.
     ends = accumulate(map(len, stages), initial=0)
     return tuple(whole.part(range(*both)) for both in pairwise(ends))
 

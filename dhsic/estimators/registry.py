@@ -93,6 +93,7 @@ class EstimatorEntry:
 _EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
 _APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
 
+# The order is that of the table in help and documentation.
 TABLE = [
     EstimatorEntry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
     EstimatorEntry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
@@ -141,6 +142,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
     if not _is_registered(estimator):
         if isinstance(estimator, type):
+            # A class by mistake: the message says how to make a value of it.
             msg = f"estimator must be a value, got the class: write {estimator.__name__}()"
             raise InvalidArgumentError(msg)
         classes = ", ".join(cls.__name__ for cls in ESTIMATORS.values())
@@ -149,6 +151,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
             "adds a class"
         )
         raise InvalidArgumentError(msg)
+    # Checked here once for all functions.
     m, most = len(session.sources), _entry_of_estimator(estimator).most_variables
     if most is not None and m > most:
         more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
@@ -179,6 +182,7 @@ def tries_grids(estimator: Estimator) -> bool:
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
     """Whether a null stands with an estimator; "auto" does, and none for estimates."""
     nulls = _entry_of_estimator(estimator).nulls
+    # By name before classes: nulls of plugins have no class that is known here.
     if null is None or isinstance(null, str):
         return null in (None, "auto", *(cls.name for cls in nulls))
     return _stands(null, nulls)
@@ -224,6 +228,7 @@ def find_null(
     """
     if session.weights is not None:
         return _find_weighted(null, n_resamples, combinations)
+    # As chosen for freely exchangeable rows; what restricts them comes after.
     chosen, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
     # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
@@ -267,10 +272,12 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
             f"take 'auto' or one of {names}"
         )
         raise InvalidArgumentError(msg)
+    # A law that is made of replicates moves rows as these do.
     drawn = null.replicates if isinstance(null, FromReplicates) else null
     many = len(session.sources) > 2
     allowed: tuple[type[Null], ...] = (Shifts, Chain, Permutation)
     if moves.serial:
+        # A series is shifted as a whole, by the same steps in all variables.
         allowed = (Chain,) if many else (Shifts,)
     if not isinstance(drawn, allowed):
         names = " or ".join(
@@ -319,6 +326,8 @@ def _find_null(
     if n_resamples is not None:
         check_integer("n_resamples", n_resamples, minimum=1)
     if isinstance(null, str) and null == "auto":
+        # Several combinations take the replicates of a run for each, which decides which null is
+        # quick.
         count = n_resamples or _RESAMPLES
         chosen, reason = estimator.choose_null(session, count * n_combinations)
         if session.moves is not None and session.moves.serial:  # whose rows no one permutes
@@ -334,6 +343,7 @@ def _find_null(
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
         raise _unavailable(null, estimator, names)
+    # Both kinds are made without options: with some, a value is to be given.
     cls = NULLS[null]
     if issubclass(cls, _Counted):
         return _counted(cls, n_resamples), AS_ASKED
@@ -364,6 +374,7 @@ def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> In
 def _stands(null: Null, supported: tuple[type[Null], ...]) -> bool:
     """Whether a value stands with an estimator; of a class without a name, what it is made of."""
     if type(null) in NULLS.values():
+        # By its own class, whatever it may share replicates with.
         return type(null) in supported
     return isinstance(null.replicates if isinstance(null, FromReplicates) else null, supported)
 

@@ -158,6 +158,8 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         threads: int | None = None,
         memory: int | str = "2GiB",
     ) -> None:
+        # No checks here: scikit-learn clones by its parameters, and asks that they are stored as
+        # given.
         self.n_features_to_select = n_features_to_select
         self.method = method
         self.alpha = alpha
@@ -195,6 +197,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4
         )
         options: dict[str, Any] = {
+            # A seed from its generator, so that one `random_state` governs a whole pipeline.
             "rng": int(check_random_state(self.random_state).randint(2**31)),
             "threads": self.threads,
             "memory": self.memory,
@@ -241,7 +244,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         assert count is not None
         selection = select_features(x, y, count, method=self.method, **options)
         columns = [column for (column,) in selection.columns]
-        # Features that were not chosen have no score.
+        # Features that were not chosen have no score: NaN, since 0 is one that features can have.
         self.scores_ = np.full(x.shape[1], np.nan)
         self.scores_[columns] = selection.scores
         self.support_ = np.isin(np.arange(x.shape[1]), columns)
@@ -272,6 +275,7 @@ def _target(y: Any) -> Any:
     values = np.asarray(y)
     if values.dtype.kind in "biuf":
         return values
+    # Classes may be numbers and texts in one array; equal texts are one class.
     _, codes = np.unique(values.astype(str), return_inverse=True)
     width = 1 if values.ndim == 1 else values.shape[1]
     category: ValueKind = "category"

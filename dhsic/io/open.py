@@ -162,6 +162,7 @@ def open_labelled_data(
 
 def _labels_of(given: Any, what: str, data: Any) -> AnySource:
     """Labels that are given themselves, or by the names of columns of the data."""
+    # A list of texts is names of columns only where there are columns to name.
     named = isinstance(given, str) or (
         isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
     )
@@ -184,6 +185,7 @@ def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) 
     if is_table(data):
         return _renamed(open_table_variables(data, variables), names)
     group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
+    # By name, since a store lists its arrays in any order.
     variables = variables or sorted(key for key, _ in group.arrays())
     return _renamed(open_group(group, _variable_texts(variables)), names)
 
@@ -240,6 +242,7 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
     sources = [open_one(x, name) for x, name in pairs]
     check_same_columns(sources)
+    # Samples are of the same columns, and equal texts in them are to have equal codes.
     return coded_alike(sources)
 
 
@@ -312,6 +315,7 @@ def _labels_of_samples(
                 f"{sample.name!r}, got {source.shape[0]}"
             )
             raise DataError(msg)
+    # Labels of all samples are compared, as moves go between samples.
     check_same_columns(opened)
     return coded_alike(opened)
 
@@ -351,6 +355,7 @@ def open_group(
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
+    # Variables that are cut from one array share its reads.
     return _aligned_sources(opened)
 
 
@@ -388,6 +393,7 @@ def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) ->
 
 def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
+    # Names of NumPy are a sequence too, and a text is one of letters.
     listed = np.ndim(names) == 1 if isinstance(names, np.ndarray) else isinstance(names, Iterable)
     if isinstance(names, str | Mapping) or not (listed or names is None):
         msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"

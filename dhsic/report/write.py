@@ -92,6 +92,7 @@ def write_report(
     ...     "Independence not rejected at level 0.05" in path.read_text()
     True
     """
+    # Refused before the pictures are drawn, which takes longest.
     _check_result(result)
     _check_run(run)
     target = Path(check_path("path", path))
@@ -105,6 +106,7 @@ def write_report(
         Section.of("Data and method", [*tables, *notes]),
         *_provenance_sections(result.origin, known),
     ]
+    # Sections without parts have no heading either.
     page = _page(
         findings.title, findings.lead, [section for section in sections if section.parts], known
     )
@@ -142,6 +144,7 @@ def _page(title: str, lead: str, sections: Sequence[Section], run: Run) -> str:
     jinja2 = _needed("jinja2")
     folder = files("dhsic.report")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    # Strict: a name that the template misspells is an error, and no gap in the page.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -154,6 +157,7 @@ def _page(title: str, lead: str, sections: Sequence[Section], run: Run) -> str:
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         script=_own(script),
         style=_own(style),
+        # The hash of the texts in the policy is of their bytes: they stand in the page unchanged.
         policy=_policy(script, style),
     )
     return page

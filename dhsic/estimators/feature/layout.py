@@ -72,6 +72,7 @@ class KernelSide(NamedTuple):
 
     def write_summed(self, raw: Matrix, out: Matrix) -> None:
         """Those that are summed, shape (b, r), of all features (b, D)."""
+        # L^-1 (f - c): whitened rows alone are summed, of which there are fewer than features.
         if self.whitening is not None:
             np.matmul(raw, self.whitening.T, out=out)
         else:
@@ -104,6 +105,7 @@ class Crossing(NamedTuple):
 
     def of(self, products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of all rectangles (..., P)."""
+        # Without a copy: a pass adds to the sums of all rectangles in place.
         return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
 
 
@@ -145,6 +147,7 @@ class Layout:
     @classmethod
     def of(cls, kernels: Mapping[int, KernelSide], pairs: Sequence[Pair]) -> Self:
         """As few rectangles as hold every pair once, and no other."""
+        # Pairs by their first kernel, with those that it meets.
         partners: dict[int, list[int]] = {}
         for first, second in pairs:
             partners.setdefault(first, []).append(second)
@@ -178,6 +181,8 @@ class Layout:
     @cached_property
     def powers(self) -> dict[int, Power]:
         """Kernels whose features are powers of those of others, see `SharedTiles`."""
+        # Kernels of one family at scales of powers of two: a tile of one is the square of
+        # another's.
         numbers = [number for number, _ in self.kernels]
         maps = [side.map for _, side in self.kernels]
         return {
@@ -204,6 +209,7 @@ class Layout:
     def crossings(self) -> tuple[Crossing, ...]:
         """Where the products of every rectangle are."""
         sides = [
+            # Rectangles share the features, and each has products of its own.
             (self._span(rectangle.firsts), self._span(rectangle.seconds))
             for rectangle in self.rectangles
         ]
@@ -236,6 +242,7 @@ class Layout:
         total = NOTHING
         for k, side in self.kernels:
             power = self.powers.get(k)
+            # A power of features that are there takes a multiplication, and no kernel.
             made = side.map.n_features * power.work(self.dtype) if power else side.map.work
             total += made + side.work
         return total
@@ -259,6 +266,7 @@ class Layout:
     def place(self, pair: Pair) -> ProductPlace:
         """Where the products of two kernels are."""
         first, second = pair
+        # Every pair is in one rectangle, by the way they were made.
         crossing = next(
             crossing
             for rectangle, crossing in zip(self.rectangles, self.crossings, strict=True)
@@ -298,6 +306,7 @@ class Layout:
 
     def _span(self, numbers: Sequence[int]) -> slice:
         """Where the features of kernels are that are side by side."""
+        # Side by side, as the order of the kernels was chosen.
         return slice(self.places[numbers[0]].start, self.places[numbers[-1]].stop)
 
 
@@ -309,6 +318,7 @@ def _mapped(
     if kernel is None:
         return side.map(x)
     assert isinstance(side.map, KernelFeatures)
+    # Sorting a column takes longer than any kernel of its ranks.
     if side.variable not in ordered:
         ordered[side.variable] = kernel.ordered(x)
     rows = kernel.rows_of(ordered[side.variable], side.map.dtype)

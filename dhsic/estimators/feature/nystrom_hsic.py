@@ -128,6 +128,7 @@ class NystromHSIC(OnLandmarks):
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run; of features those of their estimates besides."""
+        # Many features against one target are a ranking, whose estimates take a pass of their own.
         if not combinations.features:
             return super().plan(session, combinations, null)
         assert null is None or isinstance(null, Resampling)
@@ -136,9 +137,13 @@ class NystromHSIC(OnLandmarks):
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times what is measured, and its null distribution."""
         if isinstance(null, Resampling):
+            # Zhang et al. (2018), section 4.1: n times the squared norm of the whitened cross-
+            # covariance.
             return self.test_grid(session, Combinations.single(kernels), null).only
         if session.weights is not None:
             assert isinstance(null, Spectral)
+            # The limit law is one of few products: principal features, however many landmarks there
+            # are.
             drawn = self._principal(session, self.draw(session, Combinations.single(kernels)))
             return weighted_outcome(session, drawn.bases[0], null)
         return super().test(session, kernels, null)
@@ -206,6 +211,7 @@ class NystromHSIC(OnLandmarks):
             else:
                 directions_of_kernels.append(Directions.guessed(1))
                 left_out.add(k)
+        # Combinations whose kernels tell no rows apart are left out of the grid.
         numbers = compared(combinations, left_out)
         drawn, directions = drawn.part(numbers), combinations.used(directions_of_kernels, numbers)
         counts = self.counts(session, drawn.combinations, directions)
@@ -223,6 +229,7 @@ def _compares(kernel: Kernel, side: Side, values: Matrix, n: int) -> bool:
     """Whether the features of a kernel tell rows apart by more than which of them are equal."""
     assert side.sample is not None
     assert side.factor is not None
+    # A kernel that is 1 on the diagonal and 0 elsewhere compares rows for equality alone.
     if is_identity(nearness(values), n):
         return False
     return is_held(kernel, side.sample, values, side.factor)

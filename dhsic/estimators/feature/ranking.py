@@ -55,6 +55,7 @@ def plan_ranked_features(
 
 def measure_columns(session: Session, drawn: LandmarkFeatures, null: Resampling) -> ColumnOutcome:
     """The statistics, n |C|^2, of every feature and its replicates, with the estimates."""
+    # Once more with the landmarks as drawn, on which the memory depends.
     _plan(session, drawn.combinations, null, drawn.summary.drawn, drawn.maps).check()
     estimates = _estimates(session, drawn)
     outcome = grid_outcome(session, drawn.combinations, drawn.bases, SQUARED_HSIC, null)
@@ -77,6 +78,7 @@ def _plan(
     maps: Sequence[FeatureMap],
 ) -> Plan:
     """The steps that would run with the features that the maps make."""
+    # Of features that take no memory: the plan needs their shapes.
     sides = unseen_sides(maps, whitened=True)
     steps = [*landmark_steps(session, combinations, p, maps), sample_step(session.n, maps)]
     steps += [step for layout in _layouts(session, sides) for step in _steps(session, layout)]
@@ -100,6 +102,7 @@ def _layouts(session: Session, sides: Mapping[int, Side]) -> list[Layout]:
 
     def fits(some: Sequence[int]) -> bool:
         planned = session.plan(MomentsPass(layout(some)))
+        # An eighth of the memory, since other threads hold sums of their own.
         return planned.worker_bytes <= session.runtime.memory // 8
 
     return list(map(layout, fewest_parts(features, fits)))
@@ -119,11 +122,13 @@ def _estimates(session: Session, drawn: LandmarkFeatures) -> ColumnEstimates:
     for layout in _layouts(session, sides):
         covariances = feature_moments(session, layout)
         session.step("estimate")
+        # The last of the places is that of the target.
         *some, _ = layout.places
         pairs = [*((k, target) for k in some), *((k, k) for k in (*some, target))]
         sizes |= {pair: _size(covariances, sides, *pair) for pair in pairs}
     hsic, with_itself = (
         np.array([sizes[k, other] for k, other in zip(features, others, strict=True)])
+        # With the target for HSIC, with itself for the scale of CKA.
         for others in ([target] * len(features), features)
     )
     summary = replace(drawn.summary, kept=tuple(side.n_features for side in drawn.sides[:-1]))

@@ -57,6 +57,7 @@ def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
 
     The product is (cc + ss) + i (sc - cs) of the blocks.
     """
+    # The first half are cosines, the second half sines: psi_1 psi_2^* has real and imaginary parts.
     d = cross.shape[1] // 2
     real = cross[:, :d, :d] + cross[:, d:, d:]
     imaginary = cross[:, d:, :d] - cross[:, :d, d:]
@@ -157,10 +158,12 @@ class RFFHSIC:
         if len(session.sources) > 2:
             return self.joint.plan(session, combinations, null)
         self._check_null(null)
+        # The variable with most kernels decides how many frequencies are held.
         most = max(map(combinations.variables.count, (0, 1)))
         return plan_features(
             session,
             self._planned_maps(session, combinations),
+            # A chain of two variables is a test by shifts, and costs as much.
             Shifts(null.n_resamples) if isinstance(null, Chain) else null,
             frequency_steps(session, self.n_features, most),
             _REMEDY,
@@ -224,6 +227,7 @@ class RFFHSIC:
         return SQUARED_HSIC
 
     def _check_null(self, null: Null | None) -> None:
+        # Gamma and spectral laws are those of squared norms of real cross-covariances.
         if self.form == "complex" and isinstance(null, Gamma | Spectral):
             msg = (
                 f"null must be {Shifts.name!r}, {Permutation.name!r} or {Multiplier.name!r} with "
@@ -242,6 +246,7 @@ class RFFHSIC:
         fitted, samples, maps = draw_features(
             session, combinations, self.n_features, orthogonal=self.orthogonal
         )
+        # Features are as many for every combination.
         counts = tuple(maps[k].n_features for k in fitted.chosen[0])
         summary = FeatureSummary(self.form, counts, self.orthogonal)
         sides = describe_sides(session, maps, fitted.spread(samples))
@@ -262,5 +267,6 @@ class RFFHSIC:
 
     def planned(self, d: int, session: Session) -> FourierFeatures:
         """Features that cost what those of a variable of d columns do, for plans."""
+        # Views of one number: their shapes cost what real ones do, and they take no memory.
         zero = session.dtype.type(0)
         return FourierFeatures(np.broadcast_to(zero, (self.n_features, d)), np.zeros(d))

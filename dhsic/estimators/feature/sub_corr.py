@@ -81,6 +81,7 @@ class SubCorr:
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run."""
+        # Columns themselves are the features, standardised by their moments.
         maps = [ColumnFeatures(np.zeros(d), np.ones(d), session.dtype) for d in session.dims]
         steps = [fitting_step(session)]
         return plan_features(
@@ -106,6 +107,7 @@ def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, C
     covariances = feature_moments(session, moments_layout(dict(enumerate(sides))))
     session.step("normalise features")
     scaled = tuple(
+        # The covariance over both deviations is the correlation.
         side._replace(factor=_scales(covariances.of(m, m).diagonal()), known_spread=1.0)
         for m, side in enumerate(sides)
     )

@@ -85,6 +85,7 @@ class WeightedProductsPass:
     @property
     def shape(self) -> tuple[int, int]:
         """Features of either variable, with the constant."""
+        # With the constant: the means of the features are among the products.
         first, second = self.layout.crossings[0].shape
         return first + 1, second + 1
 
@@ -113,9 +114,11 @@ class WeightedProductsPass:
                 np.insert(features[:, at], 0, 1.0, axis=1)
                 for at in (crossing.first, crossing.second)
             )
+            # The weights travel as the last variable of the pass.
             weights = values[-1][:, 0]
             rows = row_products(first, second)
             sums.totals[:] += weights @ rows
+            # Terms enter the law by their squares, each over the part of its variance that is left.
             rows *= (weights / np.sqrt(self.left(weights)))[:, None]
             sums.products[:] += rows.T @ rows
         return sums
@@ -137,6 +140,8 @@ class WeightedProductsPass:
     def centred(self, sums: WeightedSums) -> tuple[Vector, Vector]:
         """C, shape (r, s), and the second moment of its terms, shape (r s, r s)."""
         means = sums.totals.reshape(self.shape) / sums.totals[0]
+        # Centring is linear: the second moment of centred terms follows from that of the plain
+        # ones.
         # phi - mu = (-mu, I) (1, phi), and the same of psi.
         first = np.insert(np.eye(self.shape[0] - 1), 0, -means[1:, 0], axis=1)
         second = np.insert(np.eye(self.shape[1] - 1), 0, -means[0, 1:], axis=1)
@@ -148,6 +153,7 @@ def weighted_steps(session: Session, sides: Mapping[int, Side]) -> list[DriverSt
     """The pass of `weighted_outcome` and the step after it."""
     reduction = _reduction(session, sides)
     m = reduction.size
+    # One solve for the eigenvalues, and products of m x m matrices.
     work = Work.of(eigenvalues=float(m) ** 3, products=4.0 * float(m) ** 3)
     return [
         with_weights(session).plan(reduction),
@@ -178,6 +184,7 @@ def weighted_outcome(session: Session, basis: Basis, null: Spectral) -> Outcome:
     session.step("spectrum")
     cross, moment = reduction.centred(sums)
     mixture = ChiSquareMixture.of_covariance(moment)
+    # |C|^2, the squared norm of the weighted cross-covariance.
     size = float(np.vdot(cross, cross))
     estimate = Estimate(size, basis.kernels, basis.landmarks, basis.summary, SQUARED_HSIC.quantity)
     law, rounding = (

@@ -129,6 +129,7 @@ class Quadratic:
 
     def _check(self, session: Session, null: Null | None) -> None:
         """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
+        # An unbiased estimate divides by n - 3 (Song et al. 2012, equation 5).
         check_rows(session.n, unbiased=self.unbiased_estimate)
         if self.unbiased_estimate and len(session.sources) > 2:
             msg = (
@@ -137,6 +138,7 @@ class Quadratic:
             )
             raise InvalidArgumentError(msg)
         if isinstance(null, Gamma) and self.unbiased:
+            # A gamma law is one of positive values.
             msg = (
                 "null 'gamma' needs a statistic that is never negative, got an unbiased one: take "
                 "unbiased=False, or null 'permutation', 'multiplier' or 'spectral'"
@@ -145,6 +147,7 @@ class Quadratic:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In one pass."""
+        # One combination is one part, which is all that is unpacked here.
         fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
         return self._estimated(self.estimated(grams.sums_of(fitted.chosen[0])), fitted.kernels)
 
@@ -204,6 +207,7 @@ class Quadratic:
         for part, grams in parts:
             scaled.append(self._scaled(grams, part))
             note = note or grams.detail
+        # Parts of combinations come one after another, and each has the sums of its own.
         *values, replicates, with_itself, sums = zip(*scaled, strict=True)
         statistics, sizes, errors = map(np.concatenate, values)
         of_estimates = list(chain.from_iterable(sums))
@@ -227,6 +231,7 @@ class Quadratic:
         fitted, _, ((_, orbit),) = self._run(session, combinations, null)
 
         def estimate(c: int) -> Estimate:
+            # The joint statistic of all variables, and not the last stage of the chain.
             return self._estimated(orbit.joint_hsic(fitted.chosen[c]), fitted.kernels_of(c))
 
         stages = stages_of(fitted.chosen, orbit.resampled())
@@ -247,6 +252,7 @@ class Quadratic:
                 fitted, numbered = fitted.part(numbers), _ranges_left(numbered, numbers)
         note = guard_grams(session, fitted, samples, null)
         parts = _cut_combinations(fitted, numbered)
+        # Generators: a part is read and summed only once the one before it is done.
         steps = (self._steps(session, part, samples, null, planned) for part in parts)
         runs = (run_steps(session, part) for part in steps)
         return fitted, note, zip(parts, runs, strict=True)
@@ -259,6 +265,7 @@ class Quadratic:
     ) -> Distribution:
         """The law of the statistic, by its moments and for a spectral null by its limit."""
         factor = self.factor(sums)
+        # Mean and variance over all permutations, as of the sums at hand.
         mean, variance = null_moments(sums, unbiased=self.unbiased)
         # Of a multiple: the variance goes with the square of the factor.
         moments = factor * mean, factor**2 * variance
@@ -286,6 +293,7 @@ class Quadratic:
         others = self.unbiased_estimate and not self.unbiased and not part.features
         return (
             factors * statistics,
+            # The estimate is the statistic over n.
             factors * (statistics / each[0].n),
             factors * errors,
             factors * replicates,
@@ -318,6 +326,7 @@ class Quadratic:
 
         if count == 1 or isinstance(null, Chain):
             return _Planned([range(count)], plan_of_parts(combinations))
+        # A spectral law takes the eigenvalues of one combination at a time.
         size = 1
         if not isinstance(null, Spectral):
             whole = plan_of_parts(combinations)

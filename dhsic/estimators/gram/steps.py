@@ -81,6 +81,7 @@ def plan_steps(
     """
     costs: list[DriverStep | PassPlan] = [fitting_step(session)]
     for part in parts:
+        # A step holds its bytes for those of its own part, and parts come one after another.
         held = 0
         for cost, _ in part:
             if isinstance(cost, PassPlan):
@@ -93,6 +94,7 @@ def plan_steps(
 
 def read_step(session: Session, groups: RowGroups) -> CostedStep:
     """Read all rows, into one `GroupBlock`."""
+    # Read once, since all pairs of rows meet.
     rows = 8 * session.n * sum(session.dims)
 
     def read(_: None) -> GroupBlock:
@@ -143,6 +145,7 @@ def orbit_steps(
         return _passing_steps(session, reduction, planned)
 
     def permute(held: HeldGrams) -> PairSums:
+        # Permutations are taken of the matrices that are held, by number, where tasks run.
         function = reduction.permuted(held.grams, held.piece, held.piece)
         parts = session.map(reduction.name, function, orbit.cosets - 1)
         # The data were summed when the matrices were made.
@@ -189,6 +192,7 @@ def _passing_steps(
 
     One block is one block of fewer kernels, too, so that it is not planned anew.
     """
+    # The plan of one block is that of all: it was made when the estimator was chosen.
     known = () if planned is None else planned.passes
     if len(known) == 1 and known[0].blocks == 1 and reduction.one_block:
         plan = known[0]
@@ -212,9 +216,11 @@ def _orbit_in_memory(session: Session, combinations: Combinations, null: Permuti
     would take longer.
     """
     if isinstance(null, Permutation):
+        # The matrices of one combination, and the orders of a batch of permutations.
         held = _gram_bytes(session, combinations.part([0]))
         held += 8 * session.n * BATCH * (len(session.sources) - 1)
         return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
+    # More shifts than rows of a small group are of several cosets.
     least = max(null.n_resamples, min(session.n, _FEWEST))
     return session.once(
         ("orbit", null, least), lambda: orbit_of(session, replace(null, n_resamples=least))
@@ -230,6 +236,7 @@ def signed_steps(
     unbiased: bool,
 ) -> list[CostedStep]:
     """The steps of a test by multipliers; the last one returns `SignedGrams`."""
+    # The sums of the data come first: signs need their means.
     sides = _data_alone(session, combinations, samples)
 
     def pass_of(centring: Centring) -> SignedGramPass:
@@ -273,6 +280,7 @@ def held_steps(session: Session, reduction: PermutedGramPass) -> list[CostedStep
     kept = held + PairSums.nbytes_of(sides, 1)
 
     def compute(block: GroupBlock) -> HeldGrams:
+        # One piece: all rows are one group.
         sums, (piece,) = PairSums.zeros(sides, 1), sides.pieces(block)
         return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
 
@@ -293,6 +301,7 @@ def spectral_steps(
         centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
         return replace(grams, limit=limit_mixture(held.grams, centring))
 
+    # Eigenvalues of products of many kernels take workspaces for each centred matrix.
     working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
     cost = DriverStep("eigenvalues", working, work=Work.of(eigenvalues=session.n**3))
     return [*held_steps(session, reduction), CostedStep(cost, solve)]

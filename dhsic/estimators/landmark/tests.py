@@ -77,6 +77,7 @@ class LandmarkTests:
         (basis, *_), resampled, moments, detail = self._resampled(session, combinations, null)
 
         def estimate(c: int) -> Estimate:
+            # Estimates at the landmarks of the test: none of them is drawn twice.
             return self.estimate(session, basis, c, moments)
 
         return GridOutcome(
@@ -95,6 +96,7 @@ class LandmarkTests:
         basis, tuples, _ = prepared
 
         def estimate(c: int) -> Estimate:
+            # The chain sees its statistics in the order of its stages.
             at = tuples.pairs.index(TwoSided.of(chosen[c]))
             return self.estimate(session, basis, at, moments)
 
@@ -138,6 +140,7 @@ class LandmarkTests:
         self, session: Session, basis: LandmarkBasis, c: int, moments: Moments
     ) -> Estimate:
         """The estimate of a combination, at the landmarks of a test."""
+        # kappa, the means of the kernels at the landmarks: Kalinke and Szabo (2023), lemma 4.2.
         means = basis.means(c, moments.kappa)
         return self.draw.estimate(session, basis, c, means, moments.u[c], self.pairing)
 
@@ -155,11 +158,13 @@ class LandmarkTests:
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
         pairs = statistics_of(combinations.chosen, null)
+        # Shapes of the largest tuples, which take no memory.
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
         held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
         first = self.draw.steps(session, guessed, held, len(pairs))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
         work = factor_work(p, likely) + self.draw.gram_work(session, guessed, [guessed.typical()])
+        # One solve a combination with a law of its own; replicates share the first.
         last = [DriverStep("estimate", 3 * 8 * p * p, work=work)] * estimates
         passes = plan_tuples(session, tuples, null)
         # Bytes are those of all landmarks at most, work is that of those that are likely to stay.
