@@ -56,8 +56,7 @@ _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
         *((_MIDDLE, _EACH), (_S, _SPREADS)),
     ),
     ("many", "one"): [
-        (_S, _T),
-        *((kernel, _LINEAR) for kernel in (_S, _WIDEST)),
+        *((_S, _T), (_WIDEST, _LINEAR), (_FINE, _S)),
         *((kernel, _DISTANCE) for kernel in (_MIDDLE, _SPREADS, _FINER, _EACH)),
         *((kernel, _COARSE_RANKS) for kernel in (_S, _MIDDLE)),
     ],

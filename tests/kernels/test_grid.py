@@ -252,7 +252,8 @@ def test_auto__compares_trends_of_a_number_with_all_lengths():
     assert reference == (scores, trend)
     lengths = {scores, "gaussian", "columns(laplacian)", "spread(linear)"}
     assert {a for a, b in specs if b == DISTANCE} == lengths
-    assert [a for a, b in specs if b == "scores(linear)"] == [scores, scores]
+    assert [a for a, b in specs if b == "scores(linear)"] == [scores]
+    assert [a for a, b in specs if b == scores] == ["gaussian"]
     turned, reference = pairs(("number",), many)
     assert (turned, reference) == ([(b, a) for a, b in specs], (trend, scores))
     specs, reference = pairs(many, many)
