@@ -101,7 +101,7 @@ def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
 
 
 def prune(
-    landmarks: Landmarks, kernels: tuple[Kernel, ...], tolerance: float
+    landmarks: Landmarks, kernels: tuple[Kernel, ...], tolerance: float, *, leads: bool = True
 ) -> tuple[Landmarks, PivotedCholesky]:
     """Keep the landmark tuples that span the others in the RKHS of the product kernel.
 
@@ -115,6 +115,9 @@ def prune(
         One a variable.
     tolerance : float
         See `dhsic.linalg.pivoted_cholesky`.
+    leads : bool, optional
+        Whether to warn where they are 0 at every landmark: not of kernels beside a reference, which
+        has more to compare.
 
     Returns
     -------
@@ -127,7 +130,8 @@ def prune(
     # K_J, the Hadamard product of the K_m, is the Gram matrix of the tuples (Kalinke and Szabo
     # 2023, (17)).
     gram = hadamard(grams)
-    warn_of_zeros(gram, "the product of the kernels")
+    if leads:
+        warn_of_zeros(gram, "the product of the kernels")
     # Pruned before any pass: rows of the data are compared with the tuples that stay, and the
     # factor serves the solve as well.
     factor = pivoted_cholesky(gram, tolerance)

@@ -198,7 +198,10 @@ def test_refusal__tells_rows_where_all_pairs_are_asked_for():
 @pytest.mark.parametrize(
     ("combinations", "noun"),
     [
-        (dhsic.Grid().combinations(2), "combinations of kernels"),
+        (
+            dhsic.Grid(dhsic.Candidates(factors=(1, 2, 4, 8)), combine="all").combinations(2),
+            "combinations of kernels",
+        ),
         (
             Combinations.against([OnColumns(Gaussian(), (j,)) for j in range(17)], Gaussian()),
             "features",

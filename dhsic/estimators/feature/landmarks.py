@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -24,6 +24,7 @@ from dhsic.estimators.base import (
     fitting_work,
 )
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
+from dhsic.estimators.feature.kernel_landmarks import KernelLandmarks
 from dhsic.estimators.feature.moments import Covariances
 from dhsic.estimators.feature.principal import Directions, directions_of_normals
 from dhsic.estimators.feature.tests import (
@@ -52,10 +53,7 @@ from dhsic.landmarks import (
     landmark_count,
     tolerance_for,
     uniform_rows,
-    warn_of_rounding,
-    warn_of_zeros,
 )
-from dhsic.linalg import pivoted_cholesky
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
@@ -75,6 +73,7 @@ _KEPT = 48
 # Smooth kernels of one column keep 10 to 20.
 _SMOOTH = 24
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
+_ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
 _COMBINED = 1200.0  # small functions that are called to plan for a combination
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
@@ -89,10 +88,11 @@ def unpruned(
     """Features that cost what those of so many landmarks a kernel or a column do, for plans."""
     zero = session.dtype.type(0)
     dims = combinations.spread(session.dims)
-    kernels = zip(combinations.kernels, combinations.variables, dims, kept, strict=True)
+    of = (combinations.kernels, combinations.variables, combinations.factors, dims, kept)
+    # The widest kernels keep fewer landmarks than others, which then are no powers of them.
     maps: list[FeatureMap] = [
-        KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))), (m, r))
-        for kernel, m, d, r in kernels
+        KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))), (m, r, factor > _ALIKE))
+        for kernel, m, factor, d, r in zip(*of, strict=True)
     ]
     for k, count in enumerate(by_column or ()):
         kernel = combinations.kernels[k]
@@ -327,14 +327,15 @@ class OnLandmarks:
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
         by_column = self.by_column(fitted, session.dims, p)
+        leading, of = fitted.chosen[fitted.reference()], (tolerance, session.dtype)
         each = [
-            _of_columns(kernel, z, count, tolerance, session.dtype)
+            KernelLandmarks.of_columns(kernel, z, count, *of)
             if count and isinstance(kernel, Columns)
-            else _of_rows(
-                name, kernel, m, at_quantiles(z, count) if count else z, tolerance, session.dtype
+            else KernelLandmarks.of_rows(
+                name, kernel, m, at_quantiles(z, count) if count else z, *of, leads=k in leading
             )
-            for name, kernel, m, z, count in zip(
-                names, fitted.kernels, fitted.variables, landmarks, by_column, strict=True
+            for k, (name, kernel, m, z, count) in enumerate(
+                zip(names, fitted.kernels, fitted.variables, landmarks, by_column, strict=True)
             )
         ]
         sides = [
@@ -384,37 +385,3 @@ def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
     if any(side.projection is None for side in sides):
         return None
     return FeatureSummary("principal", tuple(side.n_summed for side in sides))
-
-
-class _KernelLandmarks(NamedTuple):
-    """The landmarks of one kernel."""
-
-    map: FeatureMap
-    factor: Vector
-    points: Vector
-    """Rows."""
-    spanned: bool
-    """Whether they hold the kernel."""
-
-
-def _of_rows(
-    name: str, kernel: Kernel, m: int, rows: Vector, tolerance: float, dtype: DTypeLike
-) -> _KernelLandmarks:
-    """The rows that span the kernel at all of them."""
-    gram = kernel(rows)
-    warn_of_zeros(gram, f"the kernel of variable {name!r}")
-    factor = pivoted_cholesky(gram, tolerance)
-    spanned = factor.rank < len(rows)
-    factor = factor if spanned else factor.in_order()
-    points = rows[factor.kept]
-    features = KernelFeatures.at(points, kernel, dtype, (m, *factor.kept.tolist()))
-    warn_of_rounding([name], [kernel], [features.columns], dtype)
-    return _KernelLandmarks(features, factor.factor, points, spanned)
-
-
-def _of_columns(
-    kernel: Columns, rows: Vector, count: int, tolerance: float, dtype: DTypeLike
-) -> _KernelLandmarks:
-    """Some of the values of every column."""
-    features, factor = LandmarksByColumn.of(kernel, rows, count, tolerance, dtype)
-    return _KernelLandmarks(features, factor, rows, spanned=False)

@@ -77,11 +77,13 @@ class LandmarkBasis:
         """Prune what is drawn, and hold on to the factors where asked."""
         each: list[Indices] = []
         held: list[PivotedCholesky] = []
+        reference = combinations.reference()
         for c in range(len(combinations)):
             points = combinations.points_of(drawn.points, c)
             # K_J depends on the kernels of a combination, and so does which landmarks span the
             # others.
-            _, factor = prune(replace(drawn, points=points), combinations.kernels_of(c), tolerance)
+            kernels, leads = combinations.kernels_of(c), c == reference
+            _, factor = prune(replace(drawn, points=points), kernels, tolerance, leads=leads)
             # Ascending, so that the landmarks of a strip are a slice.
             each.append(np.sort(factor.kept))
             if hold:
