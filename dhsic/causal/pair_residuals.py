@@ -76,11 +76,11 @@ class PairResiduals(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Every row: both variables, and the residuals of each."""
-        first, two = self.names
+        first, second = self.names
         parts = {
             first: self.first,
-            two: self.second,
-            f"residual of {two}": self.of_second,
+            second: self.second,
+            f"residual of {second}": self.of_second,
             f"residual of {first}": self.of_first,
         }
         columns = {
@@ -93,9 +93,9 @@ class PairResiduals(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        first, two = self.names
+        first, second = self.names
         return [
-            ("residuals", f"{two} given {first}, and {first} given {two}"),
+            ("residuals", f"{second} given {first}, and {first} given {second}"),
             ("regression", self.regression),
             ("n", rows_text(len(self.first), self.dropped)),
             ("seed", str(self.seed)),
@@ -119,10 +119,10 @@ class PairResiduals(Result):
             matplotlib is not installed.
         """
         axes = axes_of(ax, (6.0, 4.2))
-        first, two = (shortened(name, 24) for name in self.names)
+        first, second = (shortened(name, 24) for name in self.names)
         sides = (
-            (first, two, self.first, self.of_second, BLUE),
-            (two, first, self.second, self.of_first, ORANGE),
+            (first, second, self.first, self.of_second, BLUE),
+            (second, first, self.second, self.of_first, ORANGE),
         )
         for cause, effect, values, left, color in sides:
             label = f"{effect} given {cause}"
@@ -145,10 +145,10 @@ class PairResiduals(Result):
         CausalDirection
         """
         began = time.perf_counter()
-        first, two = self.names
+        first, second = self.names
         sides = (
-            (first, self.first, f"residuals of {two}", self.of_second),
-            (two, self.second, f"residuals of {first}", self.of_first),
+            (first, self.first, f"residuals of {second}", self.of_second),
+            (second, self.second, f"residuals of {first}", self.of_first),
         )
         # Two sessions over variables in memory: each measures residuals of one direction.
         forward, backward = (
@@ -232,9 +232,9 @@ def pair_residuals(
     # Held, since several measures read them, and a regression is the slow part.
     first, second, of_second, of_first = map(read_whole, (*variables, *residuals))
     session.verify()
-    first_name, two = session.names
+    x_name, y_name = session.names
     return PairResiduals(
-        (first_name, two),
+        (x_name, y_name),
         first,
         second,
         of_second,

@@ -171,12 +171,12 @@ def direction(
         **described_regression(fitted),
     )
     forward, backward = run.measured(rows.number)
-    first, two = session.names
+    first, second = session.names
     return decided(
         forward,
         backward,
         measure,
-        names=(first, two),
+        names=(first, second),
         estimator_reason=reason,
         regression=fitted.name,
         n=rows.number,

@@ -73,10 +73,12 @@ class Index:
         if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
             own = own * (spreads[0] / spreads[1])
         slopes = np.concatenate([leading, own], axis=1)
+        predictions = about @ slopes
         # Predictions that are the same everywhere have no functions.
-        slopes = slopes[:, np.ptp(about @ slopes, axis=0) > 0.0]
+        varied = np.ptp(predictions, axis=0) > 0.0
+        slopes, predictions = slopes[:, varied], predictions[:, varied]
         kinds = ("number",) * slopes.shape[1]
-        parts = projections(about @ slopes, kinds, dtype) if kinds else ()
+        parts = projections(predictions, kinds, dtype) if kinds else ()
         return cls(ridges.mean, slopes, parts)
 
     @classmethod

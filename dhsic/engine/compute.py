@@ -93,9 +93,11 @@ def neighbours_together(leaves: int, state: int, runtime: Runtime) -> Near:
     runtime : Runtime
         Where they run.
     """
-    threads = {} if runtime.client is None else threads_of_workers(runtime.client)
+    # The scheduler is asked for its workers only where it matters to which a task goes.
+    placed = runtime.client is not None and state >= _TRAVELS_LIGHT
+    threads = threads_of_workers(runtime.client) if placed else {}
     slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
-    if not slots or state < _TRAVELS_LIGHT:
+    if not slots:
         return lambda _: nullcontext()
     import dask
 

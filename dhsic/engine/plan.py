@@ -129,8 +129,7 @@ class PassPlan:
     @cached_property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
-        starts, stops = self.runs
-        return int((stops - starts).sum(axis=1).max())
+        return int(self._counts.max())
 
     @cached_property
     def runs(self) -> NDArray[np.intp]:
@@ -149,8 +148,14 @@ class PassPlan:
     @cached_property
     def _rows(self) -> dict[tuple[int, int], int]:
         """Rows of every block by its bounds, found at once: pairs of blocks ask many times."""
+        return dict(zip(pairwise(self.bounds), self._counts.tolist(), strict=True))
+
+    @cached_property
+    def _counts(self) -> NDArray[np.intp]:
+        """Rows of every block, shape (blocks,)."""
         starts, stops = self.runs
-        return dict(zip(pairwise(self.bounds), (stops - starts).sum(axis=1).tolist(), strict=True))
+        counts: NDArray[np.intp] = (stops - starts).sum(axis=1)
+        return counts
 
     @property
     def leaves(self) -> int:

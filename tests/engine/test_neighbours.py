@@ -54,7 +54,7 @@ def test_neighbours__of_no_leaf_have_a_worker():
 
 
 @pytest.mark.parametrize("blocks", [1, 7, 150])
-def test_run_pass__with_neighbours_together_gives_the_same_bits(blocks, client, folder):
+def test_run_pass__with_neighbours_together_gives_the_same_bits(blocks, client):
     plan = replace(plan_of(even_bounds(N, blocks)), bytes_to_driver=LARGE)
     sources = open_variables([X, Y])
     expected, _ = run_pass(Sums(), sources, plan, threads(), lambda event: None)
@@ -69,14 +69,17 @@ def test_run_pass__with_neighbours_together_goes_on_after_an_error(folder):
     Kept.chunks.clear()
     Kept.failing.extend(range(100, 150))  # two threads may count one chunk
     with cluster_of_threads() as cluster, cluster.get_client() as client:
-        with suppress(NoLuckError):
-            run_pass(
-                Kept(), sources, plan, on(client), lambda event: None, checkpoint=opened(folder)
+
+        def go():
+            runtime, checkpoint = on(client), opened(folder)
+            return run_pass(
+                Kept(), sources, plan, runtime, lambda event: None, checkpoint=checkpoint
             )
+
+        with suppress(NoLuckError):
+            go()
         Kept.failing.clear()
         Kept.chunks.clear()
-        found, _ = run_pass(
-            Kept(), sources, plan, on(client), lambda event: None, checkpoint=opened(folder)
-        )
+        found, _ = go()
     assert 0 < len(Kept.chunks) < 150
     assert bits(found) == bits(expected)
