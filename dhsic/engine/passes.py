@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -91,11 +90,11 @@ def _costed(
     # what a graph computes where all pairs share it.
     sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
     kept = sent + n * sum(cut_bytes(s) for m, s in enumerate(sources) if is_shared(m, s, plan))
-    # Partial results wait along one path of the combine tree.
     threads = min(runtime.worker_threads, plan.leaves)
     plan = replace(plan, bytes_to_driver=cost.state)
-    waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
-    states = (2 * threads + waiting) * cost.state
+    # Beside those that wait a thread has the sum of a block and a new one; a third on the way to
+    # the sum of more than two.
+    states = (min(plan.fan_in, 3) * threads + plan.waiting) * cost.state
     passing = cost.payload + kept + tasks_bytes(sources, plan, cost.scratch, states, threads)
     # Rows for the sample of an estimator are taken by the same workers, at another time.
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0

@@ -198,6 +198,21 @@ class PassPlan:
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
         return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
 
+    @property
+    def waiting(self) -> int:
+        """Most partial results that wait for others while tasks run one after another."""
+        # Before a leaf comes, the digits of its number to the base of the fan-in count the subtrees
+        # of every level that are done and wait for the rest of theirs.
+        base, last = self.fan_in, self.leaves - 1
+        levels = range(math.ceil(math.log(self.leaves, base)))
+        # The largest sum has the last leaf, or one before it whose number ends in largest digits.
+        ends = [last, *(last // base**level * base**level - 1 for level in levels)]
+        return max(_digit_sum(end, base) for end in ends if end >= 0)
+
+
+def _digit_sum(number: int, base: int) -> int:
+    return number % base + _digit_sum(number // base, base) if number else 0
+
 
 @lru_cache(maxsize=4)
 def _runs(groups: KnownGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
