@@ -14,11 +14,13 @@ from dhsic.engine.reading import (
     is_shared,
     split_sources,
     taken_bytes,
+    task_bytes,
     tasks_bytes,
 )
 from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, row_bytes, together
+from dhsic.engine.tree import most_waiting
 
 __all__ = ["plan_groups", "plan_pairs", "plan_pass"]
 
@@ -92,10 +94,12 @@ def _costed(
     kept = sent + n * sum(cut_bytes(s) for m, s in enumerate(sources) if is_shared(m, s, plan))
     threads = min(runtime.worker_threads, plan.leaves)
     plan = replace(plan, bytes_to_driver=cost.state)
-    # Beside those that wait a thread has the sum of a block and a new one; a third on the way to
-    # the sum of more than two.
-    states = (min(plan.fan_in, 3) * threads + plan.waiting) * cost.state
-    passing = cost.payload + kept + tasks_bytes(sources, plan, cost.scratch, states, threads)
+    # Beside those that wait every thread has one, and works in a block or makes a new one; two on
+    # the way to the sum of more than two.
+    states = min(threads + most_waiting(plan.leaves, plan.fan_in), plan.leaves) * cost.state
+    adding = (min(plan.fan_in, 3) - 1) * cost.state
+    working = max(task_bytes(sources, plan, cost.scratch), adding)
+    passing = cost.payload + kept + tasks_bytes(sources, plan, working, states, threads)
     # Rows for the sample of an estimator are taken by the same workers, at another time.
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
     read = {at[0]: bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources)}

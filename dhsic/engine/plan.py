@@ -20,22 +20,20 @@ from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.sets import WholeSets
 from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
+from dhsic.engine.tree import combining_tasks, fan_in_of
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
 
-__all__ = ["FAN_IN", "SPREAD", "DriverStep", "KnownGroups", "PassPlan", "Plan"]
+__all__ = ["SPREAD", "DriverStep", "KnownGroups", "PassPlan", "Plan"]
 
 KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
 """All that are `RowGroups`, by which JSON is read."""
-
-FAN_IN = 4
 
 _CALLS = 700.0  # of small functions, a step
 _OPENING = 6  # steps' worth of them before the first and after the last
 _SCHEDULED = 5e-4  # seconds of a scheduler, a task
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
-_LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others
 
 
 @dataclass(frozen=True)
@@ -185,33 +183,12 @@ class PassPlan:
     @property
     def tasks(self) -> int:
         """Tasks of the graph: one a block or pair, and those that combine them."""
-        # Levels of the tree that combines partial results, a few at a time.
-        tasks = level = self.leaves
-        while level > 1:
-            level = -(-level // self.fan_in)
-            tasks += level
-        return tasks
+        return self.leaves + combining_tasks(self.leaves, self.fan_in)
 
     @property
     def fan_in(self) -> int:
         """Partial results that a task combines."""
-        # Large states wait in pairs: a wider tree would hold more of them in memory at once.
-        return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
-
-    @property
-    def waiting(self) -> int:
-        """Most partial results that wait for others while tasks run one after another."""
-        # Before a leaf comes, the digits of its number to the base of the fan-in count the subtrees
-        # of every level that are done and wait for the rest of theirs.
-        base, last = self.fan_in, self.leaves - 1
-        levels = range(math.ceil(math.log(self.leaves, base)))
-        # The largest sum has the last leaf, or one before it whose number ends in largest digits.
-        ends = [last, *(last // base**level * base**level - 1 for level in levels)]
-        return max(_digit_sum(end, base) for end in ends if end >= 0)
-
-
-def _digit_sum(number: int, base: int) -> int:
-    return number % base + _digit_sum(number // base, base) if number else 0
+        return fan_in_of(self.bytes_to_driver)
 
 
 @lru_cache(maxsize=4)

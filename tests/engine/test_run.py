@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
 from dhsic.engine.run import run_pass
+from dhsic.engine.tree import most_waiting
 from dhsic.io.open import open_variables
 from tests.engine.toys import (
     KINDS,
@@ -279,6 +280,7 @@ def test_run_pass__holds_as_many_partial_results_as_its_plan_tells(leaves, state
     state, _ = run_pass(Counting(), open_variables([X, Y]), plan, threads(1), lambda event: None)
     # Beside those that wait the sum of a block, and a new one; a third on the way to the sum of
     # more than two.
-    assert Counted.most == plan.waiting + min(leaves, plan.fan_in, 3)
+    waiting = most_waiting(leaves, plan.fan_in)
+    assert Counted.most == waiting + min(leaves, plan.fan_in, 3)
     del state
     assert Counted.there == 0
