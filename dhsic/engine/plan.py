@@ -33,6 +33,7 @@ KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
 _CALLS = 700.0  # of small functions, a step
 _OPENING = 6  # steps' worth of them before the first and after the last
 _SCHEDULED = 5e-4  # seconds of a scheduler, a task
+_OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 
 
@@ -281,7 +282,8 @@ class Plan(BarResult):
         if self.runtime.client is None:
             return self.peak_driver_bytes
         # Passes run one after another, so that the largest decides.
-        return self.baseline_bytes + max((step.worker_bytes for step in self.passes), default=0)
+        largest = max((step.worker_bytes for step in self.passes), default=0)
+        return self.baseline_bytes + _OF_WORKER + largest
 
     @property
     def peak_bytes(self) -> int:
