@@ -181,6 +181,7 @@ def dependence_matrix(
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
+        missing=tuple(gaps.rows for gaps in session.gaps),
         variables=tuple(map(variable_summary, session.sources, drawn.kernels)),
         landmarks=drawn.summary,
         precision=session.dtype.name,

@@ -219,6 +219,7 @@ def rank_features(
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
+        missing=chosen.missing_of(session.gaps),
         estimator=method.estimator.name,
         estimator_reason=method.estimator_reason,
         null=method.null.name,

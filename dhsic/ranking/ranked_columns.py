@@ -11,6 +11,7 @@ import numpy as np
 from dhsic._arguments import check_kernel
 from dhsic._validation import nearest
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
+from dhsic.engine.gaps import Gaps
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse, with_missing
 
@@ -47,6 +48,14 @@ class RankedColumns:
     def with_missing(self, finite: Sequence[bool]) -> RankedColumns:
         """With kernels of rows that may be missing, where the first variable is not finite."""
         return replace(self, missing=not finite[0])
+
+    def missing_of(self, gaps: Sequence[Gaps]) -> tuple[int, ...]:
+        """Missing values of every feature and rows of the target, if any are missing."""
+        if not gaps:
+            return ()
+        features, target = gaps
+        each = (sum(features.values[j] for j in columns) for columns in self.columns)
+        return (*each, target.rows)
 
     def on(self, subset: Sequence[int]) -> Kernel:
         """The kernel on all columns of some features, in units of their standard deviation."""

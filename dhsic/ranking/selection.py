@@ -85,6 +85,9 @@ class ColumnSelection(BarResult):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Missing values of each feature, and rows in which the target misses one, which stay by
+        ``missing="pairwise"``; empty where there are none.
 
     References
     ----------
@@ -120,6 +123,7 @@ class ColumnSelection(BarResult):
     estimator_reason: str = AS_ASKED
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -317,6 +321,7 @@ def select_features(
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
+        missing=chosen.missing_of(session.gaps),
         n_features=len(chosen),
         estimator_reason=reason,
         passes=len(session.finished),
