@@ -29,8 +29,9 @@ class Gaps(NamedTuple):
 def filled(rows: NDArray[Any]) -> NDArray[Any]:
     """Drawn rows of one variable, with values of others of them in place of missing ones.
 
-    Column by column, in the order of the rows, which is random. They know of their own variable
-    alone, so that landmarks and bandwidths made of them know nothing of the pairing.
+    Column by column, the values of the last rows first: rows come in random order, and where some
+    are landmarks the last are others, so that few landmarks are equal. Values are of the variable
+    alone, so that landmarks made of them know nothing of the pairing.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def filled(rows: NDArray[Any]) -> NDArray[Any]:
     Examples
     --------
     >>> filled(np.array([[1.0], [np.nan], [3.0], [np.nan]])).ravel().tolist()
-    [1.0, 1.0, 3.0, 3.0]
+    [1.0, 3.0, 3.0, 1.0]
     """
     gaps = np.isnan(rows)
     if not gaps.any():
@@ -59,5 +60,5 @@ def filled(rows: NDArray[Any]) -> NDArray[Any]:
                 "drawn rows: leave out the column"
             )
             raise DataError(msg)
-        rows[missing, j] = np.resize(rows[~missing, j], np.count_nonzero(missing))
+        rows[missing, j] = np.resize(rows[~missing, j][::-1], np.count_nonzero(missing))
     return rows

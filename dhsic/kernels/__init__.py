@@ -11,7 +11,6 @@ from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
 from dhsic.kernels.matern import Matern
-from dhsic.kernels.missing import WithMissing, with_missing
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.plain import kernel_of_plain, plain_kernel
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
@@ -42,12 +41,10 @@ __all__ = [
     "Ranked",
     "RationalQuadratic",
     "Sum",
-    "WithMissing",
     "by_column",
     "by_type",
     "kernel_of_plain",
     "median_distance",
     "parse",
     "plain_kernel",
-    "with_missing",
 ]

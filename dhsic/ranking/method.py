@@ -23,7 +23,8 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.base import check_gaps
 from dhsic.estimators.reach import Planner, plan_once, planned
-from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, WithMissing, with_missing
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.kernels.missing import WithMissing, with_missing
 from dhsic.ranking.joint import JointReader
 from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED

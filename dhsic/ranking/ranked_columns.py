@@ -13,7 +13,8 @@ from dhsic._validation import nearest
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.engine.gaps import Gaps
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse, with_missing
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
+from dhsic.kernels.missing import with_missing
 
 __all__ = ["ColumnGroups", "ColumnKernels", "RankedColumns", "kernel_for_columns", "read_columns"]
 

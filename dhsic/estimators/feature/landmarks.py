@@ -48,8 +48,8 @@ from dhsic.kernels import (
     Matern,
     OnColumns,
     Ranked,
-    WithMissing,
 )
+from dhsic.kernels.missing import WithMissing
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
