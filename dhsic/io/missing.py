@@ -97,7 +97,7 @@ def check_missing(missing: str, *, pairwise: bool) -> None:
 
 
 class _Counts(NamedTuple):
-    """What is counted of some rows."""
+    """Counts of some rows."""
 
     length: int
     rows: int

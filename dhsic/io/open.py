@@ -151,12 +151,10 @@ def open_labelled_data(
         opened = open_variables(chosen, names_of_columns if names is None else names)
     beside = [_labels_of(given, what, data) for what, given in labels.items()]
     # Before gaps are looked for, which pairs the rows of all.
+    n = opened[0].shape[0]
     for what, labelled in zip(labels, beside, strict=True):
-        if labelled.shape[0] != opened[0].shape[0]:
-            msg = (
-                f"{what} must have a value for each of the {opened[0].shape[0]} rows, got "
-                f"{labelled.shape[0]}"
-            )
+        if labelled.shape[0] != n:
+            msg = f"{what} must have a value for each of the {n} rows, got {labelled.shape[0]}"
             raise DataError(msg)
     # Together: a row that misses its label is left out of all variables.
     kept, dropped = without_missing([*opened, *beside], missing)

@@ -216,7 +216,7 @@ def select_features(
     block_rows, n_permutations : int, optional
         For "lasso": rows of a block, and how often the rows are cut into blocks.
     rng, names, data, missing
-        As for `rank_features`.
+        As for `rank_features`; "linear" and "lasso" do not take ``missing="pairwise"``.
     strata : array-like or str, optional
         A label for every row, as for `rank_features`: numbers are taken about the mean of their
         stratum, in its standard deviations, so that features are selected for what they tell of the
