@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+Float = TypeVar("Float", bound=np.floating[Any])
 MatrixType = TypeVar("MatrixType", bound=NDArray[np.floating[Any]])
 
 __all__ = [
@@ -161,9 +162,10 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     return np.asarray(scipy.linalg.eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
 
 
-def row_products(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def row_products(x: NDArray[Float], y: NDArray[Float]) -> NDArray[Float]:
     """Products of every column of x (b, r) with every column of y (b, s), shape (b, r s)."""
-    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
+    products: NDArray[Float] = (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
+    return products
 
 
 def hadamard(matrices: Iterable[MatrixType]) -> MatrixType:

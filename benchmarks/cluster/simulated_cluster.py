@@ -39,9 +39,10 @@ from benchmarks.shared.many_workers import (
     processor_seconds,
 )
 from benchmarks.shared.output import read_csv, write_csv
-from dhsic.engine.plan import FAN_IN, PassPlan
+from dhsic.engine.plan import PassPlan
 from dhsic.engine.run import run_pass
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.tree import FAN_IN
 
 SIZES = ((100, 10_000), (100, 100_000), (1000, 10_000), (10, 10_000), (100, 30_000))
 PASSES = ((20, 400, 0.2), (50, 1000, 0.2), (20, 1000, 0.05))

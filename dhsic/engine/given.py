@@ -30,20 +30,8 @@ def blocks_of(
 ) -> Parts:
     """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
     spans = sorted(needed)
-    every = [plan.ranges(*span) for span in itertools.pairwise(plan.bounds)]
-    # Bounds of all ranges cut the rows, so that every range is made of whole pieces.
-    bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
-    joined, by_tasks = _JoinedPieces(plan, bounds, spans), read_by_tasks(sources, plan, runtime)
-    lazy: dict[int, list[Any]] = {}
-    # Columns of one array share the tasks that read its chunks.
-    for numbers in together(sources) if spans else []:
-        same = [sources[number] for number in numbers]
-        if same[0].place == "graph":
-            pieces = ([[block] for block in source.lazy(bounds)] for source in same)
-            lazy.update(zip(numbers, map(joined, pieces), strict=True))
-        elif numbers[0] in plan.split:
-            cut = _cut_chunks(same, plan, bounds, runtime.budget)
-            lazy.update(zip(numbers, map(joined, cut), strict=True))
+    by_tasks = read_by_tasks(sources, plan, runtime)
+    lazy = _lazy_blocks(sources, plan, spans, runtime)
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
         begun = iter(begin([block for column in lazy.values() for block in column], runtime))
         lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
@@ -55,6 +43,35 @@ def blocks_of(
         if spans and by_tasks[number] is None
     ]
     return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
+
+
+def _lazy_blocks(
+    sources: Sequence[Source], plan: PassPlan, spans: Sequence[Span], runtime: Runtime
+) -> dict[int, list[Any]]:
+    """Delayed blocks of the sources that a graph computes or whose chunks are cut, by number."""
+    # Columns of one array share the tasks that read its chunks.
+    delayed = [
+        numbers
+        for numbers in together(sources)
+        if sources[numbers[0]].place == "graph" or numbers[0] in plan.split
+    ]
+    # Rows of groups lie in as many ranges as there are rows: they are looked at where needed alone.
+    if not (delayed and spans):
+        return {}
+    every = [plan.ranges(*span) for span in itertools.pairwise(plan.bounds)]
+    # Bounds of all ranges cut the rows, so that every range is made of whole pieces.
+    bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
+    joined = _JoinedPieces(plan, bounds, spans)
+    lazy: dict[int, list[Any]] = {}
+    for numbers in delayed:
+        same = [sources[number] for number in numbers]
+        if same[0].place == "graph":
+            pieces = ([[block] for block in source.lazy(bounds)] for source in same)
+            lazy.update(zip(numbers, map(joined, pieces), strict=True))
+        else:
+            cut = _cut_chunks(same, plan, bounds, runtime.budget)
+            lazy.update(zip(numbers, map(joined, cut), strict=True))
+    return lazy
 
 
 class _JoinedPieces:

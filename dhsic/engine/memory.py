@@ -27,7 +27,7 @@ __all__ = [
 
 LIBRARIES = 250 * 2**20
 _REPLY_TIMEOUT_SECONDS = 10.0
-_AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
+_AT_WORK = 16 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 
 # mallopt(3) of glibc, with the thresholds that it would come to by itself for large arrays.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -15,11 +14,13 @@ from dhsic.engine.reading import (
     is_shared,
     split_sources,
     taken_bytes,
+    task_bytes,
     tasks_bytes,
 )
 from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, row_bytes, together
+from dhsic.engine.tree import most_waiting
 
 __all__ = ["plan_groups", "plan_pairs", "plan_pass"]
 
@@ -91,12 +92,14 @@ def _costed(
     # what a graph computes where all pairs share it.
     sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
     kept = sent + n * sum(cut_bytes(s) for m, s in enumerate(sources) if is_shared(m, s, plan))
-    # Partial results wait along one path of the combine tree.
     threads = min(runtime.worker_threads, plan.leaves)
     plan = replace(plan, bytes_to_driver=cost.state)
-    waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
-    states = (2 * threads + waiting) * cost.state
-    passing = cost.payload + kept + tasks_bytes(sources, plan, cost.scratch, states, threads)
+    # Beside those that wait every thread has one, and works in a block or makes a new one; two on
+    # the way to the sum of more than two.
+    states = min(threads + most_waiting(plan.leaves, plan.fan_in), plan.leaves) * cost.state
+    adding = (min(plan.fan_in, 3) - 1) * cost.state
+    working = max(task_bytes(sources, plan, cost.scratch), adding)
+    passing = cost.payload + kept + tasks_bytes(sources, plan, working, states, threads)
     # Rows for the sample of an estimator are taken by the same workers, at another time.
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
     read = {at[0]: bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources)}

@@ -20,22 +20,21 @@ from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.sets import WholeSets
 from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
+from dhsic.engine.tree import combining_tasks, fan_in_of
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
 
-__all__ = ["FAN_IN", "SPREAD", "DriverStep", "KnownGroups", "PassPlan", "Plan"]
+__all__ = ["SPREAD", "DriverStep", "KnownGroups", "PassPlan", "Plan"]
 
 KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
 """All that are `RowGroups`, by which JSON is read."""
 
-FAN_IN = 4
-
 _CALLS = 700.0  # of small functions, a step
 _OPENING = 6  # steps' worth of them before the first and after the last
 _SCHEDULED = 5e-4  # seconds of a scheduler, a task
+_OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
-_LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others
 
 
 @dataclass(frozen=True)
@@ -185,18 +184,12 @@ class PassPlan:
     @property
     def tasks(self) -> int:
         """Tasks of the graph: one a block or pair, and those that combine them."""
-        # Levels of the tree that combines partial results, a few at a time.
-        tasks = level = self.leaves
-        while level > 1:
-            level = -(-level // self.fan_in)
-            tasks += level
-        return tasks
+        return self.leaves + combining_tasks(self.leaves, self.fan_in)
 
     @property
     def fan_in(self) -> int:
         """Partial results that a task combines."""
-        # Large states wait in pairs: a wider tree would hold more of them in memory at once.
-        return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
+        return fan_in_of(self.bytes_to_driver)
 
 
 @lru_cache(maxsize=4)
@@ -289,7 +282,8 @@ class Plan(BarResult):
         if self.runtime.client is None:
             return self.peak_driver_bytes
         # Passes run one after another, so that the largest decides.
-        return self.baseline_bytes + max((step.worker_bytes for step in self.passes), default=0)
+        largest = max((step.worker_bytes for step in self.passes), default=0)
+        return self.baseline_bytes + _OF_WORKER + largest
 
     @property
     def peak_bytes(self) -> int:

@@ -82,7 +82,7 @@ def is_shared(number: int, source: Source, plan: PassPlan) -> bool:
 
 
 def tasks_bytes(
-    sources: Sequence[Source], plan: PassPlan, scratch: int, state: int, threads: int
+    sources: Sequence[Source], plan: PassPlan, working: int, state: int, threads: int
 ) -> int:
     """Most bytes that tasks have at a time, besides what all of them share.
 
@@ -92,14 +92,14 @@ def tasks_bytes(
         The variables; an array of several of them is read once.
     plan : PassPlan
         The blocks.
-    scratch : int
-        Bytes that a task works in.
+    working : int
+        Bytes that a task has of its own.
     state : int
         Bytes of partial results, once there are any.
     threads : int
         Tasks at a time.
     """
-    working = [task_bytes(sources, plan, scratch)] * threads
+    tasks = [working] * threads
     first: list[int] = []
     later: list[int] = []
     for number, *_ in together(sources):
@@ -108,7 +108,7 @@ def tasks_bytes(
             (first if count == 1 else later).extend([taken] * min(count, threads))
     # No task can work before a chunk is read that holds all rows.
     before = sum(sorted(first + later)[-threads:])
-    since = sum(sorted(later + working)[-threads:])
+    since = sum(sorted(later + tasks)[-threads:])
     pieces = int(plan.runs[0].size) * len(plan.split)
     return _open_bytes(sources, plan, threads) + max(before, since + state) + _PIECE * pieces
 

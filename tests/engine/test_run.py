@@ -2,6 +2,7 @@
 
 import random
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import dask.array as da
@@ -13,6 +14,8 @@ from threadpoolctl import threadpool_info
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
+from dhsic.engine.run import run_pass
+from dhsic.engine.tree import most_waiting
 from dhsic.io.open import open_variables
 from tests.engine.toys import (
     KINDS,
@@ -246,3 +249,38 @@ def test_run_pass__two_at_a_time_leave_the_blas_as_it_was():
     assert set(limits()) == {1}
     second.__exit__(None, None, None)
     assert limits() == before
+
+
+class Counted:
+    """A partial result that counts those that are there."""
+
+    there = most = 0
+
+    def __init__(self):
+        Counted.there += 1
+        Counted.most = max(Counted.most, Counted.there)
+
+    def __del__(self):
+        Counted.there -= 1
+
+
+class Counting(Sums):
+    def chunk(self, block):
+        return Counted()
+
+    def combine(self, left, right):
+        return Counted()
+
+
+@pytest.mark.parametrize("state_bytes", [0, 2**24])
+@pytest.mark.parametrize("leaves", [1, 2, 3, 4, 5, 6, 7, 8, 9, 14, 15, 16, 17, 31, 40, 63, 64, 65])
+def test_run_pass__holds_as_many_partial_results_as_its_plan_tells(leaves, state_bytes):
+    plan = replace(plan_of(range(leaves + 1)), bytes_to_driver=state_bytes)
+    Counted.there = Counted.most = 0
+    state, _ = run_pass(Counting(), open_variables([X, Y]), plan, threads(1), lambda event: None)
+    # Beside those that wait the sum of a block, and a new one; a third on the way to the sum of
+    # more than two.
+    waiting = most_waiting(leaves, plan.fan_in)
+    assert Counted.most == waiting + min(leaves, plan.fan_in, 3)
+    del state
+    assert Counted.there == 0

@@ -62,7 +62,7 @@ def test_auto_estimator__takes_landmarks_of_three_variables_and_for_other_nulls(
     assert found.estimator == dhsic.NystromMHSIC()
     long = ones(10**7), ones(10**7), ones(10**7)
     found = choose_estimator("auto", session_of(*long), three, "auto", None)
-    assert found.estimator == dhsic.NystromMHSIC(1024)
+    assert found.estimator == dhsic.NystromMHSIC(2048)
 
 
 @pytest.mark.parametrize(

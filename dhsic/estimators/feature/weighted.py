@@ -99,8 +99,11 @@ class WeightedProductsPass:
         """Cost of a block of so many rows."""
         m, tile = self.size, min(rows, _ROWS)
         state = 8 * m * (m + 1)
-        scratch = self.layout.scratch(tile) + 8 * tile * (3 * m + self.layout.n_features) + state
-        work = self.layout.work + Work.of(products=2.0 * m * m, entries=4.0 * m)
+        # Features twice with their constants, in double and single precision; products in single.
+        rows = 4 * tile * (m + 6 * (self.layout.n_features + 2))
+        scratch = self.layout.scratch(tile) + rows + 8 * m + 4 * m * m
+        # Products of a matrix with itself are half of those of two.
+        work = self.layout.work + Work.of(np.float32, products=1.0 * m * m, entries=2.0 * m)
         return Footprint(self.layout.nbytes, scratch, state, work)
 
     def chunk(self, block: RowBlock) -> WeightedSums:
@@ -115,16 +118,18 @@ class WeightedProductsPass:
                 for at in (crossing.first, crossing.second)
             )
             # The weights travel as the last variable of the pass.
-            weights = values[-1][:, 0]
-            rows = row_products(first, second)
-            sums.totals[:] += weights @ rows
+            weights = values[-1]
+            sums.totals[:] += (first.T @ (weights * second)).ravel()
             # Terms enter the law by their squares, each over the part of its variance that is left.
-            rows *= (weights / np.sqrt(self.left(weights)))[:, None]
+            first *= weights / np.sqrt(self.left(weights))
+            # In single precision, at half of the cost: the law needs few digits, and tiles are
+            # added up in double precision.
+            rows = row_products(first.astype(np.float32), second.astype(np.float32))
             sums.products[:] += rows.T @ rows
         return sums
 
     def left(self, weights: Vector) -> Vector:
-        """The variance that is left of an error of variance 1 about the weighted mean, shape (b,).
+        """The variance that is left of an error of variance 1 about the weighted mean, as weights.
 
         With shares s = w / sum w it is v_i = 1 - 2 s_i + sum_j s_j^2. For independent errors of
         both variables, A = diag(w) - w w' / sum w makes the sum of products of what is left, whose

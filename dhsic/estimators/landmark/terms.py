@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,25 +162,26 @@ class SpectrumPass:
 
     def chunk(self, block: RowBlock) -> SpectrumSums:
         """Sums over one block."""
-        t = self.tuples
         sums = SpectrumSums(np.zeros(sum(self.sizes)), np.zeros(sum(q * q for q in self.sizes)))
-        each = self.of(sums)
         for start in range(0, block.rows, LANDMARK_TILE_ROWS):
-            values = [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
-            # Products of float32 would leave the covariance indefinite once it is whitened.
-            rows = [np.empty((t.parts, q // t.parts, len(values[0]))) for q in self.sizes]
-            for strip, tiles in self.tiles.of(values):
-                for number, at, xi in self.tiles.terms(strip, tiles, self.left_means):
-                    begin = t.starts[number]
-                    rows_of_statistic = rows[number][:, at.start - begin : at.stop - begin]
-                    rows_of_statistic[0] = xi.real
-                    rows_of_statistic[1:] = xi.imag
-            for (plain, squares), terms in zip(each, rows, strict=True):
-                # Real and imaginary parts are rows of one covariance.
-                flat = terms.reshape(len(plain), -1)
-                plain += flat.sum(axis=1)
-                squares += flat @ flat.T
+            self._add_tile([x[start : start + LANDMARK_TILE_ROWS] for x in block.values], sums)
         return sums
+
+    def _add_tile(self, values: Sequence[NDArray[Any]], sums: SpectrumSums) -> None:
+        t = self.tuples
+        # Products of float32 would leave the covariance indefinite once it is whitened.
+        rows = [np.empty((t.parts, q // t.parts, len(values[0]))) for q in self.sizes]
+        for strip, tiles in self.tiles.of(values):
+            for number, at, xi in self.tiles.terms(strip, tiles, self.left_means):
+                begin = t.starts[number]
+                rows_of_statistic = rows[number][:, at.start - begin : at.stop - begin]
+                rows_of_statistic[0] = xi.real
+                rows_of_statistic[1:] = xi.imag
+        for (plain, squares), terms in zip(self.of(sums), rows, strict=True):
+            # Real and imaginary parts are rows of one covariance.
+            flat = terms.reshape(len(plain), -1)
+            plain += flat.sum(axis=1)
+            squares += flat @ flat.T
 
     def combine(self, left: SpectrumSums, right: SpectrumSums) -> SpectrumSums:
         """Add."""
