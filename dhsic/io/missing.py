@@ -86,7 +86,7 @@ def check_missing(missing: str, *, pairwise: bool) -> None:
     InvalidArgumentError
         Says where "pairwise" can be used.
     """
-    if missing == "pairwise" and not pairwise:
+    if isinstance(missing, str) and missing == "pairwise" and not pairwise:
         msg = (
             "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, "
             "rank_features, plan_ranking and select_features, got it in another function: take "
