@@ -25,9 +25,10 @@ from dhsic.estimators import (
     find_null,
     tries_grids,
 )
+from dhsic.estimators.base import check_gaps
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
-from dhsic.io.missing import Missing
+from dhsic.io.missing import GapTreatment, Missing
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -43,6 +44,7 @@ from dhsic.nulls import Distribution, FromReplicates, Replicates
 
 __all__ = [
     "DROP_MISSING",
+    "GapTreatment",
     "Method",
     "Missing",
     "Precision",
@@ -74,14 +76,16 @@ def open_session(
     time: float | str | None = None,
     tests: bool = True,
     data: Any = None,
-    missing: Missing = "refuse",
+    missing: GapTreatment = "refuse",
     rows: RowLabels = ALL_ROWS,
+    pairwise: bool = False,
 ) -> Session:
     """Open the variables, check what does not depend on them, and say where it runs.
 
-    Estimates without a test take two rows, and constants.
+    Estimates without a test take two rows, and constants. `pairwise` says whether rows with a gap
+    may stay, by missing="pairwise".
     """
-    opened = open_rows(variables, names, data, missing, rows, memory)
+    opened = open_rows(variables, names, data, missing, rows, memory, pairwise=pairwise)
     sources, dropped = opened.sources, opened.dropped
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     # Shifts and permutations of fewer rows have too few orders, and kernels no spread.
@@ -101,6 +105,7 @@ def open_session(
     session = session_over(sources, rng, precision, *place, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, DROP_MISSING
     session.moves, session.weights = opened.moves(session.seed), opened.weights
+    session.gaps = opened.gaps
     return session
 
 
@@ -197,10 +202,11 @@ def choose_measure(
         msg = "an estimate needs one kernel for each variable, got a Grid: use a Grid in a test"
         raise InvalidArgumentError(msg)
     named = _estimator_as_given(estimator, session)
-    fitting = _checked_codes(_single(asked, named, session.sources), session.sources)
+    fitting = _checked(_single(asked, named, session.sources), session)
     chosen, _, reason = choose_estimator(
         estimator, session, fitting, None, None, unbiased=unbiased, planner=planner
     )
+    check_gaps(session, chosen)
     return chosen, reason, fitting.kernels
 
 
@@ -347,12 +353,13 @@ def choose_method(
     chosen, checked, reason = choose_estimator(
         estimator,
         session,
-        _checked_codes(combinations, session.sources),
+        _checked(combinations, session),
         null,
         n_resamples,
         # Kernels that were given are all kept; those that nobody chose may be fewer.
         reducible=not isinstance(asked, Grid),
     )
+    check_gaps(session, chosen)
     law, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, law, null_reason)
 
@@ -362,11 +369,12 @@ def _candidates(kernel: Any) -> Candidates:
     return Candidates() if kernel is None else Candidates(kernel, (1.0,))
 
 
-def _checked_codes(combinations: Combinations, sources: Sequence[Source]) -> Combinations:
-    """Refuse what compares the codes of categories as numbers."""
+def _checked(combinations: Combinations, session: Session) -> Combinations:
+    """Refuse what compares the codes of categories as numbers; kernels of rows with gaps."""
     for kernel, variable in zip(combinations.kernels, combinations.variables, strict=True):
-        check_kernel(kernel, kinds_of(sources[variable]), f"variable {sources[variable].name!r}")
-    return combinations
+        source = session.sources[variable]
+        check_kernel(kernel, kinds_of(source), f"variable {source.name!r}")
+    return combinations.with_missing([not finite for finite in session.finite])
 
 
 def check_kernel(kernel: Kernel, kinds: Sequence[ValueKind], what: str) -> None:

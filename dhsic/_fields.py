@@ -157,6 +157,7 @@ def result_fields(
         "n": session.n,
         "dropped": session.dropped,
         "data": session.verify(),
+        "missing": tuple(gaps.rows for gaps in session.gaps),
         "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
         "landmarks": estimate.landmarks,
         "features": estimate.features,

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
 from dhsic.engine.exchangeable import check_order, codes_of, moves_of
+from dhsic.engine.gaps import Gaps
 from dhsic.engine.sets import Moves
 from dhsic.engine.units import parse_bytes
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.held import held_sources
-from dhsic.io.missing import Missing
+from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import open_labelled_data
 from dhsic.io.weights import read_weights
 from dhsic.nulls import TimeOrder
@@ -55,6 +56,8 @@ class OpenedRows(NamedTuple):
     groups: NDArray[np.intp] | None
     order: TimeOrder | None
     weights: RowWeights | None
+    gaps: tuple[Gaps, ...] = ()
+    """Missing values of every variable, where rows that miss one stay."""
 
     def moves(self, seed: int) -> Moves | None:
         """Which rows may change places, see `moves_of`."""
@@ -66,9 +69,11 @@ def open_rows(
     variables: Sequence[Any],
     names: Sequence[str] | None,
     data: Any,
-    missing: Missing,
+    missing: GapTreatment,
     rows: RowLabels,
     memory: int | str,
+    *,
+    pairwise: bool = False,
 ) -> OpenedRows:
     """Open variables with what their rows have; those of labelled rows are held in memory."""
     # Before anything is opened: order and strata exclude each other whatever the data are.
@@ -76,7 +81,10 @@ def open_rows(
     given = {what: x for what, x in rows.labels if x is not None}
     _check_alone(rows, given)
     allowed = parse_bytes(memory)
-    sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
+    sources, labels, dropped = open_labelled_data(
+        variables, names, data, missing, given, pairwise=pairwise
+    )
+    gaps = _counted_gaps(sources, given) if missing == "pairwise" else ()
     # Weights are numbers; the other labels are names, which become codes.
     weighing = labels.pop("weights", None)
     weights = None
@@ -88,7 +96,7 @@ def open_rows(
     if labels:
         # Moves go between any rows, so that chunks could not be read in order.
         sources = held_sources(sources, allowed, strata)
-    return OpenedRows(sources, dropped, strata, groups, series, weights)
+    return OpenedRows(sources, dropped, strata, groups, series, weights, gaps)
 
 
 def _check_alone(rows: RowLabels, given: dict[str, Any]) -> None:
@@ -101,6 +109,15 @@ def _check_alone(rows: RowLabels, given: dict[str, Any]) -> None:
             "either out"
         )
         raise InvalidArgumentError(msg)
+
+
+def _counted_gaps(sources: Sequence[Source], given: dict[str, Any]) -> tuple[Gaps, ...]:
+    if "weights" in given:
+        msg = "weights go with complete rows, got missing='pairwise' as well: take missing='drop'"
+        raise InvalidArgumentError(msg)
+    gaps = count_gaps(sources)
+    # Without gaps the variables are read, and their kernels computed, as with "refuse".
+    return gaps if any(of_variable.any for of_variable in gaps) else ()
 
 
 def _check_two(sources: Sequence[Source]) -> None:

@@ -25,6 +25,18 @@ def v_hsic(grams):
     return float(first + second - third)
 
 
+def gram_with_gaps(gram, x, z, present):
+    """Inner products of rows and others; a missing one has the mean feature of those present."""
+    points = np.concatenate([x, z, present])
+    there = ~np.isnan(points).any(axis=1)
+    # Every row as weights of the points, so that its feature is a sum of theirs.
+    weights = np.where(there[:, None], np.eye(len(points)), 0.0)
+    weights[np.ix_(~there, np.arange(len(points)) >= len(x) + len(z))] = 1.0 / len(present)
+    points = np.where(there[:, None], points, present[0])
+    whole = weights @ gram(points, points) @ weights.T
+    return whole[: len(x), len(x) : len(x) + len(z)]
+
+
 def nystrom_m_hsic(grams, crosses):
     """Kalinke and Szabo (2023), Lemma 4.2, from K_m (p, p) and K_m,n'n (p, n), with (16), (17)."""
     n = crosses[0].shape[1]

@@ -52,6 +52,7 @@ COMMON = {
     "seconds": 20.25,
     "version": "1.2.3",
     "dropped": 7,
+    "missing": (3, 0),
 }
 TEST = {
     "statistic": 12.345678901234567,
@@ -88,6 +89,7 @@ CHANGED = {
     "seconds": 20.5,
     "version": "1.2.4",
     "dropped": 9,
+    "missing": (4, 0),
     "statistic": 12.345678901234569,
     "pvalue": 0.25,
     "pvalue_error": 0.03,

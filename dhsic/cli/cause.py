@@ -22,11 +22,11 @@ from dhsic.cli.cause_options import (
 from dhsic.cli.cause_pairs import direction_command, pairs
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
+from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     DATA_OPTIONS,
     LEVEL_OPTION,
     LEVEL_OPTIONS,
-    MISSING_OPTIONS,
     ORDER_OPTIONS,
     PLOT_OPTION,
     groups_option,

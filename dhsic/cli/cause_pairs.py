@@ -15,12 +15,12 @@ from dhsic.causal import direction as find_direction
 from dhsic.causal.decisions import DirectionCriterion
 from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_regression, seen
 from dhsic.cli.methods import read_estimator, read_null, read_number
+from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     CHECKPOINT_OPTION,
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
-    MISSING_OPTIONS,
     OVERWRITE_OPTION,
     PERFORMANCE_OPTION,
     PLOT_OPTION,

@@ -10,10 +10,10 @@ import click
 
 import dhsic
 from dhsic.cli.kernels import KERNEL_OPTION, single_kernels
+from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     DATA_OPTIONS,
     LEVEL_OPTION,
-    MISSING_OPTIONS,
     RUN_OPTIONS,
     Request,
     opened,

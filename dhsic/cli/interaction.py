@@ -10,9 +10,9 @@ import click
 import dhsic
 from dhsic.cli.kernels import read_kernels
 from dhsic.cli.methods import ClassChoice, read_null
+from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     LEVEL_OPTION,
-    MISSING_OPTIONS,
     RUN_OPTIONS,
     STRATA_OPTION,
     Request,

@@ -13,10 +13,11 @@ from typing import Any, TypeVar, get_args
 import click
 
 import dhsic
-from dhsic._arguments import Missing, Precision
+from dhsic._arguments import Precision
 from dhsic.cli.journal import STDERR
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
+from dhsic.cli.missing import GAPS_OPTIONS, MISSING_OPTIONS
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources, read_resources
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
@@ -29,7 +30,6 @@ __all__ = [
     "LEVEL_OPTION",
     "LEVEL_OPTIONS",
     "LOG_OPTION",
-    "MISSING_OPTIONS",
     "ORDER_OPTIONS",
     "OVERWRITE_OPTION",
     "PERFORMANCE_OPTION",
@@ -179,18 +179,6 @@ PRECISION_OPTION = click.option(
     default="float64",
     help="Floating-point precision of the kernels; sums are always float64.",
 )
-MISSING_OPTION = click.option(
-    "--missing",
-    type=click.Choice(get_args(Missing)),
-    default="refuse",
-    help="Refuse missing values, or drop the rows that have one and count them.",
-)
-MISSING_CHUNKS_OPTION = click.option(
-    "--allow-missing-chunks",
-    is_flag=True,
-    help="Read absent chunks of zarr arrays as their fill value, where their writer left them out.",
-)
-MISSING_OPTIONS = (MISSING_OPTION, MISSING_CHUNKS_OPTION)
 STRATA_OPTION = click.option(
     "--strata",
     metavar="ARRAY",
@@ -299,7 +287,7 @@ def test_options(command: Command) -> Command:
     return with_options(
         command,
         DATA_OPTIONS,
-        MISSING_OPTIONS,
+        GAPS_OPTIONS,
         ROWS_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("auto"),

@@ -10,9 +10,9 @@ import click
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null
+from dhsic.cli.missing import GAPS_OPTIONS
 from dhsic.cli.options import (
     LEVEL_OPTION,
-    MISSING_OPTIONS,
     ORDER_OPTIONS,
     RUN_OPTIONS,
     STRATA_OPTION,
@@ -140,7 +140,7 @@ _OPTIONS = (
         help="Print the plan, with its memory, and run nothing.",
     ),
     LEVEL_OPTION,
-    *MISSING_OPTIONS,
+    *GAPS_OPTIONS,
     STRATA_OPTION,
     groups_option("--row-groups"),
     *ORDER_OPTIONS,

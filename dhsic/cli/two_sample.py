@@ -10,9 +10,9 @@ import click
 import dhsic
 from dhsic.cli.kernels import KERNEL_OPTIONS, read_kernels
 from dhsic.cli.methods import NULL_OPTIONS, ClassChoice, read_null
+from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     LEVEL_OPTIONS,
-    MISSING_OPTIONS,
     RUN_OPTIONS,
     Request,
     location,

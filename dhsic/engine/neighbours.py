@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic.engine.blocks import kinds_of
+from dhsic.engine.gaps import filled
 from dhsic.engine.session import Session
 from dhsic.errors import DependentRowsWarning
 
@@ -186,7 +187,7 @@ class Neighbours:
 
     def warn(self) -> None:
         """Warn once where neighbours are alike in two variables, and not sorted by a column."""
-        session, taken = self._session, self._taken
+        session, taken = self._session, list(map(filled, self._taken))
         if not taken or any(_is_sorted(x, self._starts) for x in taken):
             return
         features = {

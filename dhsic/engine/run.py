@@ -53,7 +53,7 @@ class Payload(NamedTuple):
 
     reduction: Any
     sources: tuple[Source | None, ...]
-    finite: bool
+    finite: bool | tuple[bool, ...]
     shards: Shards | None
     groups: RowGroups | None = None
     budget: Budget | None = None
@@ -88,7 +88,7 @@ def run_pass(
     runtime: Runtime,
     listener: Listener,
     *,
-    finite: bool = True,
+    finite: bool | tuple[bool, ...] = True,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[State, PassFinished]:
     """Map every row block, or pair of them, to a partial result and combine these in order.
@@ -105,8 +105,8 @@ def run_pass(
         Where tasks run.
     listener : callable
         Is told when the pass starts, when a block or pair is done and when the pass is done.
-    finite : bool, optional
-        Refuse NaN and infinity.
+    finite : bool or tuple of bool, optional
+        Refuse NaN and infinity, of all variables or of each.
     checkpoint : Checkpoint, optional
         Where shards of the pass are kept; those that are there are not computed.
 

@@ -92,11 +92,14 @@ class Scan:
         Findings of earlier scans, to look beyond.
     seed : int
         The seed of the test: which of many rows are kept depends on it and on their numbers.
+    finite : tuple of bool, optional
+        Whether NaN and infinity are bad in every variable; in all where not given.
     """
 
     # argmin of booleans is the first that is false.
     still: tuple[Still, ...] = ()
     seed: int = 0
+    finite: tuple[bool, ...] | None = None
     name: str = "scan"
     row_multiple: int = 1
 
@@ -114,7 +117,11 @@ class Scan:
     def chunk(self, block: RowBlock) -> Extent:
         """Look at one block."""
         finite = [np.isfinite(x).all(axis=1) for x in block.values]
-        first = [np.inf if ok.all() else block.start + int(np.argmin(ok)) for ok in finite]
+        refuses = self.finite or (True,) * len(finite)
+        first = [
+            block.start + int(np.argmin(ok)) if refused and not ok.all() else np.inf
+            for ok, refused in zip(finite, refuses, strict=True)
+        ]
         return Extent(np.array(first), tuple(self._differing(block, still) for still in self.still))
 
     def combine(self, left: Extent, right: Extent) -> Extent:
@@ -125,7 +132,8 @@ class Scan:
 
     def _differing(self, block: RowBlock, still: Still) -> Differing:
         x = block.values[still.variable][:, list(still.columns)]
-        rows = np.flatnonzero((x != still.value).any(axis=1))
+        # A row that misses a value differs from no other.
+        rows = np.flatnonzero((x != still.value).any(axis=1) & ~np.isnan(x).any(axis=1))
         keys = self._keys(block, still.variable, rows)
         kept = np.argsort(keys, kind="stable")[:_KEPT]
         return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,6 +14,7 @@ from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import AnyFolder
+from dhsic.engine.gaps import Gaps
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
@@ -24,7 +25,7 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
 from dhsic.engine.sets import Moves
-from dhsic.engine.take import take_rows
+from dhsic.engine.take import Along, take_rows
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
@@ -33,19 +34,6 @@ __all__ = ["Session"]
 
 State = TypeVar("State")
 Value = TypeVar("Value")
-
-
-class _Along(NamedTuple):
-    """Rows that are taken along with others."""
-
-    rows: NDArray[np.intp]
-    values: list[NDArray[np.float64]]
-
-    def split(self, taken: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-        """Keep the last rows of every variable, and return the others."""
-        count = len(self.rows)
-        self.values.extend(x[-count:] for x in taken)
-        return [x[:-count] for x in taken]
 
 
 class Session:
@@ -94,6 +82,8 @@ class Session:
         self.takes_constants = takes_constants
         self.dropped = 0
         """Rows that were left out because a value is missing."""
+        self.gaps: tuple[Gaps, ...] = ()
+        """The missing values of every variable, where rows that miss one stay."""
         self.remedy = ""
         """How the function that was called drops such rows, at the end of a message."""
         self.moves: Moves | None = None
@@ -107,7 +97,7 @@ class Session:
         self._checkpoint: Checkpoint | None = None
         self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
         self._made: dict[Hashable, Any] = {}
-        self._along: _Along | None = None
+        self._along: Along | None = None
 
     @property
     def n(self) -> int:
@@ -123,6 +113,11 @@ class Session:
     def names(self) -> tuple[str, ...]:
         """Names of the variables."""
         return tuple(source.name for source in self.sources)
+
+    @property
+    def finite(self) -> tuple[bool, ...]:
+        """Whether every variable is to be without NaN."""
+        return tuple(not gaps.any for gaps in self.gaps) or (True,) * len(self.sources)
 
     def over(self, sources: Sequence[Source], part: Any = None) -> Session:
         """The same run over variables that are made of these, which counts their passes as its own.
@@ -329,8 +324,8 @@ class Session:
         unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
         numbers = [numbers for numbers, _ in unique]
         taken = take_rows(self.sources, numbers, self.runtime, self._checkpoint)
-        for name, values in zip(self.names, taken, strict=True):
-            if not np.isfinite(values).all():
+        for name, values, finite in zip(self.names, taken, self.finite, strict=True):
+            if finite and not np.isfinite(values).all():
                 self._refuse_non_finite()
             if not is_exact(values):
                 msg = f"variable {name!r} has {INEXACT}"
@@ -354,7 +349,7 @@ class Session:
         list of ndarray, shapes (len(rows), d_m)
             Empty until the next call of `take`.
         """
-        self._along = _Along(rows, [])
+        self._along = Along(rows, [])
         return self._along.values
 
     def differing(self, still: Sequence[Still]) -> list[Differing]:
@@ -394,6 +389,7 @@ class Session:
                 plan,
                 self.runtime,
                 self.listener,
+                finite=all(self.finite) or self.finite,
                 checkpoint=self._checkpoint,
             )
         except NonFiniteError:
@@ -410,7 +406,7 @@ class Session:
         raise DataError(msg)
 
     def _scan(self, still: tuple[Still, ...] = ()) -> tuple[Extent, PassFinished]:
-        scan = Scan(still, self.seed)
+        scan = Scan(still, self.seed, self.finite)
         return run_pass(
             scan, self.sources, self.plan(scan), self.runtime, self.listener, finite=False
         )

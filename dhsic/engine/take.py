@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
 from dhsic.engine.together import take_block, together
 
-__all__ = ["count_tasks", "take_rows"]
+__all__ = ["Along", "count_tasks", "take_rows"]
 
 Indices = NDArray[np.intp]
 
@@ -28,6 +28,19 @@ _CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many 
 _FEW = 0.25
 _TASKS_OF_A_THREAD = 2
 _SMALL = 64 * 2**10
+
+
+class Along(NamedTuple):
+    """Rows that are taken along with others."""
+
+    rows: Indices
+    values: list[NDArray[np.float64]]
+
+    def split(self, taken: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """Keep the last rows of every variable, and return the others."""
+        count = len(self.rows)
+        self.values.extend(x[-count:] for x in taken)
+        return [x[:-count] for x in taken]
 
 
 def take_rows(

@@ -67,7 +67,7 @@ def read_block(
     sources: Sequence[Source | None],
     ranges: Sequence[tuple[int, int]],
     computed: dict[int, NDArray[Any]],
-    finite: bool,
+    finite: bool | tuple[bool, ...],
 ) -> tuple[NDArray[Any], ...]:
     """Read the same rows of every source.
 
@@ -79,8 +79,8 @@ def read_block(
         Rows, one range after another.
     computed : dict of int to ndarray
         Blocks that a Dask graph has computed, by the number of their source.
-    finite : bool
-        Refuse NaN and infinity.
+    finite : bool or tuple of bool
+        Refuse NaN and infinity, of all variables or of each.
 
     Raises
     ------
@@ -97,7 +97,9 @@ def read_block(
         blocks.update(zip(numbers, _read_together(same, ranges), strict=True))
     values = tuple(blocks[number] for number in range(len(sources)))
     # In the task that has read them: a pass of its own would read all data twice.
-    if finite and not all(np.isfinite(block).all() for block in values):
+    refuses = finite if isinstance(finite, tuple) else (finite,) * len(values)
+    checked = (block for block, refused in zip(values, refuses, strict=True) if refused)
+    if not all(np.isfinite(block).all() for block in checked):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
     if not all(map(is_exact, values)):

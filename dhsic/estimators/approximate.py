@@ -98,9 +98,9 @@ def guard_landmarks(
         return ""
     # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests; signs do
     # not.
-    crowded = math.inf if isinstance(null, Multiplier) else _CROWDED * session.n
+    crowded = math.inf if isinstance(null, Multiplier) else _CROWDED * _there(session)
     spreads = _spreads(session, combinations, samples, directions)
-    return guard(null.name, spreads, session.n, Needs(*_PAIRED, crowded))
+    return guard(null.name, spreads, _there(session), Needs(*_PAIRED, crowded))
 
 
 def guard_interaction(
@@ -110,7 +110,7 @@ def guard_interaction(
     if not isinstance(null, Approximate):
         return ""
     spreads = _spreads(session, combinations, samples, together=True)
-    return guard(null.name, spreads, session.n, Needs(*_PAIRED))
+    return guard(null.name, spreads, _there(session), Needs(*_PAIRED))
 
 
 def guard_grams(
@@ -121,8 +121,8 @@ def guard_grams(
         return ""
     signs = isinstance(null, Multiplier)
     # Signs are drawn on pairs of rows as they are; the other laws are made of the marginals alone.
-    needs = Needs(*_PAIRED, _CROWDED * session.n) if signs else Needs(_MARGINAL)
-    return guard(null.name, _spreads(session, combinations, samples), session.n, needs)
+    needs = Needs(*_PAIRED, _CROWDED * _there(session)) if signs else Needs(_MARGINAL)
+    return guard(null.name, _spreads(session, combinations, samples), _there(session), needs)
 
 
 def guard_blocks(
@@ -133,7 +133,7 @@ def guard_blocks(
         _A_ROOT_OF_BLOCKS * math.sqrt(blocks),
         remedy="take another estimator, with null='auto', which is exact",
     )
-    return guard(Normal.name, _spreads(session, combinations, samples), session.n, needs)
+    return guard(Normal.name, _spreads(session, combinations, samples), _there(session), needs)
 
 
 def guard_locations(n: int, kernels: Sequence[NDArray[np.floating[Any]]]) -> str:
@@ -152,7 +152,7 @@ def guard_features(
     """Guard of pairs of the features of variables, by their numbers, as `guard_landmarks`."""
     if not isinstance(null, Approximate):
         return ""
-    n, rows = session.n, _rows_looked_at(session.n, len(sides))
+    n, rows = _there(session), _rows_looked_at(session.n, len(sides))
     moments = {k: _feature_moments(side, rows) for k, side in sides.items()}
     spreads = [joint_spread([moments[k] for k in pair], n) for pair in chosen]
     needs = {
@@ -212,7 +212,7 @@ def _spreads(
         # Here every variable is centred, so that no mean is left in the product.
         moments = [moment._replace(mean=0.0) for moment in moments]
     return [
-        joint_spread(combinations.of(moments, c), session.n, directions)
+        joint_spread(combinations.of(moments, c), _there(session), directions)
         for c in range(len(combinations))
     ]
 
@@ -221,3 +221,8 @@ def _rows_looked_at(n: int, kernels: int) -> int:
     """Rows of a sample that are looked at: more of many, where rarer values matter."""
     most = min(_SAMPLED * math.sqrt(n), math.sqrt(_ENTRIES / kernels), _MOST_ROWS)
     return round(max(most, _FEWEST_ROWS))
+
+
+def _there(session: Session) -> int:
+    """Rows in which no variable misses a value, where gaps of one are independent of the others."""
+    return round(session.n * math.prod(1.0 - gaps.rows / session.n for gaps in session.gaps))

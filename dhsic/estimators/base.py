@@ -10,11 +10,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
 from dhsic._work import Work
+from dhsic.engine.gaps import filled
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
     ChainOutcome,
@@ -57,6 +58,7 @@ __all__ = [
     "Outcome",
     "Resampling",
     "bandwidth_rows",
+    "check_gaps",
     "factor_work",
     "fit_combinations",
     "fit_combinations_on_sample",
@@ -149,6 +151,22 @@ class ColumnEstimator(Protocol):
         ...
 
 
+def check_gaps(session: Session, estimator: Estimator) -> None:
+    """Refuse an estimator that takes no kernel of rows with gaps, where there are any.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names those that do.
+    """
+    if session.gaps and not getattr(estimator, "takes_missing", False):
+        msg = (
+            "missing='pairwise' needs estimator 'auto', 'v-hsic', 'u-hsic', 'nystrom-m' or "
+            f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"
+        )
+        raise InvalidArgumentError(msg)
+
+
 def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
     """Rows of every variable from which its kernel is fitted, drawn independently for each.
 
@@ -198,10 +216,11 @@ def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
 def fit_combinations_on_sample(
     session: Session, combinations: Combinations
 ) -> tuple[Combinations, list[NDArray[np.float64]]]:
-    """The kernels as fitted on rows drawn for each variable, and these rows."""
+    """The kernels as fitted on rows drawn for each variable, and these rows without gaps."""
     session.step("fit kernels")
     samples = session.take(bandwidth_rows(session))
-    return fit_combinations(session, combinations, samples), samples
+    fitted = fit_combinations(session, combinations, samples)
+    return fitted, list(map(filled, samples))
 
 
 def fit_on_sample(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.gaps import filled
 from dhsic.engine.scan import Differing, Still
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -55,14 +56,15 @@ class FittingSamples:
         DataError
             A variable is constant, where the session does not take constants.
         """
-        same = [(sample == sample[0]).all(axis=0) for sample in drawn]
+        there = list(map(filled, drawn))  # a column is the same where its values are
+        same = [(sample == sample[0]).all(axis=0) for sample in there]
         whole = [
             (m, tuple(range(len(columns_same))))
             for m, columns_same in enumerate(same)
             if columns_same.all()
         ]
         parts = [(m, at) for kernel, m in kernels for at in _still(kernel, same[m])]
-        beyond_samples = beyond(session, drawn, list(dict.fromkeys([*whole, *parts])))
+        beyond_samples = beyond(session, there, list(dict.fromkeys([*whole, *parts])))
         for m, columns in whole:
             if not (beyond_samples[m, columns].total or session.takes_constants):
                 msg = (
@@ -79,7 +81,8 @@ class FittingSamples:
         if (m, columns) in self.found and not self.found[m, columns].total:
             # A constant: any scale will do, and the median stays what the rows hold.
             # The added row is another value, so that the kernel finds a scale.
-            return np.vstack([sample, sample[0] + np.maximum(1.0, np.abs(sample[0]))])
+            value = filled(sample)[0]
+            return np.vstack([sample, value + np.maximum(1.0, np.abs(value))])
         sets = kernel.scale_columns(len(columns)) or (columns,)
         missed = {at: self.found[m, at] for at in sets if (m, at) in self.found}
         return _completed(sample, missed, self.n)

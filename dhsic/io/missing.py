@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._validation import check_choice
 from dhsic.engine.blocks import BLOCK_BYTES, Source
-from dhsic.errors import DataError
+from dhsic.engine.gaps import Gaps
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource
 from dhsic.io.rest import RestSource
 from dhsic.io.sources import ArraySource, GraphSource
 
-__all__ = ["Missing", "without_missing"]
+__all__ = ["GapTreatment", "Missing", "check_missing", "count_gaps", "without_missing"]
 
 Missing = Literal["refuse", "drop"]
+GapTreatment = Literal["refuse", "drop", "pairwise"]
 
 
 def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[Source], int]:
     """The variables without the rows in which one of them misses a value, and how many these are.
 
     With "refuse" the variables as they are: missing numbers are refused when they are read, so
-    that data are read once; missing categories here. Where rows are to be dropped, stored data are
-    read once more, block by block in this process.
+    that data are read once; missing categories here. With "pairwise", too, see `count_gaps`. Where
+    rows are to be dropped, stored data are read once more, block by block in this process.
 
     Raises
     ------
     DataError
         Categories are missing and rows are not to be dropped; or no row is complete.
     """
+    if missing == "pairwise":
+        return list(sources), 0
     if missing == "refuse":
         for source in sources:
             _refuse_missing_categories(source)
@@ -62,6 +67,78 @@ def _refuse_missing_categories(source: AnySource) -> None:
         raise DataError(msg)
 
 
+def count_gaps(sources: Sequence[Source]) -> tuple[Gaps, ...]:
+    """The missing values of every variable, which stay; stored data are read once for it.
+
+    Raises
+    ------
+    DataError
+        A value is infinite, or a variable has no complete row.
+    """
+    return tuple(map(_gaps_of_source, sources))
+
+
+def check_missing(missing: str, *, pairwise: bool) -> None:
+    """Refuse what is no treatment, or none of the function that was called.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Says where "pairwise" can be used.
+    """
+    if isinstance(missing, str) and missing == "pairwise" and not pairwise:
+        msg = (
+            "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, "
+            "rank_features, plan_ranking and select_features, got it in another function: take "
+            "'drop', or fill the gaps"
+        )
+        raise InvalidArgumentError(msg)
+    check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
+
+
+class _Counts(NamedTuple):
+    """Counts of some rows."""
+
+    length: int
+    rows: int
+    values: NDArray[np.intp]
+    infinite: int
+    """The first row with infinity, -1 where there is none."""
+
+
+def _gaps_of_source(source: Source) -> Gaps:
+    rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
+    for counts in _all_counts(source):
+        if counts.infinite >= 0:
+            row = start + counts.infinite
+            msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
+            raise DataError(msg)
+        rows, values, start = rows + counts.rows, values + counts.values, start + counts.length
+    if (values == start).any():
+        column = int(np.argmax(values == start))
+        msg = f"variable {source.name!r} has no value in column {column}: leave it out"
+        raise DataError(msg)
+    return Gaps(rows, tuple(values.tolist()))
+
+
+def _all_counts(source: Source) -> Iterable[_Counts]:
+    """Those of all rows, some at a time in their order."""
+    if not isinstance(source, GraphSource):
+        return (_counts(block) for block in _blocks(source))
+    import dask
+
+    bounds = np.cumsum([0, *source.array.chunks[0]]).tolist()
+    count = dask.delayed(_counts)
+    computed: tuple[_Counts, ...] = dask.compute(*map(count, source.lazy(bounds)))
+    return computed
+
+
+def _counts(block: NDArray[Any]) -> _Counts:
+    gaps, infinite = np.isnan(block), np.isinf(block).any(axis=1)
+    first = int(np.argmax(infinite)) if infinite.any() else -1
+    return _Counts(len(block), int(gaps.any(axis=1).sum()), gaps.sum(axis=0), first)
+
+
 def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
     """Whether each row has NaN."""
     if isinstance(source, GraphSource):
@@ -69,8 +146,12 @@ def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
 
         gaps: Any = da.isnan(source.array).any(axis=1).compute()
         return np.asarray(gaps, np.bool_)
+    return np.concatenate([np.isnan(block).any(axis=1) for block in _blocks(source)])
+
+
+def _blocks(source: Source) -> Iterator[NDArray[Any]]:
+    """All rows that can be read by number, in order."""
     n = source.shape[0]
     # Chunk by chunk, so that none is decoded twice and memory does not grow with the rows.
     step = source.chunk_rows or max(1, BLOCK_BYTES // source.row_bytes)
-    blocks = (source.read(start, min(start + step, n)) for start in range(0, n, step))
-    return np.concatenate([np.isnan(block).any(axis=1) for block in blocks])
+    return (source.read(start, min(start + step, n)) for start in range(0, n, step))

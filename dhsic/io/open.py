@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from dhsic._validation import check_choice, shown
+from dhsic._validation import shown
 from dhsic.engine.blocks import Source
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
@@ -21,7 +21,7 @@ from dhsic.io.labelled import (
     names_of,
     pick_variables,
 )
-from dhsic.io.missing import Missing, without_missing
+from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
 from dhsic.io.table_variables import open_table_variables
@@ -114,6 +114,8 @@ def open_labelled_data(
     data: Any,
     missing: str,
     labels: Mapping[str, Any],
+    *,
+    pairwise: bool = False,
 ) -> tuple[list[Source], dict[str, Source], int]:
     """As `open_data`, with labels of the same rows.
 
@@ -123,6 +125,8 @@ def open_labelled_data(
         As for `open_data`.
     labels : dict of str to object
         By what they are for, a variable each; or names, where data is given.
+    pairwise : bool, optional
+        Whether rows with a gap may stay, by missing="pairwise".
 
     Returns
     -------
@@ -134,7 +138,7 @@ def open_labelled_data(
     DataError
         There are more or fewer labels than rows.
     """
-    check_choice("missing", missing, get_args(Missing))
+    check_missing(missing, pairwise=pairwise)
     # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
@@ -147,12 +151,10 @@ def open_labelled_data(
         opened = open_variables(chosen, names_of_columns if names is None else names)
     beside = [_labels_of(given, what, data) for what, given in labels.items()]
     # Before gaps are looked for, which pairs the rows of all.
+    n = opened[0].shape[0]
     for what, labelled in zip(labels, beside, strict=True):
-        if labelled.shape[0] != opened[0].shape[0]:
-            msg = (
-                f"{what} must have a value for each of the {opened[0].shape[0]} rows, got "
-                f"{labelled.shape[0]}"
-            )
+        if labelled.shape[0] != n:
+            msg = f"{what} must have a value for each of the {n} rows, got {labelled.shape[0]}"
             raise DataError(msg)
     # Together: a row that misses its label is left out of all variables.
     kept, dropped = without_missing([*opened, *beside], missing)
@@ -277,7 +279,7 @@ def open_sample_data(
     DataError
         There are more or fewer labels than rows, or they are of several kinds.
     """
-    check_choice("missing", missing, get_args(Missing))
+    check_missing(missing, pairwise=False)
     if data is None:
         opened = open_samples(samples, names)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):

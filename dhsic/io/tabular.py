@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, check_path, check_progress, named_arguments, shown
+from dhsic._validation import check_path, check_progress, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.csv_lines import Dialect, Quotes
-from dhsic.io.missing import Missing
+from dhsic.io.missing import Missing, check_missing
 from dhsic.io.shuffle import shuffled
 from dhsic.io.stray import numbers_of_text
 from dhsic.io.table_source import FieldKind, TableSource, open_table, usual_delimiter
@@ -334,7 +334,7 @@ def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
 
 
 def _check_options(variables: Variables, missing: str) -> None:
-    check_choice("missing", missing, get_args(Missing))
+    check_missing(missing, pairwise=False)
     if not isinstance(variables, Mapping) or not all(
         isinstance(name_of_variable, str) for name_of_variable in variables
     ):

@@ -12,6 +12,7 @@ import numpy as np
 
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.columns import Columns
+from dhsic.kernels.missing import WithMissing, with_missing
 from dhsic.kernels.ranked import Ranked
 
 __all__ = ["Combinations", "change"]
@@ -65,6 +66,12 @@ class Combinations:
         g = len(features)
         chosen = tuple((c, g) for c in range(g))
         return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
+
+    def with_missing(self, gaps: Sequence[bool]) -> Self:
+        """With kernels of rows that may be missing, of the variables that have such rows."""
+        pairs = zip(self.kernels, self.variables, strict=True)
+        kernels = tuple(with_missing(kernel) if gaps[m] else kernel for kernel, m in pairs)
+        return replace(self, kernels=kernels)
 
     def part(self, numbers: Iterable[int]) -> Self:
         """Some of the combinations, with their kernels only."""
@@ -161,4 +168,5 @@ def change(kernel: Kernel, factor: float) -> float:
     """
     if kernel.has_length:
         return abs(math.log(factor))
+    kernel = kernel.kernel if isinstance(kernel, WithMissing) else kernel
     return 0.0 if isinstance(kernel, Ranked) else _NO_LENGTH

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.combined import Product, Sum
 
@@ -63,10 +62,13 @@ class OnColumns(Kernel):
             raise InvalidArgumentError(msg)
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
-        sample = as_sample(sample)
+        # The kernel checks its columns: rows that miss a value in others are as good as any.
+        sample = np.asarray(sample, np.float64)
         scaled = self
         if self.scaled and self.scales is None:
-            spread = sample[:, self.at].std(axis=0)
+            chosen = self._chosen(sample)
+            there = ~np.isnan(chosen).any(axis=1)
+            spread = (chosen if there.all() else chosen[there]).std(axis=0)
             # A constant column stays as it is, where it would be divided by 0.
             scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
         try:

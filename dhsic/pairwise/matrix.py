@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._arguments import GapTreatment, Precision, choose_measure, open_session
 from dhsic._fields import variable_summary
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -66,7 +66,7 @@ def dependence_matrix(
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
-    missing: Missing = "refuse",
+    missing: GapTreatment = "refuse",
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
@@ -145,9 +145,8 @@ def dependence_matrix(
     began = time.perf_counter()
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, groups, order)
-    session = open_session(
-        variables, names, rng, precision, *place, data=data, missing=missing, rows=rows
-    )
+    given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
+    session = open_session(variables, names, rng, precision, *place, **given)
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
@@ -182,6 +181,7 @@ def dependence_matrix(
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
+        missing=tuple(gaps.rows for gaps in session.gaps),
         variables=tuple(map(variable_summary, session.sources, drawn.kernels)),
         landmarks=drawn.summary,
         precision=session.dtype.name,

@@ -74,6 +74,9 @@ class DependenceMatrix(Result):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
+        where there are none.
 
     References
     ----------
@@ -110,6 +113,7 @@ class DependenceMatrix(Result):
     null_reason: str = ""
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -128,7 +132,7 @@ class DependenceMatrix(Result):
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
             ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
-            ("n", rows_text(self.n, self.dropped, self.data)),
+            ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {measured}"),
             ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),

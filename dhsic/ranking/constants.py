@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dhsic.engine.gaps import filled
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.base import bandwidth_rows
@@ -24,7 +25,7 @@ def without_constants(session: Session, features: RankedColumns) -> RankedColumn
     DataError
         All are constant, or a value is NaN or infinite.
     """
-    sample = session.take(bandwidth_rows(session))[0]
+    sample = filled(session.take(bandwidth_rows(session))[0])
     same = (sample == sample[0]).all(axis=0)
     still = [bool(same[list(columns)].all()) for columns in features.columns]
     if not any(still):

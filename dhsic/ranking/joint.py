@@ -48,6 +48,12 @@ class JointMap(NamedTuple):
                 f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
             )
             raise InvalidArgumentError(msg)
+        if session.gaps:
+            msg = (
+                "by='sensitivity' needs rows without gaps, got missing='pairwise': take "
+                "missing='drop', or rank by 'pvalue'"
+            )
+            raise InvalidArgumentError(msg)
         first, second = session.sources
         kernels = (
             kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),

@@ -21,13 +21,15 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
+from dhsic.estimators.base import check_gaps
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.kernels.missing import WithMissing, with_missing
 from dhsic.ranking.joint import JointReader
 from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED
 
-__all__ = ["RankingMethod", "choose_ranking", "column_estimator"]
+__all__ = ["RankingMethod", "choose_ranking", "column_estimator", "target_kernel_of"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def choose_ranking(
     # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
-    combinations = features.against(_target_kernel(session, kernel))
+    combinations = features.against(target_kernel_of(session, kernel))
     # An estimator fits if the whole run does, the map of sensitivities included.
     planner = partial(_ranking_plan, null=null, n_resamples=n_resamples, read=read)
     asked = session, combinations, null, n_resamples, planner
@@ -99,20 +101,26 @@ def choose_ranking(
     return RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
 
 
-def _target_kernel(session: Session, kernel: str | Kernel | None) -> Kernel:
+def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
+    """The kernel of the target: as given, or by what it holds; of rows that may be missing."""
     target = session.sources[1]
-    return kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
+    read = kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
+    return read if session.finite[1] else with_missing(read)
 
 
 def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
     """Whether features and target are single columns with the smoothest of kernels."""
     *features, target = combinations.kernels
-    return (target_columns == 1 and isinstance(target, Gaussian)) and all(
+    return (target_columns == 1 and isinstance(_of_rows_there(target), Gaussian)) and all(
         isinstance(kernel, OnColumns)
-        and isinstance(kernel.kernel, Gaussian)
+        and isinstance(_of_rows_there(kernel.kernel), Gaussian)
         and len(kernel.at) == 1
         for kernel in features
     )
+
+
+def _of_rows_there(kernel: Kernel) -> Kernel:
+    return kernel.kernel if isinstance(kernel, WithMissing) else kernel
 
 
 def column_estimator(
@@ -137,4 +145,5 @@ def column_estimator(
     chosen, _, reason = choose_estimator(
         estimator, session, combinations, null, n_resamples, planner=planner
     )
+    check_gaps(session, chosen)
     return chosen, reason

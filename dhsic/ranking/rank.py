@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision, open_session
+from dhsic._arguments import GapTreatment, Precision, open_session
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import ALL_ROWS, Order, RowLabels
@@ -58,7 +58,7 @@ def rank_features(
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
-    missing: Missing = "refuse",
+    missing: GapTreatment = "refuse",
     strata: Any = None,
     row_groups: Any = None,
     order: Order | None = None,
@@ -183,6 +183,7 @@ def rank_features(
     given = {"data": data, "missing": missing, "rows": rows}
     session = open_columns(features, target, rng, precision, *place, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
+    chosen = chosen.with_missing(session.finite)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     # One map for the plan and the run.
@@ -218,6 +219,7 @@ def rank_features(
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
+        missing=chosen.missing_of(session.gaps),
         estimator=method.estimator.name,
         estimator_reason=method.estimator_reason,
         null=method.null.name,
@@ -246,7 +248,7 @@ def plan_ranking(
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,
-    missing: Missing = "refuse",
+    missing: GapTreatment = "refuse",
     strata: Any = None,
     row_groups: Any = None,
     order: Order | None = None,
@@ -288,6 +290,7 @@ def plan_ranking(
     given = {"data": data, "missing": missing, "rows": rows}
     session = open_columns(features, target, 0, precision, *place, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
+    chosen = chosen.with_missing(session.finite)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     return method.plan(session, read)
@@ -305,7 +308,7 @@ def open_columns(
     checkpoint: str | None = None,
     *,
     data: Any = None,
-    missing: Missing = "refuse",
+    missing: GapTreatment = "refuse",
     rows: RowLabels = ALL_ROWS,
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
@@ -317,7 +320,7 @@ def open_columns(
         # One column has its name; a list of columns has none of its own.
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
     place = client, threads, memory, progress, checkpoint
-    told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows}
+    told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
     return open_session(given, names, rng, precision, *place, **told)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from dhsic._arguments import check_kernel
 from dhsic._validation import nearest
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
+from dhsic.engine.gaps import Gaps
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
+from dhsic.kernels.missing import with_missing
 
 __all__ = ["ColumnGroups", "ColumnKernels", "RankedColumns", "kernel_for_columns", "read_columns"]
 
@@ -34,14 +36,29 @@ class RankedColumns:
         To fit to each.
     kinds : tuple of {"number", "boolean", "category"} or None
         Kinds of the columns of the variable, where they decide on kernels.
+    missing : bool, optional
+        Whether rows may miss values.
     """
 
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
     kernels: tuple[Kernel, ...]
     kinds: tuple[ValueKind, ...] | None = None
+    missing: bool = False
 
-    def on(self, subset: Sequence[int]) -> OnColumns:
+    def with_missing(self, finite: Sequence[bool]) -> RankedColumns:
+        """With kernels of rows that may be missing, where the first variable is not finite."""
+        return replace(self, missing=not finite[0])
+
+    def missing_of(self, gaps: Sequence[Gaps]) -> tuple[int, ...]:
+        """Missing values of every feature and rows of the target, if any are missing."""
+        if not gaps:
+            return ()
+        features, target = gaps
+        each = (sum(features.values[j] for j in columns) for columns in self.columns)
+        return (*each, target.rows)
+
+    def on(self, subset: Sequence[int]) -> Kernel:
         """The kernel on all columns of some features, in units of their standard deviation."""
         # A column of several features counts once.
         columns = tuple(dict.fromkeys(j for feature in subset for j in self.columns[feature]))
@@ -49,7 +66,8 @@ class RankedColumns:
         # A set may hold numbers and categories: no kernel of one feature suits all of its columns.
         if self.kinds is not None:
             kernel = by_type([self.kinds[j] for j in columns], Gaussian())
-        return OnColumns(kernel, columns, scaled=True)
+        scaled = OnColumns(kernel, columns, scaled=True)
+        return with_missing(scaled) if self.missing else scaled
 
     def __len__(self) -> int:
         return len(self.names)
@@ -58,7 +76,8 @@ class RankedColumns:
         """Every feature with the target."""
         # Kernels on columns of the one variable, so that all are fitted and read together.
         pairs = zip(self.kernels, self.columns, strict=True)
-        return Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
+        combinations = Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
+        return combinations.with_missing([self.missing, False])
 
 
 def read_columns(

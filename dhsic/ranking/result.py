@@ -171,6 +171,9 @@ class ColumnRanking(Result):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Missing values of each feature, and rows in which the target misses one, which stay by
+        ``missing="pairwise"``; empty where there are none.
 
     References
     ----------
@@ -207,6 +210,7 @@ class ColumnRanking(Result):
     version: str
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
 
     def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
         """All columns, the strongest first and those that are constant last.
@@ -340,7 +344,7 @@ class ColumnRanking(Result):
         rows = [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
-            ("n", rows_text(self.n, self.dropped, self.data)),
+            ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
         ]
         if self.landmarks is not None:
             kept = self.landmarks.kept

@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision
+from dhsic._arguments import GapTreatment, Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
@@ -28,12 +27,11 @@ from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
 from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
-from dhsic.ranking.method import column_estimator
+from dhsic.ranking.method import column_estimator, target_kernel_of
 from dhsic.ranking.rank import open_columns
 from dhsic.ranking.ranked_columns import (
     ColumnGroups,
     RankedColumns,
-    kernel_for_columns,
     read_columns,
 )
 from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
@@ -87,6 +85,9 @@ class ColumnSelection(BarResult):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Missing values of each feature, and rows in which the target misses one, which stay by
+        ``missing="pairwise"``; empty where there are none.
 
     References
     ----------
@@ -122,6 +123,7 @@ class ColumnSelection(BarResult):
     estimator_reason: str = AS_ASKED
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -166,7 +168,7 @@ def select_features(
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
-    missing: Missing = "refuse",
+    missing: GapTreatment = "refuse",
     strata: Any = None,
     precision: Precision = "float64",
     client: Any = None,
@@ -214,7 +216,7 @@ def select_features(
     block_rows, n_permutations : int, optional
         For "lasso": rows of a block, and how often the rows are cut into blocks.
     rng, names, data, missing
-        As for `rank_features`.
+        As for `rank_features`; "linear" and "lasso" do not take ``missing="pairwise"``.
     strata : array-like or str, optional
         A label for every row, as for `rank_features`: numbers are taken about the mean of their
         stratum, in its standard deviations, so that features are selected for what they tell of the
@@ -278,14 +280,20 @@ def select_features(
             "out, or take 'forward', 'backward' or 'lasso'"
         )
         raise InvalidArgumentError(msg)
-    chosen = read_columns(session.sources[0], names, groups, kernel)
+    chosen = read_columns(session.sources[0], names, groups, kernel).with_missing(session.finite)
+    if session.gaps and method in ("linear", "lasso"):
+        msg = (
+            f"missing='pairwise' needs method 'forward' or 'backward', got {method!r}: take one of "
+            "them, or missing='drop'"
+        )
+        raise InvalidArgumentError(msg)
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
     source = session.sources[1]
     if target_kernel is None and method == "linear":
         target_kernel = "delta" if source.categorical else "linear"
-    of_target = kernel_for_columns(target_kernel, kinds_of(source), f"target {source.name!r}")
+    of_target = target_kernel_of(session, target_kernel)
     reason = AS_ASKED
     if method == "linear":
         selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
@@ -313,6 +321,7 @@ def select_features(
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
+        missing=chosen.missing_of(session.gaps),
         n_features=len(chosen),
         estimator_reason=reason,
         passes=len(session.finished),

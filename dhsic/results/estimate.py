@@ -48,11 +48,12 @@ class MeasureResult(Result):
     version: str
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
             ("variables", ", ".join(variable.told for variable in self.variables)),
-            ("n", rows_text(self.n, self.dropped, self.data)),
+            ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
         ]
         if self.landmarks is not None:
             z = self.landmarks
@@ -147,6 +148,9 @@ class DependenceEstimate(MeasureResult):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
+        where there are none.
 
     References
     ----------

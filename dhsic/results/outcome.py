@@ -76,6 +76,9 @@ class IndependenceTestResult(MeasureResult):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
+        where there are none.
     statistic : float
         The test statistic. Where there are several, of kernels or of the stages of a chain, the
         largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and

@@ -338,13 +338,22 @@ class StoredArraySummary:
         return f"{count} of {self.name} absent, read as the fill value" if self.absent else ""
 
 
-def rows_text(n: int, dropped: int, data: Sequence[StoredArraySummary] = ()) -> str:
-    """How many rows were used, how many were not, and how many chunks were absent.
+def rows_text(
+    n: int,
+    dropped: int,
+    data: Sequence[StoredArraySummary] = (),
+    missing: Sequence[int] = (),
+) -> str:
+    """How many rows were used, how many were not or miss a value, and how many chunks were absent.
 
     Examples
     --------
     >>> rows_text(1200, 34)
     '1,200, and 34 with missing values left out'
+    >>> rows_text(1200, 0, missing=(200, 0))
+    '1,200, pairwise, with up to 200 missing in a variable'
     """
     rows = f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
+    if missing:
+        rows += f", pairwise, with up to {max(missing):,} missing in a variable"
     return "; ".join([rows, *filter(None, (array.told for array in data))])

@@ -218,6 +218,33 @@ def test_missing__is_refused_or_dropped_and_counted(
     assert (held["dropped"], held["n"]) == (1, 1224)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("test", "--variable", "x", "--variable", "gap", "--kernel", "gaussian"),
+        ("rank", "--features", "x", "--target", "gap"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_missing__stays_where_pairs_are_compared(
+    data: str, invoke: Invoke, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    name, *options = command
+    out = tmp_path / "out.json"
+    done = invoke(name, data, *options, "--missing", "pairwise", "--json", out)
+    assert done.exit_code == 0, done.stderr
+    assert f"{ROWS:,}, pairwise, with up to 1 missing in a variable" in done.stdout
+    found = json.loads(out.read_text())
+    assert (found["dropped"], found["n"], found["missing"][-1]) == (0, ROWS, 1)
+
+
+def test_missing__pairwise_has_no_place_in_other_commands(data: str, invoke: Invoke) -> None:
+    for name in ("sensitivity", "interaction"):
+        done = invoke(name, data, *PAIR, "--missing", "pairwise")
+        assert done.exit_code != 0
+        assert "'pairwise' is not one of 'refuse', 'drop'" in done.stderr
+
+
 def test_strata__are_labels_of_the_data(run_test: TestJson) -> None:
     result = run_test("--strata", "label")
     assert result.null_reason.startswith("exact where rows are exchangeable within strata")

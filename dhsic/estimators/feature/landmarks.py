@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import NOTHING, Work
+from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
@@ -48,6 +49,7 @@ from dhsic.kernels import (
     OnColumns,
     Ranked,
 )
+from dhsic.kernels.missing import WithMissing
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
@@ -321,8 +323,10 @@ class OnLandmarks:
         sampled = bandwidth_rows(session)
         # Landmarks and the sample are read together.
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+        fitted = fit_combinations(session, combinations, [x[p:] for x in rows])
+        # No landmark is missing: one that was is made of values of others.
+        rows = list(map(filled, rows))
         samples = [x[p:] for x in rows]
-        fitted = fit_combinations(session, combinations, samples)
         session.step("prune landmarks")
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
@@ -375,6 +379,8 @@ def _guessed_directions(features: FeatureMap, d: int) -> Directions:
 def _likely(kernel: Kernel, d: int, p: int, factor: float) -> int:
     if isinstance(kernel, OnColumns):
         d, kernel = len(kernel.at), kernel.kernel
+    if isinstance(kernel, WithMissing):
+        kernel = kernel.kernel
     if d > 1 or isinstance(kernel, Distance | Laplacian | Matern):
         return p
     return min(p, _SMOOTH if factor >= 1.0 else _KEPT)

@@ -118,6 +118,7 @@ class NystromHSIC(OnLandmarks):
     unbiased_estimate: bool = False
 
     name: ClassVar[str] = "nystrom-hsic"
+    takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

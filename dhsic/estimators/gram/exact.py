@@ -63,6 +63,7 @@ class VHSIC(HeldQuadratic):
         check_flag("unbiased_estimate", self.unbiased_estimate)
 
     name: ClassVar[str] = "v-hsic"
+    takes_missing: ClassVar[bool] = True
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
@@ -109,6 +110,7 @@ class UHSIC(HeldQuadratic):
     """
 
     name: ClassVar[str] = "u-hsic"
+    takes_missing: ClassVar[bool] = True
 
     @property
     def unbiased(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import NOTHING, Work
+from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
@@ -139,6 +140,8 @@ class LandmarkDraw:
         # One fetch for the landmarks, the judges and the bandwidths.
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
         fitted = fit_combinations(session, combinations, [x[s + e :] for x in rows])
+        # No landmark is missing: one that was is made of values of others.
+        rows = list(map(filled, rows))
         landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(z[:s] for z in drawn))
         tolerance, choice = tolerance_for(self.tolerance, session.dtype), ""
         if self.n_landmarks == AUTO:

@@ -117,6 +117,7 @@ class NystromMHSIC:
     pool: int = 4
 
     name: ClassVar[str] = "nystrom-m"
+    takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         grows = isinstance(self.n_landmarks, str) and self.n_landmarks == AUTO

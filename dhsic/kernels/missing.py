@@ -1,0 +1,218 @@
+"""A kernel of rows that may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.on_columns import OnColumns
+
+__all__ = ["WithMissing", "with_missing"]
+
+_ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
+_MEANS = 512  # prepared rows whose mean kernel is computed at a time
+
+
+@dataclass(frozen=True)
+class WithMissing(Kernel):
+    """A kernel of rows of which some are missing: NaN in any of their columns.
+
+    The feature of a missing row is the mean embedding [1]_ of up to 256 rows u_1, ..., u_s of the
+    sample that the kernel is fitted to,
+
+        k(missing, z) = (1/s) sum_j k(u_j, z),  k(missing, missing) = (1/s^2) sum_jl k(u_j, u_l),
+
+    so that the kernel stays positive definite, and the same whatever rows it is compared with. Its
+    centred feature is nearly 0: in a statistic of two variables a row counts where both are there.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of the rows that are there.
+    present : ndarray, shape (s, d), optional
+        u_1, ..., u_s; `fit` sets them.
+
+    References
+    ----------
+    .. [1] A. Smola, A. Gretton, L. Song, B. Schoelkopf. A Hilbert space embedding for
+       distributions. ALT 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Linear
+    >>> x = np.array([[1.0], [3.0], [np.nan]])
+    >>> WithMissing(Linear(origin=(0.0,))).fit(x)(x)
+    array([[1., 3., 2.],
+           [3., 9., 6.],
+           [2., 6., 4.]])
+    """
+
+    kernel: Kernel
+    # It follows from the sample that the kernel is fitted to, and is no part of its value.
+    present: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "with-missing"
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        sample = np.asarray(sample, np.float64)
+        present = sample[~np.isnan(sample).any(axis=1)] if sample.ndim == 2 else sample
+        if not len(present):
+            msg = (
+                f"a kernel is fitted to complete rows, and none of {len(sample):,} that were drawn "
+                "is complete: leave out the columns that miss the most"
+            )
+            raise DataError(msg)
+        return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        return self.kernel.scale_columns(d)
+
+    def measured(self, d: int) -> frozenset[int]:
+        return self.kernel.measured(d)
+
+    @property
+    def has_length(self) -> bool:
+        return self.kernel.has_length
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, kernel=self.kernel.widened(factor))
+
+    @property
+    def work_tiles(self) -> int:
+        return self.kernel.work_tiles
+
+    def width(self, d: int) -> int:
+        # Those of the kernel, the mean kernel with the present rows, and whether it is missing.
+        return self.kernel.width(d) + 2
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        values, missing = self._split(x)
+        return _joined(self.kernel.rows(values, dtype), missing)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        values, missing = self._split(z)
+        return _joined(self.kernel.columns(values, dtype), missing)
+
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        values, missing = self._split(x)
+        inner = self.kernel.rows_and_columns(values, dtype)
+        rows, columns = (_joined(prepared, missing) for prepared in inner)
+        # Computed once here, where all pairs of rows are compared, and tiles are many.
+        rows[:, -2] = columns[:, -2] = self._means_of_columns(columns)
+        return rows, columns
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self.kernel.tile(rows[:, :-2], columns[:, :-2], out, work)
+        missing_rows, missing_columns = (np.flatnonzero(x[:, -1]) for x in (rows, columns))
+        if len(missing_columns):
+            out[:, missing_columns] = self._means_of_rows(rows)[:, None]
+        if len(missing_rows):
+            out[missing_rows] = self._means_of_columns(columns)
+
+    def rounding(self, columns: Matrix) -> float:
+        return self.kernel.rounding(columns[:, :-2])
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        del rng, count, d
+        msg = (
+            "random frequencies need rows without gaps, got missing='pairwise': take "
+            "estimator='nystrom-hsic' or 'nystrom-m', or missing='drop'"
+        )
+        raise InvalidArgumentError(msg)
+
+    def spec(self) -> str:
+        return self.kernel.spec()
+
+    def _split(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Rows with one that is there in place of those that are missing, and which these are."""
+        x = np.asarray(x)
+        missing = np.isnan(x).any(axis=1)
+        return np.where(missing[:, None], self._there[0], x) if missing.any() else x, missing
+
+    @property
+    def _there(self) -> NDArray[np.float64]:
+        if self.present is None:
+            msg = f"{self.name}: rows must be set before use; got None: call fit(sample)"
+            raise InvalidArgumentError(msg)
+        return self.present
+
+    @cached_property
+    def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, Matrix, float]]:
+        """The present rows as rows and as columns, and the mean of their kernel, by precision."""
+        return {}
+
+    def _of(self, dtype: np.dtype[Any]) -> tuple[Matrix, Matrix, float]:
+        if dtype not in self._prepared:
+            rows, columns = self.kernel.rows_and_columns(self._there, dtype)
+            mean = float(self._mean_tiles(len(columns), lambda at: (rows, columns[at]), 0).mean())
+            self._prepared[dtype] = rows, columns, mean
+        return self._prepared[dtype]
+
+    def _means_of_rows(self, rows: Matrix) -> Matrix:
+        """k(x, missing) of prepared rows, shape (b,)."""
+        _, present, mean = self._of(rows.dtype)
+        return self._means(rows, lambda at: (rows[at, :-2], present), 1, mean)
+
+    def _means_of_columns(self, columns: Matrix) -> Matrix:
+        """k(missing, z) of prepared columns, shape (p,)."""
+        present, _, mean = self._of(columns.dtype)
+        return self._means(columns, lambda at: (present, columns[at, :-2]), 0, mean)
+
+    def _means(
+        self,
+        prepared: Matrix,
+        pair: Callable[[slice], tuple[Matrix, Matrix]],
+        axis: int,
+        missing: float,
+    ) -> Matrix:
+        """Those that are prepared, or computed here."""
+        known = prepared[:, -2]
+        if len(known) and not np.isnan(known[0]):
+            return known
+        means = self._mean_tiles(len(prepared), pair, axis)
+        means[prepared[:, -1] > 0.0] = missing
+        return means.astype(prepared.dtype)
+
+    def _mean_tiles(
+        self, count: int, pair: Callable[[slice], tuple[Matrix, Matrix]], axis: int
+    ) -> NDArray[np.float64]:
+        """Means along an axis of the tiles of some rows with the present ones, shape (count,)."""
+        means = np.empty(count)
+        for start in range(0, count, _MEANS):
+            at = slice(start, min(start + _MEANS, count))
+            rows, columns = pair(at)
+            tile = np.empty((len(rows), len(columns)), rows.dtype)
+            work = np.empty((self.kernel.work_tiles, *tile.shape), rows.dtype)
+            self.kernel.tile(rows, columns, tile, work)
+            # In double precision, as all sums.
+            means[at] = tile.mean(axis=axis, dtype=np.float64)
+        return means
+
+
+def with_missing(kernel: Kernel) -> Kernel:
+    """The kernel of rows that may be missing; of some columns, where one of these is missing."""
+    if isinstance(kernel, WithMissing):
+        return kernel
+    if isinstance(kernel, OnColumns):
+        return replace(kernel, kernel=with_missing(kernel.kernel))
+    return WithMissing(kernel)
+
+
+def _joined(prepared: Matrix, missing: NDArray[np.bool_]) -> Matrix:
+    """Prepared rows, a mean kernel that is not known yet, and whether they are missing."""
+    joined = np.empty((len(prepared), prepared.shape[1] + 2), prepared.dtype)
+    joined[:, :-2] = prepared
+    joined[:, -2] = np.nan
+    joined[:, -1] = missing
+    return joined
