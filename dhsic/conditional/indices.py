@@ -4,6 +4,7 @@ The features of x are many functions of one thing, as of a sum of functions of z
 z says of it is in the predictions of the two features that vary most, found with few degrees of
 freedom; functions of these two serve all features. Where the features are of x less its own
 prediction, they depend on z by that prediction too, errors and all, so that it joins the two.
+With few rows it stands alone, as `indexed_targets` says.
 Predictions of x serve x alone, so that given z and under the null hypothesis the residuals of x
 and of y stay independent.
 """

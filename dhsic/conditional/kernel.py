@@ -127,7 +127,7 @@ class KernelResiduals:
         sums = session.run(DesignPass(drawn.first, n, session.seed, _FIRST))
         session.step("solve")
         fits = drawn.first.fits(sums)
-        design, fitted = drawn.indexed(fits, kernels, self.widths)
+        design, fitted = drawn.indexed(n, fits, kernels, self.widths)
         sums = session.run(DesignPass(design, n, session.seed, _SECOND))
         session.step("solve again")
         places = design.places

@@ -217,6 +217,16 @@ def test_predictions__need_twenty_rows_a_given_column(n, predicted):
     assert [one.at for one in design.base.centres] == [(0,) if predicted else ()] * 2
 
 
+@pytest.mark.parametrize(("n", "predictions"), [(200, 3), (199, 1), (39, 2)])
+def test_indices__are_of_columns_alone_below_a_hundred_rows_a_given_column(n, predictions):
+    x, y, z = spread(n, 0, d=2)
+    sources, _ = open_data((x, y, z), None, None, "refuse")
+    session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
+    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
+    # Without predictions of columns those of features stay.
+    assert [one.slopes.shape[1] for one in (design.x, design.y)] == [predictions] * 2
+
+
 def test_predictions__leave_other_columns_as_they_are():
     x, y, z = spread(300, 0)
     both = np.stack([x, np.round(x)], axis=1)
