@@ -248,7 +248,7 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     ),
     "missing as an array": (
         lambda: test(X, Y, missing=X),
-        Told("'refuse', 'drop', got an ndarray"),
+        Told("'refuse', 'drop', 'pairwise', got an ndarray"),
     ),
     "by as an array": (
         lambda: dhsic.rank_features(MATRIX, Y, by=X),
