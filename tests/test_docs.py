@@ -307,8 +307,6 @@ def test_conditional__level_is_that_of_the_table():
     assert (most["data"], most["columns of z"]) == ("non-monotone", "20")
     share, runs = 100 * float(most["rejected"]), most["runs"]
     said = f"The {share:.0f} %, of {runs} data sets, are of functions"
-        f"The {100 * float(most['rejected']):.0f} %, of {most['runs']} data sets, are of functions"
-    )
     assert f"{said} of 20 columns that are not monotone" in page
 
 
