@@ -12,7 +12,7 @@ import numpy as np
 
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.columns import Columns
-from dhsic.kernels.missing import WithMissing, with_missing
+from dhsic.kernels.missing import of_present, with_missing
 from dhsic.kernels.ranked import Ranked
 
 __all__ = ["Combinations", "change"]
@@ -168,5 +168,4 @@ def change(kernel: Kernel, factor: float) -> float:
     """
     if kernel.has_length:
         return abs(math.log(factor))
-    kernel = kernel.kernel if isinstance(kernel, WithMissing) else kernel
-    return 0.0 if isinstance(kernel, Ranked) else _NO_LENGTH
+    return 0.0 if isinstance(of_present(kernel), Ranked) else _NO_LENGTH

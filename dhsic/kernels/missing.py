@@ -14,7 +14,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.on_columns import OnColumns
 
-__all__ = ["WithMissing", "with_missing"]
+__all__ = ["WithMissing", "of_present", "with_missing"]
 
 _ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
 _MEANS = 512  # prepared rows whose mean kernel is computed at a time
@@ -207,6 +207,11 @@ def with_missing(kernel: Kernel) -> Kernel:
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=with_missing(kernel.kernel))
     return WithMissing(kernel)
+
+
+def of_present(kernel: Kernel) -> Kernel:
+    """The kernel of the rows that are there; another kernel as it is."""
+    return kernel.kernel if isinstance(kernel, WithMissing) else kernel
 
 
 def _joined(prepared: Matrix, missing: NDArray[np.bool_]) -> Matrix:

@@ -24,7 +24,7 @@ from dhsic.estimators import (
 from dhsic.estimators.base import check_gaps
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
-from dhsic.kernels.missing import WithMissing, with_missing
+from dhsic.kernels.missing import of_present, with_missing
 from dhsic.ranking.joint import JointReader
 from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED
@@ -111,16 +111,12 @@ def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
 def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
     """Whether features and target are single columns with the smoothest of kernels."""
     *features, target = combinations.kernels
-    return (target_columns == 1 and isinstance(_of_rows_there(target), Gaussian)) and all(
+    return (target_columns == 1 and isinstance(of_present(target), Gaussian)) and all(
         isinstance(kernel, OnColumns)
-        and isinstance(_of_rows_there(kernel.kernel), Gaussian)
+        and isinstance(of_present(kernel.kernel), Gaussian)
         and len(kernel.at) == 1
         for kernel in features
     )
-
-
-def _of_rows_there(kernel: Kernel) -> Kernel:
-    return kernel.kernel if isinstance(kernel, WithMissing) else kernel
 
 
 def column_estimator(

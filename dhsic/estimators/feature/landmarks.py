@@ -49,7 +49,7 @@ from dhsic.kernels import (
     OnColumns,
     Ranked,
 )
-from dhsic.kernels.missing import WithMissing
+from dhsic.kernels.missing import of_present
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
@@ -379,8 +379,7 @@ def _guessed_directions(features: FeatureMap, d: int) -> Directions:
 def _likely(kernel: Kernel, d: int, p: int, factor: float) -> int:
     if isinstance(kernel, OnColumns):
         d, kernel = len(kernel.at), kernel.kernel
-    if isinstance(kernel, WithMissing):
-        kernel = kernel.kernel
+    kernel = of_present(kernel)
     if d > 1 or isinstance(kernel, Distance | Laplacian | Matern):
         return p
     return min(p, _SMOOTH if factor >= 1.0 else _KEPT)
