@@ -373,10 +373,11 @@ def test_evidence__seconds_of_plans_are_those_of_the_table():
 def test_evidence__bytes_of_plans_are_those_of_the_table():
     used = [float(r["peak MiB"]) / float(r["planned MiB"]) for r in table("plan_seconds.csv")]
     said = f"{min(used):.2f} to {max(used):.2f}"
-    assert f"{said} of the bytes" in EVIDENCE
+    near = sum(0.9 <= share <= 1.1 for share in used)
+    assert f"{said} of the bytes, {near} of {len(used)} within 10 %" in EVIDENCE
     resources = TEXTS["guide/resources.md"]
-    assert f"In {len(used)} plans that were run the process took {said} of the\nbytes" in resources
-    assert max(used) <= 1.0
+    assert f"In {len(used)} plans that were run the process took {said} of the bytes" in resources
+    assert f"\n{near} times within a tenth" in resources
 
 
 def test_evidence__billions_of_rows_are_those_of_the_table():

@@ -93,8 +93,7 @@ def test_name__is_not_refused(name):
 @pytest.fixture
 def no_libraries(monkeypatch):
     """All memory is for the data and what is made of them, whatever the process has loaded."""
-    for name in ("base", "feature.resampling", "landmark.statistics"):
-        monkeypatch.setattr(f"dhsic.estimators.{name}.baseline_bytes", lambda: 0)
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
 
 
 LITTLE = {

@@ -271,8 +271,7 @@ def test_choices__do_not_depend_on_the_machine(options, n, monkeypatch):
     y = 0.1 * x + np.random.default_rng(2).standard_normal((n, 1))
     asked = {"rng": 0, "threads": 1, **options}
     monkeypatch.delenv("DHSIC_RATES")
-    for name in ("base", "feature.resampling", "landmark.statistics"):  # they are told in words
-        monkeypatch.setattr(f"dhsic.estimators.{name}.baseline_bytes", lambda: 2**28)
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 2**28)
     found = []
     for machine in (SLOW, QUICK):
         monkeypatch.setattr(rates, "rates_of", lambda runtime, machine=machine: machine)

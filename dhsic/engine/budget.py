@@ -79,14 +79,25 @@ class Budget:
             It takes, or would take, more than `TOLERANCE` times what is allowed, and so it does
             when all that can be given back is.
         """
-        if self._excess(more) > 0:
+        if self._excess(more, TOLERANCE) > 0:
             # What the allocator keeps of freed memory counts as resident: it goes back before a run
             # is ended for it.
             _give_back()
-            if self._excess(more) > 0:
+            if self._excess(more, TOLERANCE) > 0:
                 raise MemoryBudgetError(self._words(more))
 
-    def _excess(self, more: int) -> float:
+    def make_room(self, more: int) -> None:
+        """Have the allocator give back what it keeps of freed memory, where so much more needs it.
+
+        Parameters
+        ----------
+        more : int
+            Bytes that may come next.
+        """
+        if self._excess(more, 1.0) > 0:
+            _give_back()
+
+    def _excess(self, more: int, tolerance: float) -> float:
         now, others = time.monotonic(), 0
         resident = own_bytes()
         with _lock:
@@ -100,7 +111,7 @@ class Budget:
                 if run != self.run and now - seen.last < _RECENT_SECONDS:
                     others += seen.allowed
             _seen[self.run].last = now
-        return self._used(resident) + more - TOLERANCE * self.allowed - others
+        return self._used(resident) + more - tolerance * self.allowed - others
 
     def _used(self, resident: int) -> int:
         seen = _seen[self.run]

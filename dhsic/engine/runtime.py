@@ -9,6 +9,7 @@ from typing import Any
 
 from dhsic._validation import check_integer
 from dhsic.engine.budget import Budget
+from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import TRANSIENT
@@ -39,6 +40,9 @@ class Runtime:
         How long a test may take, as predicted, where it leaves a choice.
     budget : Budget, optional
         Budget of the run, at which its processes look; where not given, they do not.
+    baseline : int, optional
+        Bytes of a process with its libraries as a run has planned them; where not given, as they
+        are now.
     """
 
     threads: int
@@ -48,6 +52,7 @@ class Runtime:
     most_threads: int | None = None
     seconds: float | None = None
     budget: Budget | None = field(default=None, compare=False, metadata=TRANSIENT)
+    baseline: int | None = field(default=None, compare=False, metadata=TRANSIENT)
 
     @property
     def processor_seconds(self) -> float | None:
@@ -59,11 +64,29 @@ class Runtime:
         if self.budget is not None:
             self.budget.look(more)
 
-    def planned(self, peak: int) -> Runtime:
-        """The same, whose budget tells what is planned, where there is one."""
-        if self.budget is None:
-            return self
-        return replace(self, budget=replace(self.budget, planned=peak))
+    def make_room(self) -> None:
+        """Have this process give back freed memory where the largest step would need it."""
+        if self.budget is not None and self.budget.planned is not None and self.client is None:
+            self.budget.make_room(self.budget.planned - self.libraries_bytes)
+
+    def planned(self, peak: int, baseline: int) -> Runtime:
+        """The same for a run that has so many bytes in its plan, of which some are the libraries'.
+
+        Passes are then cut as planned: memory that the allocator keeps would make them smaller.
+        """
+        budget = None if self.budget is None else replace(self.budget, planned=peak)
+        return replace(self, budget=budget, baseline=baseline)
+
+    @property
+    def libraries_bytes(self) -> int:
+        """Bytes of a process with its libraries."""
+        return baseline_bytes() if self.baseline is None else self.baseline
+
+    @property
+    def pass_bytes(self) -> int:
+        """Bytes that a pass may take beside the libraries and what the driver holds."""
+        # An eighth is for what the driver holds beside a pass, such as factors.
+        return self.memory - self.libraries_bytes - self.memory // 8
 
     @property
     def worker_threads(self) -> int:

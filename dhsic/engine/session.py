@@ -153,7 +153,7 @@ class Session:
     def expect(self, plan: Plan) -> None:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
-        self.runtime = self.runtime.planned(plan.peak_bytes)
+        self.runtime = self.runtime.planned(plan.peak_bytes, plan.baseline_bytes)
 
     def step(self, name: str) -> None:
         """Tell the listener that a step of the driver starts.
@@ -163,6 +163,7 @@ class Session:
         MemoryBudgetError
             This process takes more memory than it was allowed.
         """
+        self.runtime.make_room()
         self.runtime.look()
         self.listener(StepStarted(name))
 
@@ -382,6 +383,7 @@ class Session:
         return [self._differing[k] for k in keys]
 
     def _run(self, reduction: Reduction[State], plan: PassPlan) -> State:
+        self.runtime.make_room()
         try:
             state, finished = run_pass(
                 reduction,

@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._random import generator
 from dhsic._work import Work
 from dhsic.engine.gaps import filled
-from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
@@ -335,7 +334,7 @@ def plan_of(
         n_landmarks,
         session.runtime,
         tuple(steps),
-        baseline_bytes(),
+        session.runtime.libraries_bytes,
         _of_chunks(session) + remedy,
     )
 

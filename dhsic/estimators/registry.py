@@ -338,7 +338,7 @@ def _find_null(
             chosen = replace(chosen, n_resamples=n_resamples or usual)
         elif n_combinations > 1:
             chosen, reason = Multiplier(count), "several kernels need replicates that they share"
-        _check_resampling(chosen, n_resamples)
+        _check_resampling(chosen, n_resamples, supported)
         return chosen, reason
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
@@ -347,7 +347,7 @@ def _find_null(
     cls = NULLS[null]
     if issubclass(cls, _Counted):
         return _counted(cls, n_resamples), AS_ASKED
-    _check_resampling(cls(), n_resamples)
+    _check_resampling(cls(), n_resamples, supported)
     return cls(), AS_ASKED
 
 
@@ -389,11 +389,14 @@ def _sharing() -> set[str]:
     return {name for name, null in NULLS.items() if issubclass(null, _Shared)}
 
 
-def _check_resampling(null: Null, n_resamples: int | None) -> None:
+def _check_resampling(
+    null: Null, n_resamples: int | None, supported: tuple[type[Null], ...]
+) -> None:
     if n_resamples is not None and not isinstance(null, _Counted):
+        counted = [repr(cls.name) for cls in supported if issubclass(cls, _Counted)]
         msg = (
             f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
-            f"{n_resamples}: take null='permutation', or a value that has a number of its own"
+            f"{n_resamples}: leave it out{', or take null ' * bool(counted)}{' or '.join(counted)}"
         )
         raise InvalidArgumentError(msg)
 

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.of_kernel import OfKernel
 from dhsic.kernels.on_columns import OnColumns
 
 __all__ = ["WithMissing", "of_present", "with_missing"]
@@ -21,7 +22,7 @@ _MEANS = 512  # prepared rows whose mean kernel is computed at a time
 
 
 @dataclass(frozen=True)
-class WithMissing(Kernel):
+class WithMissing(OfKernel):
     """A kernel of rows of which some are missing: NaN in any of their columns.
 
     The feature of a missing row is the mean embedding [1]_ of up to 256 rows u_1, ..., u_s of the
@@ -55,10 +56,8 @@ class WithMissing(Kernel):
            [2., 6., 4.]])
     """
 
-    kernel: Kernel
     # It follows from the sample that the kernel is fitted to, and is no part of its value.
     present: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
-    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "with-missing"
 
@@ -72,23 +71,6 @@ class WithMissing(Kernel):
             )
             raise DataError(msg)
         return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
-
-    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
-        return self.kernel.scale_columns(d)
-
-    def measured(self, d: int) -> frozenset[int]:
-        return self.kernel.measured(d)
-
-    @property
-    def has_length(self) -> bool:
-        return self.kernel.has_length
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, kernel=self.kernel.widened(factor))
-
-    @property
-    def work_tiles(self) -> int:
-        return self.kernel.work_tiles
 
     def width(self, d: int) -> int:
         # Those of the kernel, the mean kernel with the present rows, and whether it is missing.
@@ -152,7 +134,7 @@ class WithMissing(Kernel):
         """The present rows as rows and as columns, and the mean of their kernel, by precision."""
         return {}
 
-    def _of(self, dtype: np.dtype[Any]) -> tuple[Matrix, Matrix, float]:
+    def _present_as(self, dtype: np.dtype[Any]) -> tuple[Matrix, Matrix, float]:
         if dtype not in self._prepared:
             rows, columns = self.kernel.rows_and_columns(self._there, dtype)
             mean = float(self._mean_tiles(len(columns), lambda at: (rows, columns[at]), 0).mean())
@@ -161,12 +143,12 @@ class WithMissing(Kernel):
 
     def _means_of_rows(self, rows: Matrix) -> Matrix:
         """k(x, missing) of prepared rows, shape (b,)."""
-        _, present, mean = self._of(rows.dtype)
+        _, present, mean = self._present_as(rows.dtype)
         return self._means(rows, lambda at: (rows[at, :-2], present), 1, mean)
 
     def _means_of_columns(self, columns: Matrix) -> Matrix:
         """k(missing, z) of prepared columns, shape (p,)."""
-        present, _, mean = self._of(columns.dtype)
+        present, _, mean = self._present_as(columns.dtype)
         return self._means(columns, lambda at: (present, columns[at, :-2]), 0, mean)
 
     def _means(

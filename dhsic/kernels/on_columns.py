@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel
 from dhsic.kernels.combined import Product, Sum
+from dhsic.kernels.of_kernel import OfKernel
 
 __all__ = ["OnColumns"]
 
 
 @dataclass(frozen=True)
-class OnColumns(Kernel):
+class OnColumns(OfKernel):
     """A kernel that sees some columns of a variable, as if they were all of it.
 
     Several of them on one variable share its rows, as the features of a ranking do.
@@ -47,11 +48,9 @@ class OnColumns(Kernel):
            [0.3679, 1.    ]])
     """
 
-    kernel: Kernel
     at: tuple[int, ...]
     scaled: bool = False
     scales: tuple[float, ...] | None = None
-    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "on-columns"
 
@@ -66,13 +65,13 @@ class OnColumns(Kernel):
         sample = np.asarray(sample, np.float64)
         scaled = self
         if self.scaled and self.scales is None:
-            chosen = self._chosen(sample)
+            chosen = self._changed(sample)
             there = ~np.isnan(chosen).any(axis=1)
             spread = (chosen if there.all() else chosen[there]).std(axis=0)
             # A constant column stays as it is, where it would be divided by 0.
             scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
         try:
-            return replace(scaled, kernel=self.kernel.fit(scaled._chosen(sample)))
+            return replace(scaled, kernel=self.kernel.fit(scaled._changed(sample)))
         except DataError as error:
             listed = ", ".join(map(str, self.at))
             msg = f"column{'s' if len(self.at) > 1 else ''} {listed}: {error}"
@@ -88,37 +87,14 @@ class OnColumns(Kernel):
         del d
         return frozenset(self.at[j] for j in self.kernel.measured(len(self.at)))
 
-    @property
-    def has_length(self) -> bool:
-        return self.kernel.has_length
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, kernel=self.kernel.widened(factor))
-
     def squarings(self, wide: Kernel) -> int:
         # Kernels of other columns compare other distances.
         same = isinstance(wide, OnColumns) and wide.at == self.at
         return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
 
-    @property
-    def work_tiles(self) -> int:
-        return self.kernel.work_tiles
-
     def width(self, d: int) -> int:
         del d
         return self.kernel.width(len(self.at))
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.kernel.rows(self._chosen(x), dtype)
-
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.kernel.columns(self._chosen(z), dtype)
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        self.kernel.tile(rows, columns, out, work)
-
-    def rounding(self, columns: Matrix) -> float:
-        return self.kernel.rounding(columns)
 
     def spec(self) -> str:
         inner = self.kernel.spec()
@@ -126,7 +102,7 @@ class OnColumns(Kernel):
         inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
         return f"{inner}@{','.join(map(str, self.at))}"
 
-    def _chosen(self, x: NDArray[Any]) -> NDArray[Any]:
+    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
         """These columns of rows (b, d), a view where there is one."""
         x = np.asarray(x)
         if x.ndim != 2 or x.shape[1] <= max(self.at):

@@ -14,6 +14,7 @@ from dhsic._validation import check_choice
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.of_kernel import OfKernel
 
 __all__ = ["AndersonDarling", "OrderedColumns", "Ranked", "Scale"]
 
@@ -36,7 +37,7 @@ class OrderedColumns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ranked(Kernel):
+class Ranked(OfKernel):
     """A kernel of the ranks of every column, of their normal scores, or of their spread.
 
     The rank of a value is the share of a sample that lies below it, where ties count by half: its
@@ -77,10 +78,8 @@ class Ranked(Kernel):
            [0.6412, 0.8948, 1.    ]])
     """
 
-    kernel: Kernel
     scale: Scale = "ranks"
     knots: tuple[_Knots, ...] | None = field(default=None, repr=False)
-    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "ranks"
 
@@ -99,20 +98,7 @@ class Ranked(Kernel):
             ranked = replace(self, knots=_as_tuples(arrays))
             # Tuples make the value hashable, arrays beside them make it quick.
             ranked.__dict__["_arrays"] = arrays
-        return ranked._of(self.kernel.fit(ranked._transformed(sample)))
-
-    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
-        return self.kernel.scale_columns(d)
-
-    def measured(self, d: int) -> frozenset[int]:
-        return self.kernel.measured(d)
-
-    @property
-    def has_length(self) -> bool:
-        return self.kernel.has_length
-
-    def widened(self, factor: float) -> Self:
-        return self._of(self.kernel.widened(factor))
+        return ranked._of(self.kernel.fit(ranked._changed(sample)))
 
     def _of(self, kernel: Kernel) -> Self:
         """The same knots with another kernel; arrays are kept, since many columns have many."""
@@ -123,16 +109,6 @@ class Ranked(Kernel):
     def squarings(self, wide: Kernel) -> int:
         same = isinstance(wide, Ranked) and (wide.scale, wide.knots) == (self.scale, self.knots)
         return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
-
-    @property
-    def work_tiles(self) -> int:
-        return self.kernel.work_tiles
-
-    def width(self, d: int) -> int:
-        return self.kernel.width(d)
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.rows_of(self.ordered(x), dtype)
 
     def rows_of(self, ordered: OrderedColumns, dtype: DTypeLike = np.float64) -> Matrix:
         """Those of rows in whose order other kernels of the variable are interested, too.
@@ -150,24 +126,10 @@ class Ranked(Kernel):
         """
         return self.kernel.rows(self._interpolated(ordered), dtype)
 
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.kernel.columns(self._transformed(z), dtype)
-
-    def rows_and_columns(
-        self, x: NDArray[Any], dtype: DTypeLike = np.float64
-    ) -> tuple[Matrix, Matrix]:
-        return self.kernel.rows_and_columns(self._transformed(x), dtype)
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        self.kernel.tile(rows, columns, out, work)
-
-    def rounding(self, columns: Matrix) -> float:
-        return self.kernel.rounding(columns)
-
     def spec(self) -> str:
         return f"{self.scale}({self.kernel.spec()})"
 
-    def _transformed(self, x: NDArray[Any]) -> NDArray[np.float64]:
+    def _changed(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Ranks or scores of rows (b, d), each column by its own knots."""
         return self._interpolated(self.ordered(x))
 

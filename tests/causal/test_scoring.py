@@ -216,11 +216,10 @@ def test_little_memory__takes_graphs_in_parts(monkeypatch):
     data = chain(300)
     options = {"dags": "complete", "estimator": NystromMHSIC(n_landmarks=20)}
     expected = score(data, **options)
-    baseline = "dhsic.estimators.landmark.statistics.baseline_bytes"
     with monkeypatch.context() as patch:
-        patch.setattr(baseline, lambda: 2**31 - 2**16)
-        found = score(data, **options)
-    assert len(found.passes) == len(expected.passes) + 5
+        patch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
+        found = score(data, memory="2560KiB", **options)
+    assert len(found.passes) == len(expected.passes) + 1
     assert found.pvalues == pytest.approx(expected.pvalues, rel=1e-9)
     with pytest.raises(MemoryBudgetError, match="or regression='splines'"):
         score(data, memory="1MiB")

@@ -10,6 +10,7 @@ import zarr
 import dhsic
 from dhsic.engine import budget, memory
 from dhsic.engine.budget import TOLERANCE, Budget, own_bytes
+from dhsic.engine.events import PassStarted
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
@@ -74,6 +75,36 @@ def test_look__asks_the_allocator_before_it_ends_a_run(resident):
     resident.bytes, resident.spare = 3 * GIB, 2 * GIB + 500 * MIB
     watched.look()
     assert resident.bytes == 3 * GIB - resident.spare
+
+
+def test_make_room__asks_the_allocator_where_the_largest_step_would_not_fit(resident):
+    watched = Budget(GIB, planned=900 * MIB)
+    watched.look()
+    resident.bytes, resident.spare = 500 * MIB, 300 * MIB
+    runtime = Runtime(1, GIB, budget=watched)
+    runtime.planned(500 * MIB, 100 * MIB).make_room()
+    assert resident.bytes == 500 * MIB
+    runtime.planned(900 * MIB, 100 * MIB).make_room()
+    assert resident.bytes == 200 * MIB
+
+
+def test_passes__are_cut_as_planned_though_the_process_grows(monkeypatch):
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
+    monkeypatch.setattr(budget, "TOLERANCE", 100.0)
+    x, y = np.random.default_rng(0).standard_normal((2, 600, 3))
+    options = {"threads": 1, "memory": "9MiB", "kernels": "gaussian"}
+    options |= {"estimator": "nystrom-hsic", "n_resamples": 1200}
+    planned = [step.name for step in dhsic.plan(x, y, **options).passes]
+    begun = []
+
+    def listener(event):
+        # As soon as the run has begun the process takes all that it may.
+        monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 9 * MIB)
+        if isinstance(event, PassStarted):
+            begun.append(event.name)
+
+    dhsic.independence_test(x, y, progress=listener, rng=0, **options)
+    assert len(begun) == len(planned) > 1
 
 
 def test_look__leaves_room_for_runs_at_the_same_time(resident, monkeypatch):

@@ -15,6 +15,7 @@ from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided, chain_of
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid
 from dhsic.landmarks import Pairing
+from tests.estimators.features import holds_one_state
 from tests.estimators.levels import Check
 from tests.oracles import orders_of_orbit
 
@@ -132,11 +133,10 @@ def test_parts__give_the_same_as_one_pass(monkeypatch):
     whole = resampled(session, basis, pairs)
     tuples = Tuples.at(basis, pairs, session.dtype)
     assert len(plan_tuples(session, tuples, dhsic.Shifts(2))) == 2
-    monkeypatch.setattr(
-        "dhsic.estimators.landmark.statistics.baseline_bytes", lambda: 2**31 - 2**28
-    )
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 2**31 - 2**28)
     steps = plan_tuples(session, tuples, dhsic.Shifts(2))
     assert len(steps) > 2
+    holds_one_state(monkeypatch)
     parts = resampled(session, basis, pairs)
     for one, other in zip(whole.resampled, parts.resampled, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-15)

@@ -34,8 +34,7 @@ MEMORY = 1000
 @pytest.fixture(autouse=True)
 def no_libraries(monkeypatch):
     """All memory is for the data and what is made of them, whatever the process has loaded."""
-    for name in ("base", "feature.resampling", "landmark.statistics"):
-        monkeypatch.setattr(f"dhsic.estimators.{name}.baseline_bytes", lambda: 0)
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
 
 
 def rows(n, d=1):

@@ -46,7 +46,7 @@ def test_ranked__does_not_change_with_increasing_transformations(rng):
 @pytest.mark.parametrize("n", [1, 2, 9, 10])
 def test_spread__is_the_same_of_both_tails_and_lies_within_0_and_1(n):
     x = np.arange(float(n))[:, None] ** 3
-    spread = Ranked(AndersonDarling(), "spread").fit(x)._transformed(x)[:, 0]
+    spread = Ranked(AndersonDarling(), "spread").fit(x)._changed(x)[:, 0]
     np.testing.assert_array_equal(spread, spread[::-1])
     assert (np.diff(spread[n // 2 :]) > 0.0).all()
     assert 0.0 < spread.min() <= spread.max() < 1.0
@@ -67,7 +67,7 @@ def test_ranked__of_many_values_keeps_few_of_them_and_those_that_many_rows_share
     ((values, _),) = kernel.knots
     assert len(values) <= 512
     assert 0.25 in values
-    found = kernel._transformed(x)
+    found = kernel._changed(x)
     assert np.quantile(np.abs(found - ranks_of(x)), 0.99) < 2 / 512
 
 

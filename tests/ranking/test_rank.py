@@ -19,6 +19,7 @@ from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, OnColumns
 from dhsic.nulls import Control
 from dhsic.ranking.rank import open_columns
 from tests import oracles
+from tests.estimators.features import holds_one_state
 from tests.estimators.levels import Check
 from tests.ranking import oracles as ranking_oracles
 
@@ -222,13 +223,14 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     session = open_columns(x, y, 3, "float64", None, 2, "2GiB")
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(7)]
     combinations = Combinations.against(kernels, Gaussian())
-    monkeypatch.setattr("dhsic.estimators.landmark.statistics.baseline_bytes", lambda: 0)
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
     three = NystromMHSIC(30).plan(session, combinations.part(range(3)), null)
     memory = three.passes[-1].worker_bytes + 150_000
     short = open_columns(x, y, 3, "float64", None, 2, memory)
     plan = NystromMHSIC(30).plan(short, combinations, null)
     fewest = 2 if isinstance(null, dhsic.Multiplier) else 1  # of the means, and of replicates
     assert fewest < len(plan.passes) <= 8
+    holds_one_state(monkeypatch)
     parted = outcome(x, y, null, NystromMHSIC(30), memory=memory)
     assert len(NystromMHSIC(30).plan(session, combinations, null).passes) == fewest
     np.testing.assert_allclose(parted.replicates, whole.replicates, rtol=1e-10)

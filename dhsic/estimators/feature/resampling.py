@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.groups import Groups
-from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
@@ -193,18 +192,12 @@ class FeatureResampling:
             step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes
             for step in self.steps(piece)
         )
-        return max(needed) <= self._allowed
-
-    @property
-    def _allowed(self) -> int:
-        memory = self.session.runtime.memory
-        # An eighth is for what the driver holds beside a pass, such as factors.
-        return memory - baseline_bytes() - memory // 8
+        return max(needed) <= self.session.runtime.pass_bytes
 
     @property
     def _tile_bytes(self) -> int:
         """Less than is quick where many threads share the memory."""
-        share = max(1, self._allowed // (4 * self.session.runtime.worker_threads))
+        share = max(1, self.session.runtime.pass_bytes // (4 * self.session.runtime.worker_threads))
         return int(min(_TILE_BYTES, max(_LEAST_TILE_BYTES, 2 ** (share.bit_length() - 1))))
 
     def steps(self, piece: Piece) -> list[DriverStep | PassPlan]:

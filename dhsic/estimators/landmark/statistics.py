@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tile
@@ -141,6 +140,7 @@ def resample_tuples(
                 if coset == 0:
                     write_joint(moments, part, sums, place, c, at[:, 0], n)
             errors[c] = error_of_root(part, sums, place, orbit, n, whiten[c])
+        del sums, at  # the next pass has sums of its own
     resampled = Resampled.of(values, tie_tolerance(values[0], errors))
     return ResampledTuples(resampled, moments, orbit.detail)
 
@@ -158,6 +158,7 @@ def _by_signs(
         for c, start, stop in zip(numbers, part.starts, part.starts[1:], strict=False):
             moments.u[c] = functions[start:stop, 0].copy()
             norms.append(session.n * squared_norms(whiten[c](functions[start:stop])))
+        del sums, functions  # the next pass has its own
     whole = np.transpose(norms)
     return ResampledTuples(Resampled.of(whole, np.zeros(len(norms))), moments, "")
 
@@ -172,6 +173,7 @@ def fit_tuples(
         for c, both in zip(numbers, reduction.of(session.run(reduction)), strict=True):
             tested.append(_fitted(session, *both, whiten[c], null))
             moments.u[c] = both[0] / session.n
+        del both  # the next pass has sums of its own
     return tested, moments
 
 
@@ -308,14 +310,12 @@ def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
     """
-    allowed = session.runtime.memory - baseline_bytes() - session.runtime.memory // 8
-
     left = [(range(len(program.tuples.pairs)), program.cosets)]
     while left:
         numbers, cosets = left.pop(0)
         reduction = program.reduction(numbers, cosets)
         solve = max(step.working_bytes for step in program.after(reduction))
-        fits = _planned(session, reduction).worker_bytes + solve <= allowed
+        fits = _planned(session, reduction).worker_bytes + solve <= session.runtime.pass_bytes
         if fits or len(numbers) == len(cosets) == 1:
             yield _Pass(numbers, cosets, reduction)
         elif len(numbers) > 1:
