@@ -126,6 +126,13 @@ RARELY = {
 }
 
 
+@pytest.fixture
+def no_libraries(monkeypatch):
+    """All memory is for the data and what is made of them, whatever the process holds."""
+    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
+    monkeypatch.setattr("dhsic.engine.budget.TOLERANCE", 1000.0)
+
+
 @pytest.fixture(scope="session")
 def client():
     """Two worker processes of one thread each, for all tests that leave them alive."""

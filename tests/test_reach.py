@@ -90,12 +90,6 @@ def test_name__is_not_refused(name):
         names_of(2_000_000, 20)[name](rng=0, threads=2, progress=stop)
 
 
-@pytest.fixture
-def no_libraries(monkeypatch):
-    """All memory is for the data and what is made of them, whatever the process has loaded."""
-    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
-
-
 LITTLE = {
     "hsic": (lambda **o: dhsic.hsic(X, Y, estimator="coco", **o), "6MiB"),
     "rank_features": (lambda **o: dhsic.rank_features(X, Y, **o), "16MiB"),

@@ -27,11 +27,6 @@ def dependent(n, dims=(2, 3), seed=0):
     return x, y
 
 
-def little(monkeypatch):
-    """Sessions whose memory is all for the data and what is made of them."""
-    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
-
-
 def holds_one_state(monkeypatch):
     """Passes fail where the largest sums of the one before are still held."""
     run, former = Session._run, []

@@ -31,7 +31,6 @@ from tests.estimators import test_coco, test_normalised, test_nystrom_hsic, test
 from tests.estimators.features import (
     dependent,
     frobenius,
-    little,
     orbit_of_permutations,
     permuted_statistics,
     session_on,
@@ -225,8 +224,7 @@ LITTLE = {
 
 @pytest.mark.parametrize("case", LITTLE)
 @pytest.mark.parametrize("precision", TOLERANCE)
-def test_little_memory__cuts_cosets_and_features_and_gives_the_same(case, precision, monkeypatch):
-    little(monkeypatch)
+def test_little_memory__cuts_cosets_and_features_and_gives_the_same(case, precision, no_libraries):
     estimator, kernels, dims, memory, counts = LITTLE[case]
     data, null = dependent(300, dims), Shifts(1200)
     large, small = (session_on(data, precision=precision, memory=m) for m in (2**31, memory))
@@ -244,8 +242,7 @@ def test_little_memory__cuts_cosets_and_features_and_gives_the_same(case, precis
     "null", [Shifts(600), Permutation(600), Permutation(600, "groups", 64), Multiplier(600)]
 )
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
-def test_little_memory__cuts_a_grid_and_gives_the_same(null, monkeypatch):
-    little(monkeypatch)
+def test_little_memory__cuts_a_grid_and_gives_the_same(null, no_libraries):
     combinations = Grid(Candidates(factors=(0.25, 0.5, 1, 2)), combine="all").combinations(2)
     data, estimator = dependent(600), NystromHSIC(20)
     large, small = (session_on(data, memory=m) for m in (2**31, 2**24))
@@ -256,8 +253,7 @@ def test_little_memory__cuts_a_grid_and_gives_the_same(null, monkeypatch):
 
 
 @pytest.mark.parametrize("case", ["coco", "rff-hsic complex"])
-def test_little_memory__takes_smaller_groups_where_sizes_do_not_add_up(case, monkeypatch):
-    little(monkeypatch)
+def test_little_memory__takes_smaller_groups_where_sizes_do_not_add_up(case, no_libraries):
     estimator = {"coco": COCO(40, tolerance=0.0), "rff-hsic complex": RFFHSIC(30, form="complex")}
     data, null = dependent(1100), Shifts(1000)
     small = session_on(data, memory=3 * 2**22)
@@ -270,8 +266,7 @@ def test_little_memory__takes_smaller_groups_where_sizes_do_not_add_up(case, mon
     assert p == pytest.approx(1 / count)
 
 
-def test_little_memory__is_refused_in_words(monkeypatch):
-    little(monkeypatch)
+def test_little_memory__is_refused_in_words(no_libraries):
     x, y = dependent(2000)
     with pytest.raises(MemoryBudgetError, match="take fewer landmarks, fewer resamples"):
         dhsic.independence_test(

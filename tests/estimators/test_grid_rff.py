@@ -11,7 +11,7 @@ from dhsic.estimators.base import GridEstimator
 from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Laplacian
 from dhsic.nulls import Multiplier, Permutation
-from tests.estimators.features import dependent, little, session_on, steps_of
+from tests.estimators.features import dependent, session_on, steps_of
 
 ALL = Grid(Candidates(factors=(0.5, 1, 2)), combine="all")
 NULLS = {
@@ -102,8 +102,7 @@ def passes_of(data, grid, null, estimator, memory):
 
 
 @pytest.mark.parametrize("null", NULLS.values(), ids=NULLS)
-def test_little_memory__takes_more_passes_and_gives_the_same(null, monkeypatch):
-    little(monkeypatch)
+def test_little_memory__takes_more_passes_and_gives_the_same(null, no_libraries):
     data, estimator, null = dependent(1000), RFFHSIC(n_features=20), replace(null, n_resamples=99)
     large, found, once = passes_of(data, ALL, null, estimator, 2**32)
     assert once == [step.name for step in large.steps]

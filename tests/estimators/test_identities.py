@@ -81,12 +81,6 @@ def test_little_memory__cuts_what_is_left_and_gives_the_same(no_libraries):
     assert cut.null_reason == whole.null_reason
 
 
-@pytest.fixture
-def no_libraries(monkeypatch):
-    """All memory is for the data and what is made of them, whatever the process has loaded."""
-    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
-
-
 def rejections(draw, alpha):
     seed = 0
     while True:

@@ -30,11 +30,7 @@ from dhsic.kernels import Combinations, Gaussian, OnColumns
 SINGLE = Combinations.single([Gaussian(), Gaussian()])
 MEMORY = 1000
 
-
-@pytest.fixture(autouse=True)
-def no_libraries(monkeypatch):
-    """All memory is for the data and what is made of them, whatever the process has loaded."""
-    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
+pytestmark = pytest.mark.usefixtures("no_libraries")
 
 
 def rows(n, d=1):
