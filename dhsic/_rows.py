@@ -14,8 +14,9 @@ from dhsic.engine.gaps import Gaps
 from dhsic.engine.sets import Moves
 from dhsic.engine.units import parse_bytes
 from dhsic.engine.weights import RowWeights
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.held import held_sources
+from dhsic.io.labelled import check_row_labels
 from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import open_labelled_data
 from dhsic.io.weights import read_weights
@@ -81,9 +82,11 @@ def open_rows(
     given = {what: x for what, x in rows.labels if x is not None}
     _check_alone(rows, given)
     allowed = parse_bytes(memory)
+    check_row_labels([*(variables if data is None else [data]), *given.values()])
     sources, labels, dropped = open_labelled_data(
         variables, names, data, missing, given, pairwise=pairwise
     )
+    _check_period(series, dropped)
     gaps = _counted_gaps(sources, given) if missing == "pairwise" else ()
     # Weights are numbers; the other labels are names, which become codes.
     weighing = labels.pop("weights", None)
@@ -118,6 +121,16 @@ def _counted_gaps(sources: Sequence[Source], given: dict[str, Any]) -> tuple[Gap
     gaps = count_gaps(sources)
     # Without gaps the variables are read, and their kernels computed, as with "refuse".
     return gaps if any(of_variable.any for of_variable in gaps) else ()
+
+
+def _check_period(series: TimeOrder | None, dropped: int) -> None:
+    """Refuse a period of rows of which some were left out, which moves those behind them."""
+    if dropped and series is not None and series.period > 1:
+        msg = (
+            f"a period of {series.period} rows needs all rows, and {dropped:,} that miss a value "
+            "would be left out: take missing='pairwise', or fill the gaps"
+        )
+        raise DataError(msg)
 
 
 def _check_two(sources: Sequence[Source]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -178,10 +179,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def parse_seconds(value: float | str) -> float:
+def parse_seconds(value: Any) -> float:
     """Read a time such as 600, "90s", "10min" or "2h"."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip().lower())
-    if match is None or (seconds := float(match[1]) * _SECONDS[match[2] or ""]) <= 0.0:
+    seconds = 0.0
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", value.strip().lower())
+        seconds = float(match[1]) * _SECONDS[match[2] or ""] if match else 0.0
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        seconds = float(value)
+    if not 0.0 < seconds < math.inf:
         msg = (
             f"time must be a positive number of seconds such as 600 or '10min', got {shown(value)}"
         )

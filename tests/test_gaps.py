@@ -335,6 +335,13 @@ def test_features__share_the_reads(tmp_path):
     assert most_reads(20, "pairwise") == most_reads(20, "drop")
 
 
+def test_constant__with_gaps_has_no_dependence():
+    x, constant = np.arange(20.0), np.where(np.arange(20) < 15, np.nan, 3.0)
+    for kernels in ("linear", "gaussian"):
+        found = dhsic.hsic(x, constant, kernels=kernels, estimator="v-hsic", rng=0, **PAIRWISE)
+        assert found.estimate == pytest.approx(0.0, abs=1e-12)
+
+
 def test_strata__go_with_gaps():
     rng = np.random.default_rng(0)
     strata = rng.integers(4, size=300)

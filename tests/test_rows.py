@@ -338,6 +338,9 @@ EXCHANGEABLE = {
     "rare and dependent": lambda rng: (lambda u: (u < 0.02, u < 0.03))(rng.random(300)),
     "counts": lambda rng: rng.poisson(0.5, (2, 300)),
     "one series": lambda rng: (series(rng, 300, 0.9), rng.standard_normal(300)),
+    "missing together": lambda rng: np.where(
+        rng.random(300) < 0.9, np.nan, rng.standard_normal((2, 300))
+    ),
 }
 
 
@@ -361,6 +364,48 @@ def test_likeness__finds_series_and_groups(pair, least):
     rng = np.random.default_rng(0)
     draws = (features(rng, *pair(rng), seed) for seed in range(40))
     assert sum(likeness(*one).matters() for one in draws) >= least * 40 - 3
+
+
+def test_warning__does_not_end_a_test_whose_neighbours_all_miss_a_value():
+    n = 20_000
+    x, y = np.full(n, np.nan), np.random.default_rng(1).standard_normal(n)
+    x[3 * n // 10 : 5 * n // 16] = np.arange(n // 80) % 7
+    chunked = [da.from_array(z, chunks=2000).persist() for z in (x, y)]
+    for data in ((x, y), chunked):
+        found = dhsic.independence_test(*data, missing="pairwise", kernels="gaussian", rng=0)
+        assert 0.0 < found.pvalue <= 1.0
+
+
+def test_period__needs_all_rows():
+    rng = np.random.default_rng(0)
+    season = 2.0 * np.sin(2.0 * np.pi * np.arange(960) / 24)
+    x, y = season + rng.standard_normal((2, 960))
+    x[rng.random(960) < 0.02] = np.nan
+    given = {"order": dhsic.TimeOrder(period=24), "rng": 0, "kernels": "gaussian"}
+    with pytest.raises(DataError, match=r"a period of 24 rows needs all rows, and \d+ that miss"):
+        dhsic.independence_test(x, y, missing="drop", **given)
+    with pytest.raises(DataError, match="fill the gaps"):
+        dhsic.rank_features(x[:, None], y, missing="drop", order=given["order"], rng=0)
+    assert dhsic.independence_test(x, y, missing="pairwise", **given).pvalue > 0.05
+    assert dhsic.independence_test(x[:480], y[:480], missing="drop", order="time").pvalue > 0.0
+
+
+@pytest.mark.parametrize("argument", ["strata", "groups", "weights"])
+def test_labels__of_rows_in_another_order_are_refused(argument):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"])
+    labels = pd.Series(1 + np.arange(60) // 3)
+    mixed = labels.sample(frac=1, random_state=0)
+    for data in ({}, {"data": table}):
+        variables = ("a", "b") if data else (table["a"], table["b"])
+        dhsic.independence_test(*variables, rng=0, **data, **{argument: labels})
+        with pytest.raises(DataError, match="labels are not in the same order"):
+            dhsic.independence_test(*variables, rng=0, **data, **{argument: mixed})
+    if argument != "weights":
+        samples = table["a"][:30], table["a"][30:]
+        asked = {argument: [labels[:30][::-1], labels[30:]]}
+        with pytest.raises(DataError, match="labels are not in the same order"):
+            dhsic.two_sample_test(*samples, rng=0, **asked)
 
 
 def test_likeness__does_not_compare_rows_of_different_runs():

@@ -232,6 +232,7 @@ def test_checkpoint__of_other_weights_is_refused(table, tmp_path):
 
 ONES = np.ones(60)
 REFUSED = [
+    ({"weights": np.r_[1e16, ONES[1:]]}, r"of several rows, and one of 60 .* are worth 1 rows"),
     ({"weights": np.arange(60.0)}, "positive finite numbers, got 0.0 in row 0 and 1 such in all"),
     ({"weights": np.where(np.arange(60) == 5, np.inf, 1.0)}, "got inf in row 5"),
     ({"weights": np.ones((60, 2))}, "one column of numbers, got 2 columns"),

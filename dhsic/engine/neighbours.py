@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.gaps import filled
 from dhsic.engine.session import Session
 from dhsic.errors import DependentRowsWarning
 
@@ -122,10 +121,13 @@ def waves_of(
 ) -> Matrix64:
     """Features of rows about their means: random waves of the ranks of some columns, shape (s, q).
 
+    A missing value has the mean rank, and a row that misses all of the columns the mean feature, so
+    that it is like no other row.
+
     Parameters
     ----------
     values : ndarray, shape (s, d)
-        Rows.
+        Rows; NaN where a value is missing.
     categories : sequence of bool
         Which columns hold codes, to which random numbers are given.
     seed, m : int
@@ -133,21 +135,23 @@ def waves_of(
     """
     rng, d = generator(seed, "neighbours", m), values.shape[1]
     columns = rng.choice(d, min(d, _COLUMNS), replace=False)
-    ranks = np.empty((len(columns), len(values)))
+    ranks, there = np.zeros((len(columns), len(values))), ~np.isnan(values[:, columns].T)
     for place, column in enumerate(columns.tolist()):
-        x = values[:, column]
-        if categories[column]:
+        x = values[there[place], column]
+        if categories[column] and len(x):
             _, codes = np.unique(x, return_inverse=True)
             # Codes have no order: random numbers stand for the categories.
             x = rng.random(int(codes.max()) + 1)[codes]
-        ranks[place] = np.sort(x).searchsorted(x)
-    ranks -= ranks.mean(axis=1, keepdims=True)
+        placed = np.sort(x).searchsorted(x)
+        ranks[place, there[place]] = placed - placed.sum() / max(len(x), 1)
     spreads = ranks.std(axis=1, keepdims=True)
     scaled = np.divide(ranks, spreads, out=np.zeros_like(ranks), where=spreads > 0.0).T
     # Phases spread alike whatever the number of columns.
     weights = rng.standard_normal((len(columns), _WAVES)) * (_SCALE / len(columns) ** 0.5)
     waves = np.cos(scaled @ weights + rng.uniform(0.0, 2.0 * np.pi, _WAVES))
-    about: Matrix64 = waves - waves.mean(axis=0)
+    some = there.any(axis=0)
+    about: Matrix64 = np.zeros_like(waves)
+    about[some] = waves[some] - waves[some].sum(axis=0) / max(np.count_nonzero(some), 1)
     return about
 
 
@@ -187,7 +191,7 @@ class Neighbours:
 
     def warn(self) -> None:
         """Warn once where neighbours are alike in two variables, and not sorted by a column."""
-        session, taken = self._session, list(map(filled, self._taken))
+        session, taken = self._session, self._taken
         if not taken or any(_is_sorted(x, self._starts) for x in taken):
             return
         features = {
@@ -240,7 +244,8 @@ def _evenly(count: int) -> list[int]:
 
 def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:
     """Whether a column that varies is in order: then that is why neighbours are alike."""
-    steps = np.diff(values, axis=0)
+    # Across a gap a column may be in order as well.
+    steps = np.nan_to_num(np.diff(values, axis=0))
     # From one run of rows to the next there is no order to look for.
     steps[[start - 1 for start in starts if start]] = 0.0
     ordered = (steps >= 0.0).all(axis=0) | (steps <= 0.0).all(axis=0)

@@ -27,6 +27,7 @@ from dhsic.estimators.outcomes import (
     stages_of,
 )
 from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.missing import of_rows
 from dhsic.nulls import (
     Chain,
     ChiSquare,
@@ -199,8 +200,15 @@ def fit_combinations(
     # A kernel that several combinations share is fitted once.
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
-    fitted = {(k, m): _fit_kernel(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
+    fitted = {(k, m): _fit_to(whole, k, m, session.names[m]) for k, m in distinct}
     return combinations.fitted(fitted[pair] for pair in pairs)
+
+
+def _fit_to(samples: FittingSamples, kernel: Kernel, m: int, name: str) -> Kernel:
+    sample = samples.of_kernel(kernel, m)
+    fitted = _fit_kernel(kernel, sample, name)
+    # Rows that were put in so that there is a scale are none of the variable.
+    return fitted if sample is samples.drawn[m] else of_rows(fitted, samples.drawn[m])
 
 
 def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:

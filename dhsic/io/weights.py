@@ -14,6 +14,7 @@ from dhsic.io.sources import ArraySource
 __all__ = ["read_weights"]
 
 _SHARE = 4  # of the memory
+_FEWEST = 2.0  # rows, that weights are worth
 
 
 def read_weights(source: Source, memory: int) -> RowWeights:
@@ -50,6 +51,13 @@ def read_weights(source: Source, memory: int) -> RowWeights:
     values /= values.max()
     values /= values.mean()
     squares, cubes = (float((values**power).mean()) for power in (2, 3))
+    # Kish's number of rows that tell as much, (sum w)^2 / sum w^2.
+    if n / squares < _FEWEST:
+        msg = (
+            f"weights must be of several rows, and one of {n:,} has nearly all of them, so that "
+            f"they are worth {n / squares:.3g} rows: correct it, or leave that row out"
+        )
+        raise DataError(msg)
     return RowWeights(ArraySource("weights", values[:, None]), squares, cubes)
 
 

@@ -15,7 +15,7 @@ from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.of_kernel import OfKernel
 from dhsic.kernels.on_columns import OnColumns
 
-__all__ = ["WithMissing", "of_present", "with_missing"]
+__all__ = ["WithMissing", "of_present", "of_rows", "with_missing"]
 
 _ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
 _MEANS = 512  # prepared rows whose mean kernel is computed at a time
@@ -63,7 +63,7 @@ class WithMissing(OfKernel):
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         sample = np.asarray(sample, np.float64)
-        present = sample[~np.isnan(sample).any(axis=1)] if sample.ndim == 2 else sample
+        present = _complete(sample)
         if not len(present):
             msg = (
                 f"a kernel is fitted to complete rows, and none of {len(sample):,} that were drawn "
@@ -189,6 +189,20 @@ def with_missing(kernel: Kernel) -> Kernel:
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=with_missing(kernel.kernel))
     return WithMissing(kernel)
+
+
+def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
+    """A fitted kernel with the mean embedding of other rows than those that it was fitted to."""
+    if isinstance(kernel, OnColumns):
+        return replace(kernel, kernel=of_rows(kernel.kernel, sample[:, kernel.at]))
+    if isinstance(kernel, WithMissing):
+        return replace(kernel, present=_complete(sample)[:_ROWS].copy())
+    return kernel
+
+
+def _complete(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rows that miss nothing."""
+    return sample[~np.isnan(sample).any(axis=1)] if sample.ndim == 2 else sample
 
 
 def of_present(kernel: Kernel) -> Kernel:

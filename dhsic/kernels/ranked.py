@@ -151,7 +151,8 @@ class Ranked(OfKernel):
                 "x[:, None] for one column, and fit a kernel for each variable"
             )
             raise InvalidArgumentError(msg)
-        columns = np.ascontiguousarray(x.T)
+        # Knots are in double precision, and so is the interpolation between them.
+        columns = np.ascontiguousarray(x.T if x.itemsize <= 8 else x.T.astype(np.float64))
         if len(x) <= _FEW:
             return OrderedColumns(columns, np.broadcast_to(np.arange(len(x)), columns.shape))
         with np.errstate(over="ignore", invalid="ignore"):

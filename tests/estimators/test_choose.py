@@ -113,8 +113,10 @@ def test_time__leaves_a_grid_that_was_asked_for():
     assert few.n_landmarks == 64
     one = dhsic.plan(*data, time="1s", threads=1)
     assert one.processor_seconds < few.processor_seconds
-    with pytest.raises(InvalidArgumentError, match="time must be a positive number of seconds"):
-        dhsic.plan(*data, time="soon")
+    assert dhsic.plan(*data, time=1e20, threads=1).n_landmarks == dhsic.plan(*data).n_landmarks
+    for time in ("soon", 0, -1.0, np.inf, [3], True):
+        with pytest.raises(InvalidArgumentError, match="time must be a positive number of seconds"):
+            dhsic.plan(*data, time=time)
 
 
 @pytest.mark.parametrize("n", [10**6, 10**9])

@@ -60,6 +60,12 @@ def test_ranked__of_new_rows_lies_between_those_of_the_sample_and_ends_with_them
     np.testing.assert_allclose(kernel(rows), np.exp(-((ranks[:, None] - ranks) ** 2)), rtol=1e-12)
 
 
+def test_ranked__takes_numbers_of_more_than_double_precision(rng):
+    x = rng.standard_normal((300, 2))
+    kernel = Ranked(Gaussian()).fit(x)
+    np.testing.assert_array_equal(kernel(x.astype(np.longdouble)), kernel(x))
+
+
 def test_ranked__of_many_values_keeps_few_of_them_and_those_that_many_rows_share(rng):
     x = rng.standard_normal((20_000, 1))
     x[:8_000] = 0.25
