@@ -185,7 +185,7 @@ def parse_seconds(value: Any) -> float:
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", value.strip().lower())
         seconds = float(match[1]) * _SECONDS[match[2] or ""] if match else 0.0
-    elif isinstance(value, Real) and not isinstance(value, bool):
+    elif isinstance(value, int | float | np.number) and not isinstance(value, bool):
         seconds = float(value)
     if not 0.0 < seconds < math.inf:
         msg = (
