@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, combinations, permutations
@@ -86,8 +86,12 @@ class DAG(Result):
             raise InvalidArgumentError(msg)
 
     @classmethod
-    def of(cls, names: Sequence[str], edges: Sequence[tuple[str, str]]) -> DAG:
+    def of(cls, names: Iterable[str], edges: Iterable[tuple[str, str]]) -> DAG:
         """The graph of edges, each from a cause to its effect by their names."""
+        names, edges = tuple(names), tuple(edges)  # iterators, too, which are read more than once
+        if len(set(names)) < len(names):
+            msg = f"the names of nodes must be different, got {', '.join(names)}"
+            raise InvalidArgumentError(msg)
         unknown = sorted({str(node) for edge in edges for node in edge} - set(names))
         if unknown:
             msg = f"edges must join the nodes {', '.join(names)}; got {', '.join(unknown)}"
@@ -97,7 +101,7 @@ class DAG(Result):
             tuple(sorted({places[cause] for cause, effect in edges if effect == name}))
             for name in names
         )
-        return cls(tuple(names), tuple(parents))
+        return cls(names, tuple(parents))
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from dhsic.errors import require
+from dhsic.errors import InvalidArgumentError, require
 from dhsic.integrations.pvalue import PValue
 
 __all__ = ["causal_learn_test"]
@@ -29,6 +30,8 @@ def causal_learn_test(test: PValue | None = None) -> str:
     ------
     MissingDependencyError
         causal-learn is not installed.
+    InvalidArgumentError
+        Raised by a search whose ``cache_path`` holds p-values of another test.
 
     References
     ----------
@@ -54,8 +57,15 @@ def causal_learn_test(test: PValue | None = None) -> str:
 
         def __init__(self, data: Any, **options: Any) -> None:
             super().__init__(data, **options)
-            # A cache on the disk is of one test with one set of options.
-            self.check_cache_method_consistent(_NAME, repr(pvalue))
+            made_by = self.pvalue_cache.get("method_name"), self.pvalue_cache.get("parameters_hash")
+            # causal-learn's own check lets any cache on the disk pass.
+            if made_by != (None, None) and made_by != (_NAME, _options_of(pvalue)):
+                msg = (
+                    f"cache_path must be of a new cache, or of one of the same test, got one made "
+                    f"by {made_by[0]!r} with {made_by[1]!r}: take another path"
+                )
+                raise InvalidArgumentError(msg)
+            self.check_cache_method_consistent(_NAME, _options_of(pvalue))
 
         def __call__(self, X: Any, Y: Any, condition_set: Any = None) -> float:
             """The p-value, computed once."""
@@ -68,3 +78,8 @@ def causal_learn_test(test: PValue | None = None) -> str:
 
     register_ci_test(_NAME, Test)
     return _NAME
+
+
+def _options_of(pvalue: PValue) -> str:
+    """The options that p-values follow from."""
+    return repr(replace(pvalue, client=None, threads=None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
-from dhsic.errors import DataError
+from dhsic.errors import DataError, InvalidArgumentError
 
 __all__ = ["PValue"]
 
@@ -109,15 +109,26 @@ class PValue:
         if count is None or not all(map(_in_memory, variables)):
             return float("nan")
         n = len(variables[0])
-        if n < _MANY_TIMES * count:
+        # Where rows are not as many in all, the whole test says so.
+        if n < _MANY_TIMES * count or {len(variable) for variable in variables} != {n}:
             return float("nan")
         rng = generator(resolve_seed(self.rng), "first rows")
         rows = np.sort(rng.choice(n, count, replace=False))
         try:
-            return self.of_all(*(_take(variable, rows) for variable in variables))
-        except DataError:
-            # As a variable whose drawn rows are all the same.
+            return self._of_few(*(_take(variable, rows) for variable in variables))
+        except (DataError, InvalidArgumentError):
+            # As a variable whose drawn rows are all the same, or more landmarks than drawn rows.
             return float("nan")
+
+    def _of_few(self, *variables: Any) -> float:
+        """The p-value of some rows, whose test is no part of the checkpoint of the whole one."""
+        options = self.marginal, self.conditional
+        if not any("checkpoint" in one for one in options):
+            return self.of_all(*variables)
+        marginal, conditional = (
+            {name: value for name, value in one.items() if name != "checkpoint"} for one in options
+        )
+        return replace(self, marginal=marginal, conditional=conditional).of_all(*variables)
 
     def of_all(self, x: Any, y: Any, *given: Any) -> float:
         """The p-value of all rows that are passed, by one test."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
 from dhsic.engine.blocks import ValueKind
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.sources import ArraySource
 from dhsic.ranking import rank_features, select_features
 
@@ -246,6 +247,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         columns = [column for (column,) in selection.columns]
         # Features that were not chosen have no score: NaN, since 0 is one that features can have.
         self.scores_ = np.full(x.shape[1], np.nan)
+        self.__dict__.pop("pvalues_", None)  # of a fit before, by another method
         self.scores_[columns] = selection.scores
         self.support_ = np.isin(np.arange(x.shape[1]), columns)
 
@@ -273,8 +275,13 @@ def _checked_matrix(X: Any) -> Matrix64:
 def _target(y: Any) -> Any:
     """Numbers as they are, and the codes of what else there is, which are classes."""
     values = np.asarray(y)
-    if values.dtype.kind in "biuf":
+    if values.dtype == object and all(isinstance(one, Real) for one in values.flat):
+        values = values.astype(np.float64)
+    if values.dtype.kind in "biufmM":  # of times the test says that they are none
         return values
+    if any(one is None or one != one for one in values.flat):
+        msg = "y must have a class or a number in every row, got missing ones: leave these rows out"
+        raise DataError(msg)
     # Classes may be numbers and texts in one array; equal texts are one class.
     _, codes = np.unique(values.astype(str), return_inverse=True)
     width = 1 if values.ndim == 1 else values.shape[1]

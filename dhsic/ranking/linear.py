@@ -35,8 +35,11 @@ class LinearMoments(NamedTuple):
     def scores(self) -> Vector:
         """Squared HSIC of every feature in units of its standard deviation, shape (d,)."""
         # |cov(x_j, y)|^2 summed over the columns of the target: HSIC with linear kernels.
-        covariance = (self.products / self.rows) ** 2
-        return _in_units(covariance.sum(axis=1), self.squares / self.rows)
+        # In units of deviations before they are squared, whatever the units of x: squares of small
+        # numbers would vanish, and those of large ones overflow.
+        spreads = np.broadcast_to(np.sqrt(self.squares / self.rows)[:, None], self.products.shape)
+        scores: Vector = (_in_units(self.products / self.rows, spreads) ** 2).sum(axis=1)
+        return scores
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ def _centred(values: NDArray[Any]) -> tuple[Vector, Vector]:
 
 
 def _in_units(scores: Vector, variance: Vector) -> Vector:
-    """Scores over the variance; a constant feature has none."""
+    """Scores over the variance, or covariances over deviations; a constant feature has none."""
     return np.divide(scores, variance, out=np.zeros_like(scores), where=variance > 0.0)
 
 

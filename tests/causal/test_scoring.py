@@ -212,6 +212,12 @@ def test_auto__chooses_by_rows_and_graphs(monkeypatch):
     assert score(chain(), dags=[CHAIN], n_resamples=9).null == "multiplier"
 
 
+def test_dag__takes_iterators_and_refuses_names_that_repeat():
+    assert DAG.of(iter("ab"), zip("a", "b", strict=True)).edges == (("a", "b"),)
+    with pytest.raises(InvalidArgumentError, match="names of nodes must be different, got a, a"):
+        DAG.of(("a", "a"), [])
+
+
 def test_little_memory__takes_graphs_in_parts(monkeypatch):
     data = chain(300)
     options = {"dags": "complete", "estimator": NystromMHSIC(n_landmarks=20)}

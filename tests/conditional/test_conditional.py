@@ -271,6 +271,20 @@ def test_kernel__keeps_its_level_where_predictions_are_coarse():
     assert rejections(cubes, 8, 4000) <= 0.375  # 0.04 % of tests of level 5 % reject more
 
 
+@pytest.mark.parametrize("unit", [1e3, 1e6])
+def test_units__of_columns_change_nothing(unit):
+    rng = np.random.default_rng(1)
+    z, other, a, b, e, f = rng.standard_normal((6, 400))
+    x, y = z * other + 0.5 * e, z * other + 0.5 * f
+    plain = test_given(x, y, given=[z, other])
+    large = test_given(x, y, given=[unit * z, other])
+    assert large.pvalue == pytest.approx(plain.pvalue, abs=0.01)  # rounding picks landmarks
+    assert plain.pvalue > 0.05
+    wide = [test_given(np.c_[z + a, s * b], z + a + e, given=z) for s in (1.0, unit)]
+    assert wide[0].pvalue < 1e-6
+    assert wide[1].statistic == pytest.approx(wide[0].statistic, rel=1e-3)
+
+
 def test_kernel__finds_no_dependence_in_irrelevant_columns():
     rng = np.random.default_rng(1)
     z, (e, f) = rng.standard_normal((400, 10)), rng.standard_normal((2, 400))

@@ -8,6 +8,7 @@ import pytest
 
 import dhsic
 from dhsic import conditional_independence_test
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
 
 N = 400
@@ -86,6 +87,22 @@ def test_pvalue__is_as_it_is_without_a_first_test(case):
     assert len(test.asked[-1][1]) == len(x)
 
 
+def test_pvalue__of_unequal_lengths_is_refused():
+    x, y = np.random.default_rng(0).standard_normal((2, 300))
+    for rows in (150, 300):
+        with pytest.raises(DataError, match="rows"):
+            PValue(first_rows=20)(x[:200], y[:rows])
+
+
+def test_pvalue__of_options_for_all_rows_tests_all_rows(tmp_path):
+    x, y = np.random.default_rng(0).standard_normal((2, 200))
+    many = {"estimator": dhsic.NystromMHSIC(60)}
+    kept = {"checkpoint": str(tmp_path / "kept"), "kernels": "gaussian"}
+    for options in (many, kept):
+        whole = PValue(first_rows=None, marginal=options)(x, y)
+        assert PValue(first_rows=20, marginal=options)(x, y) == pytest.approx(whole, rel=0.02)
+
+
 def test_pvalue__takes_first_rows_of_tables():
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pd.DataFrame({"a": np.arange(100.0), "b": ["u", "v"] * 50}, index=range(7, 107))
@@ -137,6 +154,25 @@ def test_causal_learn__asks_once_and_by_the_test_that_was_given(data):
     assert asked == [((N, 1), (N, 1), (N, 2))]
     usual = cit.CIT(data, causal_learn_test(QUICK))
     assert usual(0, 2, ()) == QUICK(data[:, 0], data[:, 2])
+
+
+def test_causal_learn__refuses_a_cache_of_another_test(data, tmp_path):
+    cit = pytest.importorskip(
+        "causallearn.utils.cit", reason="causal-learn is not installed: extra 'discovery'"
+    )
+    path, gamma = str(tmp_path / "kept.json"), PValue(marginal={"null": "gamma"})
+
+    def cached(test):
+        made = cit.CIT(data, causal_learn_test(test), cache_path=path)
+        made.SAVE_CACHE_CYCLE_SECONDS = -1
+        return made
+
+    first = cached(gamma)
+    first(0, 1)
+    first.save_to_local_cache()
+    assert cached(PValue(marginal={"null": "gamma"}, threads=1))(0, 1) == first(0, 1)
+    with pytest.raises(InvalidArgumentError, match="cache_path must be of a new cache"):
+        cached(PValue())
 
 
 def test_pgmpy__finds_the_edges(data):

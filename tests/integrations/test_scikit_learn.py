@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import InvalidArgumentError, MemoryBudgetError
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
@@ -70,6 +70,29 @@ def test_options__reach_what_they_are_for():
         DependenceSelector(2, memory="1MiB").fit(X, Y)
     with pytest.raises(InvalidArgumentError, match="threads"):
         DependenceSelector(2, threads=0).fit(X, Y)
+
+
+def test_target__of_numbers_as_objects_is_numbers():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((150, 4))
+    y = x[:, 1] + x[:, 3] ** 2
+    for found, expected in zip(
+        dependence_score(x, y.astype(object)), dependence_score(x, y), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    gaps = np.where(np.arange(150) < 3, None, np.where(y > 0, "a", "b"))
+    with pytest.raises(DataError, match="y must have a class or a number in every row"):
+        DependenceSelector(2).fit(x, gaps)
+    with pytest.raises(DataError, match="time"):
+        dependence_score(x, np.datetime64("2020-01-01") + np.arange(150))
+
+
+def test_refit__keeps_no_pvalues_of_another_method():
+    x = np.random.default_rng(0).standard_normal((60, 4))
+    selector = DependenceSelector(2, method="pvalue", random_state=0).fit(x, x[:, 0])
+    assert len(selector.pvalues_) == 4
+    selector.set_params(method="linear").fit(x[:, :3], x[:, 0])
+    assert not hasattr(selector, "pvalues_")
 
 
 def test_pipeline__has_names_and_classes():

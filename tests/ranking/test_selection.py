@@ -118,6 +118,19 @@ def test_select__takes_no_notice_of_units(method):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("unit", [1e90, 1e-90])
+def test_linear__scores_do_not_depend_on_the_units_of_features(unit):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 4))
+    y = x[:, 2] + 0.3 * rng.standard_normal(200)
+    plain, large = (
+        dhsic.select_features(scale * x, scale**0.5 * y, 2, method="linear", rng=0)
+        for scale in (1.0, unit)
+    )
+    assert large.columns == plain.columns
+    np.testing.assert_allclose(np.array(large.scores) / unit, plain.scores, rtol=1e-9)
+
+
 def test_linear__is_hsic_with_linear_kernels():
     x, y = additive(100)
     found = dhsic.select_features(x, y, 8, method="linear", rng=0)
