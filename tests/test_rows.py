@@ -376,6 +376,12 @@ def test_warning__does_not_end_a_test_whose_neighbours_all_miss_a_value():
         assert 0.0 < found.pvalue <= 1.0
 
 
+def test_strata__say_that_a_variable_is_constant_within_them():
+    strata, y = np.arange(200) % 2, np.random.default_rng(0).standard_normal(200)
+    with pytest.raises(DataError, match="'x1' is constant: in every stratum all rows are the same"):
+        dhsic.independence_test(strata + 0.5, y, strata=strata, kernels="gaussian", rng=0)
+
+
 def test_period__needs_all_rows():
     rng = np.random.default_rng(0)
     season = 2.0 * np.sin(2.0 * np.pi * np.arange(960) / 24)

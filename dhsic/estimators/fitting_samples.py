@@ -67,9 +67,11 @@ class FittingSamples:
         beyond_samples = beyond(session, there, list(dict.fromkeys([*whole, *parts])))
         for m, columns in whole:
             if not (beyond_samples[m, columns].total or session.takes_constants):
+                within = getattr(session.sources[m], "strata", None) is not None
+                where = "in every stratum all" if within else f"all {session.n}"
                 msg = (
-                    f"variable {session.names[m]!r} is constant: all {session.n} rows are the "
-                    "same, so it is independent of everything; leave it out"
+                    f"variable {session.names[m]!r} is constant: {where} rows are the same, so it "
+                    "is independent of everything; leave it out"
                 )
                 raise DataError(msg)
         return cls(tuple(drawn), session.n, beyond_samples)
