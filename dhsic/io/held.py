@@ -10,14 +10,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
+from dhsic.engine.blocks import (
+    INEXACT,
+    Source,
+    ValueKind,
+    is_exact,
+    kinds_of,
+    labels_of,
+    read_whole,
+)
 from dhsic.engine.units import format_bytes
-from dhsic.errors import MemoryBudgetError
+from dhsic.errors import DataError, MemoryBudgetError
 
 __all__ = ["HeldSource", "held_sources", "within_strata"]
 
 _SHARE = 4  # of the memory
-_ROUNDED = 1e-12
+_ROUNDED = 16 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,9 @@ class HeldSource:
         if self.strata is None:
             return values
         numbers = [kind == "number" for kind in self.kinds]
+        if not is_exact(values):
+            msg = f"variable {self.name!r} has {INEXACT}"
+            raise DataError(msg)
         values = values.astype(np.float64)
         values[:, numbers] = within_strata(values[:, numbers], self.strata)
         return values
@@ -137,18 +148,30 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
     """
     scaled, rows = np.empty_like(values), np.bincount(strata)
     shared = np.where(rows == 2, len(rows), np.arange(len(rows)))[strata]
-    for column, x in enumerate(values.T):
-        finite = np.isfinite(x)
+    for column, given in enumerate(values.T):
+        finite = np.isfinite(given)
         counts = np.maximum(np.bincount(strata, finite), 1)
-        about = x - (np.bincount(strata, np.where(finite, x, 0.0)) / counts)[strata]
+        x = _near_one(np.where(finite, given, 0.0), shared)
+        about = x - (np.bincount(strata, x) / counts)[strata]
+        # A sum of many rows is rounded; that of what is left by its mean hardly.
+        left = np.bincount(strata, np.where(finite, about, 0.0)) / counts
+        about = about - left[strata]
         # Rounding errors of a constant are no spread.
-        least = _ROUNDED * np.bincount(strata, np.where(finite, np.abs(x), 0.0)) / counts
+        least = _ROUNDED * np.bincount(strata, np.abs(x)) / counts
         about = np.where((_spreads(about, finite, strata) > least)[strata], about, 0.0)
         spread = _spreads(about, finite, shared)
         scale = np.where(spread > 0.0, spread, np.inf)[shared]
         # Missing values stay as they are, and are refused when rows are read.
-        scaled[:, column] = np.where(finite, about / scale, x)
+        scaled[:, column] = np.where(finite, about / scale, given)
     return scaled
+
+
+def _near_one(x: NDArray[np.float64], labels: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Numbers in units of the largest of their label, whose squares are numbers of float64 too."""
+    largest = np.zeros(labels.max() + 1)
+    np.maximum.at(largest, labels, np.abs(x))
+    # A power of two changes no digit.
+    return np.asarray(np.ldexp(x, -np.frexp(largest)[1][labels]), np.float64)
 
 
 def _spreads(
