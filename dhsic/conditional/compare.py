@@ -23,7 +23,7 @@ from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, named_arguments, shown
-from dhsic.conditional.design import together
+from dhsic.conditional.design import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.conditional.result import ConditionalIndependenceTestResult
 from dhsic.engine.blocks import Source, kinds_of
@@ -320,7 +320,7 @@ class _Asked:
         fitted = []
         for asked, source in zip(listed, self.sources, strict=False):
             kinds = kinds_of(source)
-            kernel = read_kernel(asked) or together(kinds)
+            kernel = read_kernel(asked) or joint_kernel(kinds)
             check_kernel(kernel, kinds, f"variable {source.name!r}")
             fitted.append(kernel)
         # Factors concern lengths that the test fits; a kernel that was given keeps its own.

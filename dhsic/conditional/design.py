@@ -23,7 +23,7 @@ from dhsic.features import (
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 
-__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "projections"]
+__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "joint_kernel", "projections"]
 
 Vector = NDArray[np.float64]
 
@@ -196,7 +196,7 @@ class ConditionalDesign:
             for kernel, sample in zip(kernels, samples[:2], strict=True)
         )
         z = samples[2]
-        joint = together(kinds).fit(z)
+        joint = joint_kernel(kinds).fit(z)
         weights = Projection.principal(joint, z, _MOST_WEIGHTS, dtype)
         given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
         p = sum(one.size for one in given)
@@ -214,7 +214,7 @@ class ConditionalDesign:
     ) -> Self:
         """One of the largest size that `of` and `about` can make, for plans; takes no memory."""
         d = len(kinds)
-        joint = together(kinds).fit(_guess(d))
+        joint = joint_kernel(kinds).fit(_guess(d))
         x, y = (
             Projection.likely(_likely_landmarks(kernel, columns, dtype), _MOST_DIRECTIONS)
             for kernel, columns in zip(kernels, dims[:2], strict=True)
@@ -329,7 +329,7 @@ def projections(
     rows = _guess(d) if sample is None else sample
     single = by_column(kinds, Columns(Gaussian())).fit(rows)
     widths = [single.widened(one) for one in _WIDTHS] if single.has_length else [single]
-    joint = [together(kinds).fit(rows)] if d > 1 else []
+    joint = [joint_kernel(kinds).fit(rows)] if d > 1 else []
     if sample is None:
         maps: list[FeatureMap] = [LandmarksByColumn.likely(one, d, count, dtype) for one in widths]
         maps.extend(_likely_landmarks(one, d, dtype) for one in joint)
@@ -346,7 +346,7 @@ def projections(
     return tuple(found)
 
 
-def together(kinds: Sequence[str]) -> Kernel:
+def joint_kernel(kinds: Sequence[str]) -> Kernel:
     """The kernel of all columns of some kinds at once, each in units of its deviation.
 
     As they are, a column of large numbers would hide the others: distances would be its own.

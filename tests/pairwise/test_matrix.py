@@ -14,7 +14,6 @@ from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.resample import Orbit
 from dhsic.kernels import Polynomial, parse
 from tests import oracles
-from tests.estimators.features import little
 
 N = 120
 
@@ -83,8 +82,7 @@ def test_shifts__are_those_of_every_permutation(data, n_resamples):
     np.testing.assert_allclose(found.pvalues.diagonal(), 1.0 / len(orbit))
 
 
-def test_little_memory__takes_more_passes_and_gives_the_same(monkeypatch):
-    little(monkeypatch)
+def test_little_memory__takes_more_passes_and_gives_the_same(no_libraries):
     variables = np.random.default_rng(0).standard_normal((6, 2000))
     variables[3] += variables[0]
     options = {"n_landmarks": 30, "rng": 1, "null": dhsic.Shifts(500)}
@@ -97,7 +95,7 @@ def test_little_memory__takes_more_passes_and_gives_the_same(monkeypatch):
     assert large.pvalues[0, 3] < 0.01 < np.sort(large.pvalues[np.triu_indices(6, 1)])[1]
 
 
-def test_auto__takes_the_spectrum_where_shifts_take_long(monkeypatch):
+def test_auto__takes_the_spectrum_where_shifts_take_long(no_libraries):
     rng = np.random.default_rng(0)
     many = dhsic.dependence_matrix(*rng.standard_normal((21, 60)), n_landmarks=5, rng=0)
     assert many.null == "spectral"
@@ -106,7 +104,6 @@ def test_auto__takes_the_spectrum_where_shifts_take_long(monkeypatch):
         *rng.standard_normal((21, 60)), n_landmarks=5, rng=0, null="shifts", n_resamples=99
     )
     assert exact.null == "shifts"
-    little(monkeypatch)
     short = dhsic.dependence_matrix(
         *rng.standard_normal((6, 2000, 2)), n_landmarks=40, rng=0, memory="32MiB", threads=2
     )

@@ -26,7 +26,6 @@ from tests.estimators.features import (
     centred,
     cross_covariance,
     frobenius,
-    little,
     orders_of_permutations,
     permuted_statistics,
     signed_statistics,
@@ -217,9 +216,8 @@ def test_plan__is_what_runs(null):
 
 
 @pytest.mark.parametrize("null", NULLS, ids=repr)
-def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
+def test_rank__takes_features_in_parts_where_memory_is_short(null, no_libraries):
     x, y = make(3000, 24, values=12)
-    little(monkeypatch)
     estimator, memory = NystromHSIC(40), 24_000_000
     short, large = opened(x, y, memory=memory), opened(x, y)
     plan = estimator.plan(short, against(24), null)
@@ -230,8 +228,7 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     np.testing.assert_allclose(parted.estimates.cka, whole.estimates.cka, rtol=1e-9)
 
 
-def test_rank__refuses_rough_kernels_that_need_more_memory_than_is_allowed(monkeypatch):
-    little(monkeypatch)
+def test_rank__refuses_rough_kernels_that_need_more_memory_than_is_allowed(no_libraries):
     x, y = make(3000, 2)
     options = {"estimator": NystromHSIC(1500), "null": dhsic.Multiplier(9), "memory": 100_000_000}
     dhsic.rank_features(x, y, rng=0, **options)
