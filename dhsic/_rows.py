@@ -82,7 +82,8 @@ def open_rows(
     given = {what: x for what, x in rows.labels if x is not None}
     _check_alone(rows, given)
     allowed = parse_bytes(memory)
-    check_row_labels([*(variables if data is None else [data]), *given.values()])
+    if given:  # variables are compared with each other when they are opened
+        check_row_labels([*(variables if data is None else [data]), *given.values()])
     sources, labels, dropped = open_labelled_data(
         variables, names, data, missing, given, pairwise=pairwise
     )

@@ -22,6 +22,7 @@ __all__ = [
     "Source",
     "ValueKind",
     "block_bounds",
+    "check_exact",
     "chunk_starts",
     "group_bounds",
     "is_exact",
@@ -295,6 +296,19 @@ def spans_of(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[i
             spans.append((start, stop))
     starts = [start for start, _ in spans]
     return [spans[bisect_right(starts, start) - 1] for start, _ in ranges]
+
+
+def check_exact(name: str, values: NDArray[Any]) -> None:
+    """Refuse rows of a variable that would lose digits, see `is_exact`.
+
+    Raises
+    ------
+    DataError
+        Integers are beyond 2**53.
+    """
+    if not is_exact(values):
+        msg = f"variable {name!r} has {INEXACT}"
+        raise DataError(msg)
 
 
 def is_exact(block: NDArray[Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
+from dhsic.engine.blocks import NonFiniteError, Source, check_exact
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import AnyFolder
@@ -328,9 +328,7 @@ class Session:
         for name, values, finite in zip(self.names, taken, self.finite, strict=True):
             if finite and not np.isfinite(values).all():
                 self._refuse_non_finite()
-            if not is_exact(values):
-                msg = f"variable {name!r} has {INEXACT}"
-                raise DataError(msg)
+            check_exact(name, values)
         ordered = [
             np.asarray(values, np.float64)[inverse]
             for values, (_, inverse) in zip(taken, unique, strict=True)

@@ -393,10 +393,10 @@ def _check_resampling(
     null: Null, n_resamples: int | None, supported: tuple[type[Null], ...]
 ) -> None:
     if n_resamples is not None and not isinstance(null, _Counted):
-        counted = [repr(cls.name) for cls in supported if issubclass(cls, _Counted)]
+        counted = " or ".join(repr(cls.name) for cls in supported if issubclass(cls, _Counted))
         msg = (
             f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
-            f"{n_resamples}: leave it out{', or take null ' * bool(counted)}{' or '.join(counted)}"
+            f"{n_resamples}: leave it out{f', or take null {counted}' if counted else ''}"
         )
         raise InvalidArgumentError(msg)
 

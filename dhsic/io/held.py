@@ -10,17 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import (
-    INEXACT,
-    Source,
-    ValueKind,
-    is_exact,
-    kinds_of,
-    labels_of,
-    read_whole,
-)
+from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of, read_whole
 from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, MemoryBudgetError
+from dhsic.errors import MemoryBudgetError
 
 __all__ = ["HeldSource", "held_sources", "within_strata"]
 
@@ -54,9 +46,7 @@ class HeldSource:
         if self.strata is None:
             return values
         numbers = [kind == "number" for kind in self.kinds]
-        if not is_exact(values):
-            msg = f"variable {self.name!r} has {INEXACT}"
-            raise DataError(msg)
+        check_exact(self.name, values)
         values = values.astype(np.float64)
         values[:, numbers] = within_strata(values[:, numbers], self.strata)
         return values

@@ -193,9 +193,9 @@ def _centred(values: NDArray[Any]) -> tuple[Vector, Vector]:
     return first + step, rows
 
 
-def _in_units(scores: Vector, variance: Vector) -> Vector:
-    """Scores over the variance, or covariances over deviations; a constant feature has none."""
-    return np.divide(scores, variance, out=np.zeros_like(scores), where=variance > 0.0)
+def _in_units(values: Vector, units: Vector) -> Vector:
+    """Values over the variances or deviations of features; a constant feature has 0."""
+    return np.divide(values, units, out=np.zeros_like(values), where=units > 0.0)
 
 
 def _with_empty_classes(moments: ClassMoments, classes: Vector) -> ClassMoments:

@@ -168,9 +168,7 @@ def test_digest__counts_every_field_of_what_runs(
         return shards(self, name, count, determined_by)
 
     monkeypatch.setattr(Checkpoint, "shards", seen)
-    x = rng.standard_normal(
-        (20, 2)
-    )  # of as many leaves as rows, each of which is changed by itself
+    x = rng.standard_normal((20, 2))  # few rows: each is a leaf, changed by itself
     dhsic.independence_test(
         *(x, x[:, :1] + 1.0),
         estimator=estimator,

@@ -217,13 +217,12 @@ def test_rank__keeps_the_false_discovery_rate():
 
 
 @pytest.mark.parametrize("null", NULLS, ids=repr)
-def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
+def test_rank__takes_features_in_parts_where_memory_is_short(null, no_libraries, monkeypatch):
     x, y = make(300, 7)
     whole = outcome(x, y, null, NystromMHSIC(30))
     session = open_columns(x, y, 3, "float64", None, 2, "2GiB")
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(7)]
     combinations = Combinations.against(kernels, Gaussian())
-    monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
     three = NystromMHSIC(30).plan(session, combinations.part(range(3)), null)
     memory = three.passes[-1].worker_bytes + 150_000
     short = open_columns(x, y, 3, "float64", None, 2, memory)
