@@ -298,16 +298,16 @@ def spans_of(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[i
     return [spans[bisect_right(starts, start) - 1] for start, _ in ranges]
 
 
-def check_exact(name: str, values: NDArray[Any]) -> None:
-    """Refuse rows of a variable that would lose digits, see `is_exact`.
+def check_exact(data_name: str, *columns: NDArray[Any]) -> None:
+    """Refuse values that would lose digits as floats, see `is_exact`.
 
     Raises
     ------
     DataError
         Integers are beyond 2**53.
     """
-    if not is_exact(values):
-        msg = f"variable {name!r} has {INEXACT}"
+    if not all(map(is_exact, columns)):
+        msg = f"{data_name} has {INEXACT}"
         raise DataError(msg)
 
 

@@ -328,7 +328,7 @@ class Session:
         for name, values, finite in zip(self.names, taken, self.finite, strict=True):
             if finite and not np.isfinite(values).all():
                 self._refuse_non_finite()
-            check_exact(name, values)
+            check_exact(f"variable {name!r}", values)
         ordered = [
             np.asarray(values, np.float64)[inverse]
             for values, (_, inverse) in zip(taken, unique, strict=True)

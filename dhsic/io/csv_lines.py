@@ -17,11 +17,20 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice, shown
 from dhsic.errors import DataError, InvalidArgumentError
 
-__all__ = ["ROW_BYTES", "CsvLines", "Dialect", "Quotes", "count_csv"]
+__all__ = [
+    "ROW_BYTES",
+    "SEPARATORS",
+    "CsvLines",
+    "Dialect",
+    "Quotes",
+    "count_csv",
+    "delimiter_hint",
+]
 
 Quotes = Literal["checked", "line-breaks", "none"]
 
 ROW_BYTES = 2**24  # the longest row, which the parser of the values holds many times
+SEPARATORS = ";\t|"  # that are common besides the comma
 
 _READ_BYTES = 2**18
 _NEWLINE, _QUOTE = 10, 34
@@ -374,3 +383,15 @@ def _openers(quotes: NDArray[np.intp]) -> NDArray[np.intp]:
 def _closers(quotes: NDArray[np.intp]) -> NDArray[np.intp]:
     second = quotes[1::2]
     return second[np.diff(quotes, append=quotes[-1:] + 2)[1::2] > 1]
+
+
+def delimiter_hint(text: str, separators: str = SEPARATORS) -> str:
+    """Say what to do where fields are not separated as they were taken to be."""
+    separator = next((candidate for candidate in separators if candidate in text), None)
+    if separator is None:
+        return ""
+    return (
+        f"its fields seem to be separated by {separator!r}: convert it by 'dhsic convert table "
+        f"--delimiter' (delimiter={separator!r}), or read it by pandas.read_csv(..., "
+        f"sep={separator!r})"
+    )

@@ -6,24 +6,26 @@ import datetime
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import ValueKind
+from dhsic.engine.blocks import INEXACT, ValueKind, check_exact
 from dhsic.errors import DataError
 
 __all__ = [
     "Encoded",
     "EncodedColumns",
     "Labels",
+    "check_whole",
     "encode",
     "encode_codes",
     "encode_labels",
     "encode_matrix",
     "encode_text",
+    "joined",
     "side_by_side",
     "unusable",
 ]
@@ -158,13 +160,47 @@ def encode_matrix(values: NDArray[Any], data_name: str) -> EncodedColumns:
         msg = f"{data_name} must have rows and columns, got {len(values)} x 0"
         raise DataError(msg)
     columns = [encode(values[:, j], _column_in_words(data_name, j, d)) for j in range(d)]
-    return side_by_side(columns)
+    return side_by_side(columns, data_name)
 
 
-def side_by_side(columns: Sequence[Encoded]) -> EncodedColumns:
+def side_by_side(columns: Sequence[Encoded], data_name: str) -> EncodedColumns:
     """Columns of any kinds as one array (n, d)."""
     values, kinds, categories = zip(*columns, strict=True)
-    return EncodedColumns(np.column_stack(values), kinds, categories)
+    return EncodedColumns(joined(values, data_name), kinds, categories)
+
+
+def joined(columns: Sequence[NDArray[Any]], data_name: str) -> NDArray[Any]:
+    """Columns (n,) or (n, d) as one array (n, d), which is of floats where one of them is.
+
+    Raises
+    ------
+    DataError
+        Integers would lose digits as floats.
+    """
+    values = np.column_stack(columns)
+    if values.dtype.kind == "f":
+        check_exact(data_name, *columns)
+    return values
+
+
+def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
+    """Refuse Python's integers, among other values, that lost digits when they became floats.
+
+    Raises
+    ------
+    DataError
+        Integers are beyond 2**53.
+    """
+    if numbers.dtype.kind != "f":
+        return
+    # Few, if any: so that not every value is looked at by Python. 2**53 + 1 has become 2**53.
+    large = np.abs(numbers) >= 2.0**53
+    if large.any():
+        objects = np.empty(numbers.shape, object)
+        objects[...] = values
+        if any(isinstance(v, Integral) and abs(int(v)) > 2**53 for v in objects[large]):
+            msg = f"{data_name} has {INEXACT}"
+            raise DataError(msg)
 
 
 def _column_in_words(data_name: str, j: int, d: int) -> str:
@@ -217,7 +253,7 @@ def _encoded_numbers(values: list[Any], some_missing: bool, data_name: str) -> N
         values = [np.nan if _is_missing(value) else value for value in values]
     plain = np.array(values)
     try:
-        return plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
+        numbers = plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
     except OverflowError:  # Python's whole numbers have no end
         msg = (
             f"{data_name} must hold numbers between -1.8e308 and 1.8e308, as float64 does, and has "
@@ -225,6 +261,8 @@ def _encoded_numbers(values: list[Any], some_missing: bool, data_name: str) -> N
             "floats"
         )
         raise DataError(msg) from None
+    check_whole(values, numbers, data_name)
+    return numbers
 
 
 def _booleans(values: list[Any]) -> NDArray[Any]:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import ValueKind, kinds_of
+from dhsic.engine.blocks import ValueKind, check_exact, kinds_of
 from dhsic.errors import DataError
-from dhsic.io.encode import encode_matrix, unusable
+from dhsic.io.encode import check_whole, encode_matrix, joined, unusable
 from dhsic.io.frames import as_frame, frame_source
 from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import open_stored, stored_source
@@ -120,7 +120,8 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
         lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
         msg = f"columns of one variable must have the same rows; got {lengths}"
         raise DataError(msg)
-    values = np.hstack([array.read(0, array.shape[0]) for array in arrays])
+    parts = [array.read(0, array.shape[0]) for array in arrays]
+    values = joined(parts, f"variable {name!r}")
     return ArraySource(
         name,
         values,
@@ -157,7 +158,10 @@ def _array_of_list(x: Any, name: str) -> NDArray[Any]:
     except ValueError as error:
         msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
         raise DataError(msg) from error
-    return np.array(x, object) if array.dtype.kind in "US" else array  # numbers stay numbers
+    if array.dtype.kind in "US":
+        return np.array(x, object)  # numbers stay numbers
+    check_whole(x, array, f"variable {name!r}")
+    return array
 
 
 def _as_array(x: Any, name: str) -> NDArray[Any]:
@@ -216,11 +220,18 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
     frame = frame.assign(**{c: code.where(code >= 0) for c, code in codes.items()})  # else missing
     # Columns of several types would become objects.
     if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
-        frame = frame.astype(np.float64)
+        frame = frame.map_partitions(_as_floats, name)
     labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
     # A frame of Dask does not know its rows until they are counted.
     source = _graph(frame.to_dask_array(lengths=True), name)
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
+
+
+def _as_floats(part: Any, name: str) -> Any:
+    """A partition of a frame, of floats; integers that lose digits so are refused."""
+    columns = (part[column].dropna().to_numpy() for column in part.columns)
+    check_exact(f"variable {name!r}", *columns)
+    return part.astype(np.float64)
 
 
 def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import nearest
+from dhsic.engine.blocks import check_exact
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import (
     Encoded,
@@ -78,6 +79,8 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     if len({str(type_) for type_ in frame.schema.values()}) == 1:
         values = frame.to_numpy()
         if values.dtype.kind in "fiu":
+            for column in frame.iter_columns():
+                _check_digits(column, values, data_name)
             return ArraySource(name, values, labels=labels)
     columns = [
         _encoded_column(
@@ -85,7 +88,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
         )
         for label, column in zip(labels, frame.iter_columns(), strict=True)
     ]
-    values, kinds, categories = side_by_side(columns)
+    values, kinds, categories = side_by_side(columns, data_name)
     return ArraySource(name, values, kinds=kinds, labels=labels, categories=categories)
 
 
@@ -133,7 +136,15 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
         return encode(np.array([], "M8[s]"), data_name)
     if column.dtype in (nw.Duration, nw.Time):
         return encode(np.array([], "m8[s]"), data_name)
-    return encode(column.to_numpy(), data_name)
+    values = column.to_numpy()
+    _check_digits(column, values, data_name)
+    return encode(values, data_name)
+
+
+def _check_digits(column: Any, values: NDArray[Any], data_name: str) -> None:
+    """Refuse integers that became floats, since some are missing, and lost digits so."""
+    if values.dtype.kind == "f" and column.dtype.is_integer():
+        check_exact(data_name, column.drop_nulls().to_numpy())
 
 
 def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:

@@ -46,7 +46,7 @@ class HeldSource:
         if self.strata is None:
             return values
         numbers = [kind == "number" for kind in self.kinds]
-        check_exact(self.name, values)
+        check_exact(f"variable {self.name!r}", values)
         values = values.astype(np.float64)
         values[:, numbers] = within_strata(values[:, numbers], self.strata)
         return values

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dhsic.engine.blocks import kinds_of, labels_of
+from dhsic.engine.blocks import check_exact, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import Labels
 from dhsic.io.forms import AnySource, holds_columns, is_of, join_columns, open_one
@@ -224,7 +224,9 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
 
 def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
     # Floats, since missing labels are NaN among the codes.
-    values = source.read(0, source.shape[0]).astype(np.float64)
+    values = source.read(0, source.shape[0])
+    check_exact(f"variable {source.name!r}", values)
+    values = values.astype(np.float64)
     for j, (labels_here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
         if labels_here is not None and labels is not None:
             places = {label: code for code, label in enumerate(labels)}

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dhsic.io.csv_lines import ROW_BYTES, Dialect
 
 __all__ = [
+    "any_large",
+    "are_inexact",
     "listed",
     "mostly_numbers",
     "numbers_of_text",
@@ -54,6 +56,21 @@ def numbers_of_text(
         np.asarray(pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False), np.float64),
         np.asarray(stray.to_numpy(zero_copy_only=False), np.bool_),
     )
+
+
+def any_large(numbers: Any) -> bool:
+    """Whether some numbers of Arrow are so large that floats do not have all integers."""
+    # As 2**53 itself, which 2**53 + 1 becomes.
+    return bool((np.abs(numbers.to_numpy(zero_copy_only=False)) >= 2.0**53).any())
+
+
+def are_inexact(texts: Any) -> bool:
+    """Whether some strings of Arrow are integers that lose digits as floats."""
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    long = pc.filter(trimmed, pc.match_substring_regex(trimmed, r"^[-+]?\d{16,}$"))
+    return any(abs(int(text)) > 2**53 for text in long.to_pylist())
 
 
 def mostly_numbers(texts: Any) -> bool:

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dhsic._validation import nearest
+from dhsic.engine.blocks import INEXACT
 from dhsic.errors import DataError, InvalidArgumentError, require
-from dhsic.io.csv_lines import CsvLines, Dialect, count_csv
+from dhsic.io.csv_lines import SEPARATORS, CsvLines, Dialect, count_csv, delimiter_hint
 from dhsic.io.stray import (
+    any_large,
+    are_inexact,
     listed,
     mostly_numbers,
     separator_of,
@@ -30,7 +33,6 @@ _PARQUET_BUFFER_BYTES = 2**18
 _ROWS_SEEN = 10_000
 _NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
 _CSV_NAMES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_SEPARATORS = ";\t|"  # that are common besides the comma
 _PARQUET_NAMES = (".parquet", ".pq")
 
 
@@ -126,7 +128,7 @@ class TableSource:
     def _check_name(self, column: str, what: str = "the table") -> None:
         if column not in self.columns:
             if len(self.columns) == 1 and (
-                hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
+                hint := delimiter_hint(self.columns[0], f"{SEPARATORS} ")
             ):
                 msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
                 raise InvalidArgumentError(msg)
@@ -237,6 +239,7 @@ class TableSource:
         # Types are inferred from one block, so they are fixed here: whole numbers may be followed
         # by fractions, and labels that look like numbers must keep their text ("01").
         numbers = [c for c in columns if self.kinds[c] == "numeric" and c not in self.chosen]
+        whole = list(numbers)
         options = {
             "include_columns": list(columns),
             "column_types": {c: pa.float64() if c in numbers else pa.string() for c in columns},
@@ -245,7 +248,9 @@ class TableSource:
         }
         try:
             with _csv_reader(self.path, lines, options) as reader:
-                yield from reader
+                for batch in reader:
+                    self._check_digits(batch, whole)
+                    yield batch
         except pa.ArrowInvalid as error:
             if "conversion error" not in str(error):
                 raise
@@ -253,6 +258,22 @@ class TableSource:
             if stray is None:
                 raise
             raise self.stray(stray) from error
+
+    def _check_digits(self, batch: Any, whole: list[str]) -> None:
+        """Refuse integers that lost digits; columns whose large numbers are none are taken out."""
+        for column in [c for c in whole if any_large(batch.column(c))]:
+            # Their text tells, which is read once more.
+            texts = replace(self, chosen=frozenset({column})).batches([column], _ROWS_SEEN)
+            if any(are_inexact(part.column(0)) for part in texts):
+                raise self.inexact(column)
+            whole.remove(column)
+
+    def inexact(self, column: str) -> DataError:
+        """The error of integers that lose digits as floats."""
+        return DataError(
+            f"column {column!r} of {self.path} has {INEXACT}, or convert it as labels, by "
+            f"--categorical {column} (categorical=[{column!r}])"
+        )
 
     def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow.parquet as pq
@@ -310,18 +331,6 @@ def open_table(
 def usual_delimiter(path: Path) -> str:
     """A tab of ``.tsv`` files, else a comma."""
     return "\t" if ".tsv" in path.suffixes else ","
-
-
-def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
-    """Say what to do where fields are not separated as they were taken to be."""
-    separator = next((candidate for candidate in separators if candidate in text), None)
-    if separator is None:
-        return ""
-    return (
-        f"its fields seem to be separated by {separator!r}: convert it by 'dhsic convert table "
-        f"--delimiter' (delimiter={separator!r}), or read it by pandas.read_csv(..., "
-        f"sep={separator!r})"
-    )
 
 
 def _quoted(separator: str | None) -> str:
@@ -405,6 +414,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
-        hint = _delimiter_hint(reason) if _is_csv(path) else ""
+        hint = delimiter_hint(reason) if _is_csv(path) else ""
         msg = f"cannot read {path} as a table: {reason}{'; ' if hint else ''}{hint}"
         raise DataError(msg) from error

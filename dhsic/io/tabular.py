@@ -17,7 +17,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing, check_missing
 from dhsic.io.shuffle import shuffled
-from dhsic.io.stray import numbers_of_text
+from dhsic.io.stray import are_inexact, numbers_of_text
 from dhsic.io.table_source import FieldKind, TableSource, open_table, usual_delimiter
 from dhsic.io.written import WrittenColumn, WrittenGroup
 from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_group
@@ -238,7 +238,10 @@ class _Encoder:
         if column in self._codes:
             return _labels_of_arrow(array, tokens, as_text=column in self._table.chosen)
         if column in self._table.chosen:
-            values, stray = numbers_of_text(array.cast("string"), self._table.thousands)
+            texts = array.cast("string")
+            values, stray = numbers_of_text(texts, self._table.thousands)
+            if are_inexact(texts):
+                raise self._table.inexact(column)
             # With missing="drop" a text among numbers counts as missing, and is told as rejected.
             if stray.any() and self._missing == "refuse":
                 raise self._table.stray(column)

@@ -8,6 +8,7 @@ import pytest
 
 from dhsic.errors import DataError
 from dhsic.io.encode import encode
+from dhsic.io.forms import open_one
 from dhsic.io.frames import as_frame, frame_source
 
 NAN = float("nan")  # another object than that of NumPy
@@ -46,6 +47,43 @@ def test_numbers__that_miss_some_are_numbers(gone):
     np.testing.assert_array_equal(found.values, [1.0, np.nan, 2.5, 3.0])
     assert found.kind == "number"
     assert encode(objects([1, 2]), "x").values.dtype.kind == "i"
+
+
+IDS = [2**60, 2**60 + 1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [*IDS, None],
+        lambda: [*IDS, np.nan],
+        lambda: [*IDS, 0.5],
+        lambda: [[*IDS], [0.5, 1]],
+        lambda: [2**53 + 1, None],
+        lambda: [-(2**53) - 1, None],
+        lambda: [2**63 + 1, -1],
+        lambda: [2**70 + 1, 1],
+        lambda: objects([*IDS, None]),
+        lambda: objects([np.int64(IDS[0]), 0.5]),
+        lambda: pd.Series([*IDS, None], dtype="Int64"),
+        lambda: pd.DataFrame({"a": pd.Series([*IDS, None], dtype="Int64"), "b": [1, 2, 3]}),
+        lambda: pd.DataFrame({"a": pd.Series([*IDS, None], dtype="Int64")}),
+        lambda: pd.DataFrame({"a": IDS, "b": [0.5, 1.5]}),
+        lambda: {"a": np.array(IDS), "b": np.array([0.5, 1.5])},
+        lambda: {"a": np.array(IDS), "b": np.array(IDS, np.uint64)},
+    ],
+)
+def test_numbers__that_lose_digits_are_refused(make):
+    with pytest.raises(DataError, match=r"has integers beyond 2\*\*53.*: subtract an offset"):
+        open_one(make(), "x")
+
+
+@pytest.mark.parametrize(
+    "x", [[2**53, None], [2.0**60, 0.5], [1e300, 1, None], {"a": np.array(IDS), "b": [1, 2]}]
+)
+def test_numbers__that_keep_their_digits_are_taken(x):
+    read = open_one(x, "x").read(0, 2)
+    assert read[0, 0] == (2**60 if isinstance(x, dict) else x[0])
 
 
 def test_nothing__is_missing_numbers():

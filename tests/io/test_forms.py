@@ -293,6 +293,13 @@ def test_missing__rows_are_refused_or_dropped_and_counted(form):
     assert type(found).from_json(found.to_json()).dropped == 3
 
 
+def test_dask__integers_that_lose_digits_are_refused():
+    large = pd.DataFrame({"a": pd.Series(2**60 + np.arange(N), dtype="Int64"), "b": Y})
+    for table in (large, large[["a"]]):
+        with pytest.raises(DataError, match=r"integers beyond 2\*\*53"):
+            dhsic.independence_test(dd.from_pandas(table, npartitions=3), Y, rng=0)
+
+
 TEXT = "str" if pd.__version__ >= "3" else "string"  # of pandas 2 writes missing ones out
 
 

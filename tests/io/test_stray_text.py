@@ -294,3 +294,22 @@ def test_fields__that_spaces_separate_are_told_where_a_column_is_not_found(tmp_p
         table_variables.open_table_variables(path, ["x", "y"])
     one = table(tmp_path, "sun hours\n1\n2\n", "one.csv")
     assert table_variables.open_table_variables(one, ["sun hours"])[0].shape == (2, 1)
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**60) - 1, 12345678901234567890])
+@pytest.mark.parametrize("numeric", [(), ("x",)])
+def test_integers__that_lose_digits_are_refused(tmp_path, number, numeric):
+    path = table(tmp_path, f"x,g\n7,1e300\n,2\n{number},3\n")
+    told = r"column 'x' of .* has integers beyond 2\*\*53, .* --categorical x \(categorical=\['x'\]"
+    with pytest.raises(DataError, match=told):
+        convert(path, tmp_path, ("x", "g"), missing="drop", numeric=numeric)
+    if not numeric:
+        with pytest.raises(DataError, match=told):
+            table_variables.open_table_variables(path, ["x", "g"])
+    convert(path, tmp_path, ("x",), missing="drop", categorical=("x",))
+
+
+def test_integers__that_keep_their_digits_and_large_floats_are_taken(tmp_path):
+    path = table(tmp_path, f"x,g\n7,1e300\n{2**53},2\n")
+    _, array = convert(path, tmp_path, ("x", "g"))
+    np.testing.assert_array_equal(array[:], [[7, 1e300], [2**53, 2]])

@@ -291,6 +291,12 @@ def test_labels__of_stored_codes_must_be_the_same(tmp_path):
         dhsic.two_sample_test(group["a"], group["b"], rng=0)
 
 
+def test_labels__beside_integers_that_lose_digits_are_refused():
+    one = pd.DataFrame({"a": [2**60, 2**60 + 1] * 20, "kind": list("uv") * 20})
+    with pytest.raises(DataError, match=r"variable 'x1' has integers beyond 2\*\*53"):
+        dhsic.two_sample_test(one, one[::-1].reset_index(drop=True), rng=0)
+
+
 def test_columns__of_samples_must_agree_by_kind_and_by_name(rng):
     one = pd.DataFrame({"a": rng.standard_normal(40), "kind": rng.choice(list("uv"), 40)})
     assert dhsic.two_sample_test(one, one.copy(), rng=0).variables[0].columns == 2
