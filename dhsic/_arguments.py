@@ -11,6 +11,7 @@ from dhsic._rows import ALL_ROWS, RowLabels, open_rows
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.budget import Budget
+from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
@@ -85,7 +86,8 @@ def open_session(
     Estimates without a test take two rows, and constants. `pairwise` says whether rows with a gap
     may stay, by missing="pairwise".
     """
-    opened = open_rows(variables, names, data, missing, rows, memory, pairwise=pairwise)
+    with graphs_on(client, threads):
+        opened = open_rows(variables, names, data, missing, rows, memory, pairwise=pairwise)
     sources, dropped = opened.sources, opened.dropped
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     # Shifts and permutations of fewer rows have too few orders, and kernels no spread.

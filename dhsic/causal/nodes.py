@@ -8,6 +8,7 @@ from typing import Any
 from dhsic._arguments import DROP_MISSING, session_over
 from dhsic._random import RngLike
 from dhsic._rows import ALL_ROWS, RowLabels, open_rows
+from dhsic.engine.graphs import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.missing import Missing
@@ -61,7 +62,8 @@ def open_nodes(
     DataError
         As for `dhsic.io.open.open_data`; categories, which have no residuals; or fewer than 4 rows.
     """
-    opened = open_rows(variables, names, data, missing, labels, memory)
+    with graphs_on(client, threads):
+        opened = open_rows(variables, names, data, missing, labels, memory)
     sources = opened.sources
     # Before anything is regressed: the number of graphs grows faster than the factorial.
     if most is not None and len(sources) > most:

@@ -22,6 +22,7 @@ from dhsic.causal.regression import (
     find_regression,
 )
 from dhsic.causal.residuals import plan_regressions, residual_variables
+from dhsic.engine.graphs import graphs_on
 from dhsic.engine.neighbours import Neighbours
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
@@ -205,7 +206,8 @@ def residual_independence_test(
     )
     residuals = residual_variables(session, regressor, wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
-        residuals = [HeldSource(source) for source in residuals]
+        with graphs_on(client, threads):
+            residuals = [HeldSource(source) for source in residuals]
     tested = session.over(residuals, "residuals")
     # By the residuals, whose spreads set the bandwidths.
     method = choose_method(tested, kernels, estimator, null, n_resamples)

@@ -28,6 +28,7 @@ from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.conditional.result import ConditionalIndependenceTestResult
 from dhsic.engine.blocks import Source, kinds_of
 from dhsic.engine.exchangeable import codes_of, moves_of
+from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
@@ -153,9 +154,10 @@ def conditional_independence_test(
     True
     """
     began = time.perf_counter()
-    asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
     place = client, threads, memory, progress, checkpoint
-    session = asked.session(rng, precision, *place)
+    with graphs_on(client, threads):
+        asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
+        session = asked.session(rng, precision, *place)
     if asked.method == "strata":
         return _within_strata(asked, session, began)
     return _by_kernels(asked, session, began)
@@ -200,8 +202,9 @@ def plan_conditional(
     >>> [step.name for step in plan.passes]
     ['first regressions', 'regressions', 'products of residuals']
     """
-    asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
-    session = asked.session(0, precision, client, threads, memory, None, None)
+    with graphs_on(client, threads):
+        asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
+        session = asked.session(0, precision, client, threads, memory, None, None)
     if asked.method == "strata":
         return asked.choose(session).plan(session)
     kernels, widths = asked.read_kernels()

@@ -19,6 +19,7 @@ from dhsic.embedding.store import kernel_of_text, read_record
 from dhsic.embedding.sums import EmbeddingPass
 from dhsic.embedding.value import MeanEmbedding
 from dhsic.engine.blocks import kinds_of
+from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
@@ -283,7 +284,8 @@ def _session(
     progress: Any,
     checkpoint: str | None,
 ) -> Session:
-    sources: Sequence[Any] = open_samples([x], ["x"])
+    with graphs_on(client, threads):
+        sources: Sequence[Any] = open_samples([x], ["x"])
     in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
     # Other rows could give the same labels other codes, and embeddings are compared.
     if in_memory and sources[0].categorical and not _keeps_codes(x):

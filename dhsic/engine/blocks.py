@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError
 
 __all__ = [
@@ -132,7 +133,7 @@ def read_whole(source: Source) -> NDArray[Any]:
     n = source.shape[0]
     if source.place == "graph":
         (whole,) = source.lazy([0, n])
-        return np.asarray(whole.compute())
+        return np.asarray(*compute_graphs(whole))
     step = max(source.chunk_rows or 0, BLOCK_BYTES // source.row_bytes, 1)
     return np.concatenate([source.read(a, min(a + step, n)) for a in range(0, n, step)])
 

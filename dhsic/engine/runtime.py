@@ -14,7 +14,7 @@ from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import TRANSIENT
 
-__all__ = ["Runtime", "current_client"]
+__all__ = ["Runtime", "check_client", "current_client"]
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -107,10 +107,7 @@ class Runtime:
         """The workers of a client, of which the first may still be on its way."""
         import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
 
-        running = getattr(client, "status", "running") == "running"
-        if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
-            msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
-            raise InvalidArgumentError(msg)
+        check_client(client)
         until = time.monotonic() + _START_SECONDS
         # The workers of a cluster may still be starting.
         while not (counts := _threads_by_worker(client)):
@@ -122,6 +119,20 @@ class Runtime:
                 raise InvalidArgumentError(msg)
             time.sleep(_POLL_SECONDS)
         return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
+
+
+def check_client(client: Any) -> None:
+    """Refuse what is no client that computes at once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is something else, or is closed.
+    """
+    running = getattr(client, "status", "running") == "running"
+    if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
+        msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
+        raise InvalidArgumentError(msg)
 
 
 def _threads_by_worker(client: Any) -> dict[str, int]:

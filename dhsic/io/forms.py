@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import ValueKind, check_exact, kinds_of
+from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError
 from dhsic.io.encode import check_whole, encode_matrix, joined, unusable
 from dhsic.io.frames import as_frame, frame_source
@@ -223,7 +224,8 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
         frame = frame.map_partitions(_as_floats, name)
     labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
     # A frame of Dask does not know its rows until they are counted.
-    source = _graph(frame.to_dask_array(lengths=True), name)
+    (lengths,) = compute_graphs(frame.map_partitions(len))
+    source = _graph(frame.to_dask_array(lengths=tuple(lengths)), name)
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
 
 

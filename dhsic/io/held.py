@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of, read_whole
+from dhsic.engine.graphs import GraphPlace, graph_place, graphs_at
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
@@ -31,10 +32,13 @@ class HeldSource:
     strata : ndarray of int, shape (n,), optional
         The stratum of every row, from 0 on: numbers are then about the mean of their stratum, in
         its standard deviations.
+    at : mapping, optional
+        Where a graph is computed; as it is told here where not given.
     """
 
     whole: Source
     strata: NDArray[np.intp] | None = None
+    at: GraphPlace = field(default_factory=graph_place, compare=False, repr=False)
 
     place: Literal["memory"] = "memory"
     chunk_rows: int | None = None
@@ -42,7 +46,8 @@ class HeldSource:
     @cached_property
     def array(self) -> NDArray[Any]:
         """All rows, shape (n, d)."""
-        values = read_whole(self.whole)
+        with graphs_at(self.at):
+            values = read_whole(self.whole)
         if self.strata is None:
             return values
         numbers = [kind == "number" for kind in self.kinds]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice
 from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.gaps import Gaps
+from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource
 from dhsic.io.rest import RestSource
@@ -128,9 +129,7 @@ def _all_counts(source: Source) -> Iterable[_Counts]:
     import dask
 
     bounds = np.cumsum([0, *source.array.chunks[0]]).tolist()
-    count = dask.delayed(_counts)
-    computed: tuple[_Counts, ...] = dask.compute(*map(count, source.lazy(bounds)))
-    return computed
+    return compute_graphs(*map(dask.delayed(_counts), source.lazy(bounds)))
 
 
 def _counts(block: NDArray[Any]) -> _Counts:
@@ -144,7 +143,7 @@ def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
     if isinstance(source, GraphSource):
         import dask.array as da
 
-        gaps: Any = da.isnan(source.array).any(axis=1).compute()
+        (gaps,) = compute_graphs(da.isnan(source.array).any(axis=1))
         return np.asarray(gaps, np.bool_)
     return np.concatenate([np.isnan(block).any(axis=1) for block in _blocks(source)])
 

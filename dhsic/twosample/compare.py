@@ -16,6 +16,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, labels_of
+from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
@@ -186,8 +187,10 @@ def two_sample_test(
     """
     began = time.perf_counter()
     labels = {"strata": strata, "groups": groups}
-    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing, labels)
-    session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
+    options = kernels, estimator, names, data, missing, labels
+    with graphs_on(client, threads):
+        asked = _IndependenceArguments.read(samples, *options)
+        session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="two-sample test", **method.described)
@@ -234,8 +237,10 @@ def plan_two_sample(
     10000
     """
     labels = {"strata": strata, "groups": groups}
-    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing, labels)
-    session = asked.session(0, precision, client, threads, memory, None, None)
+    options = kernels, estimator, names, data, missing, labels
+    with graphs_on(client, threads):
+        asked = _IndependenceArguments.read(samples, *options)
+        session = asked.session(0, precision, client, threads, memory, None, None)
     return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
 
 
