@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from dhsic.engine.memory import LIBRARIES, ask_allocator, resident_bytes
 from dhsic.engine.units import format_bytes
@@ -38,6 +39,12 @@ class _SeenRun:
     """Bytes of it that are not the user's."""
     last: float = 0.0
     """When it looked last."""
+    held: WeakValueDictionary[int, Budget] = field(default_factory=WeakValueDictionary)
+    """Budgets that looked and are still there: none of a run that has ended."""
+
+    def shares(self, now: float) -> bool:
+        """Whether it may take memory of the process now."""
+        return bool(self.held) and now - self.last < _RECENT_SECONDS
 
 
 _seen: dict[str, _SeenRun] = {}
@@ -108,9 +115,10 @@ class Budget:
                     del _seen[old]
             for run, seen in _seen.items():
                 # Runs that looked lately share this process, and may take what they were allowed.
-                if run != self.run and now - seen.last < _RECENT_SECONDS:
+                if run != self.run and seen.shares(now):
                     others += seen.allowed
             _seen[self.run].last = now
+            _seen[self.run].held[id(self)] = self
         return self._used(resident) + more - tolerance * self.allowed - others
 
     def _used(self, resident: int) -> int:

@@ -1,11 +1,14 @@
 """The memory that a run takes beside what it was allowed."""
 
 import gc
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import zarr
+from distributed import Client
 
 import dhsic
 from dhsic.engine import budget, memory
@@ -15,7 +18,7 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
 from dhsic.io.open import open_variables
-from tests.engine.toys import Sums, even_bounds, run, slow_squares
+from tests.engine.toys import Sums, cluster_of_threads, even_bounds, run, slow_squares
 
 MIB = 2**20
 GIB = 2**30
@@ -115,6 +118,37 @@ def test_look__leaves_room_for_runs_at_the_same_time(resident, monkeypatch):
     monkeypatch.setattr(budget, "_RECENT_SECONDS", 0.0)
     with pytest.raises(MemoryBudgetError):
         first.look()
+
+
+def test_look__leaves_no_room_for_runs_that_have_ended(resident):
+    first, second = Budget(GIB), Budget(2 * GIB)
+    first.look()
+    second.look()
+    planned = replace(second, planned=GIB)
+    planned.look()
+    resident.bytes += int(2.5 * GIB)
+    del second  # and the run goes on by its plan
+    first.look()
+    del planned
+    with pytest.raises(MemoryBudgetError):
+        first.look()
+
+
+@pytest.mark.parametrize("place", ["threads", "client"])
+def test_run__has_no_budget_when_it_has_ended(monkeypatch, place):
+    monkeypatch.setattr(budget, "_seen", {})
+    x, y = np.random.default_rng(0).standard_normal((2, 500))
+    with ExitStack() as opened:
+        options = {"threads": 2}
+        if place == "client":
+            cluster = opened.enter_context(cluster_of_threads())
+            options = {"client": opened.enter_context(Client(cluster, set_as_default=False))}
+        found = dhsic.independence_test(x, y, rng=0, **options)
+        assert budget._seen
+        until = time.monotonic() + 30  # workers forget when their scheduler has told them
+        while any(seen.held for seen in budget._seen.values()) and time.monotonic() < until:
+            time.sleep(0.05)
+    assert not any(seen.held for seen in budget._seen.values()), found
 
 
 def test_look__knows_the_same_run_with_its_plan(resident):
