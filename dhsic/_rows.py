@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
-from dhsic.engine.exchangeable import check_order, codes_of, moves_of
+from dhsic.engine.exchangeable import check_codes, check_order, codes_of, moves_of
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.sets import Moves
 from dhsic.engine.units import parse_bytes
@@ -95,6 +95,8 @@ def open_rows(
     if weighing is not None:
         _check_two(sources)
         weights = read_weights(weighing, allowed)
+    if labels:
+        check_codes(list(labels.values()), allowed)
     codes = {what: codes_of(source, what) for what, source in labels.items()}
     strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
     if labels:

@@ -129,6 +129,12 @@ def test_storage__changes_nothing(case, tmp_path):
     assert found == pvalue(lazy, asked, 3)
 
 
+def test_labels__are_refused_where_they_cannot_be_held():
+    x, y = np.random.default_rng(0).standard_normal((2, 1000))
+    with pytest.raises(MemoryBudgetError, match=r"labels of rows are held .*Allow memory=112000"):
+        dhsic.plan(x, y, strata=np.arange(1000) % 7, memory="100KiB")
+
+
 def test_large_stored_data__are_refused_where_they_cannot_be_held(tmp_path):
     group = zarr.create_group(tmp_path / "data.zarr")
     for name in "xy":

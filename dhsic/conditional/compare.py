@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,7 +28,7 @@ from dhsic.conditional.design import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.conditional.result import ConditionalIndependenceTestResult
 from dhsic.engine.blocks import Source, kinds_of
-from dhsic.engine.exchangeable import codes_of, moves_of
+from dhsic.engine.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -295,9 +296,11 @@ class _Asked:
         if self.method == "kernel":
             session = session_over(self.sources, rng, precision, *place)
         else:
+            allowed = parse_bytes(memory)
+            check_codes(self.sources[2:], allowed)
             codes = self._codes()
             # Rows move within strata between any places, so that x and y are held in memory.
-            held = held_sources(list(self.sources[:2]), parse_bytes(memory), codes)
+            held = held_sources(list(self.sources[:2]), allowed, codes)
             session = session_over(held, rng, precision, *place)
             session.moves = moves_of(session.n, codes, None, None, session.seed)
         session.dropped, session.remedy = self.dropped, DROP_MISSING
@@ -305,9 +308,10 @@ class _Asked:
 
     def _codes(self) -> NDArray[np.intp]:
         """The stratum of every row: equal values of all given columns."""
-        each = [codes_of(source, f"given {source.name!r}") for source in self.sources[2:]]
-        # A stratum is a combination of values of all given variables.
-        return np.unique(np.stack(each, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        # A stratum is a combination of values of all given variables: found by and by, so that no
+        # more than two of them are in memory.
+        each = (codes_of(source, f"given {source.name!r}") for source in self.sources[2:])
+        return reduce(joined_codes, each)
 
     def choose(self, session: Session) -> Method:
         """How the test within strata is run."""

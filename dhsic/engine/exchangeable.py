@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,23 @@ from numpy.typing import NDArray
 from dhsic._validation import shown
 from dhsic.engine.blocks import Source, read_whole
 from dhsic.engine.sets import Moves, RowSets, Series
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.engine.units import format_bytes
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.nulls import TimeOrder
 
-__all__ = ["check_order", "coded", "codes_of", "moves_of", "read_labels"]
+__all__ = [
+    "check_codes",
+    "check_order",
+    "coded",
+    "codes_of",
+    "joined_codes",
+    "moves_of",
+    "read_labels",
+]
 
 Indices = NDArray[np.intp]
 
+_CODE_BYTES = 96  # of a row: its labels as numbers, sorted, and the moves of them
 _FEWEST_MOVABLE = 0.1  # of the rows
 _FEWEST_MOVES = 20  # with fewer a p-value cannot be below 5 %
 
@@ -47,6 +59,25 @@ def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
         )
         raise InvalidArgumentError(msg)
     return time_order
+
+
+def check_codes(sources: Sequence[Source], memory: int) -> None:
+    """Refuse labels that `codes_of` cannot read within the memory.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Tells how much they need.
+    """
+    n = sources[0].shape[0]
+    # Pieces and all of them joined, and what is made of them.
+    needed = n * (_CODE_BYTES + 2 * max(source.row_bytes for source in sources))
+    if needed > memory:
+        msg = (
+            "labels of rows are held in memory while those that are alike are found: they take "
+            f"{format_bytes(needed)}. Allow memory={needed} or more, or test fewer rows"
+        )
+        raise MemoryBudgetError(msg)
 
 
 def codes_of(source: Source, what: str) -> Indices:
@@ -86,13 +117,17 @@ def read_labels(source: Source, what: str) -> NDArray[Any]:
     return labels
 
 
+def joined_codes(first: Indices, second: Indices) -> Indices:
+    """Every pair of two numbers as one number from 0 on."""
+    # Consecutive again, so that pairs of pairs cannot overflow.
+    pairs = first * (second.max() + 1) + second
+    return np.unique(pairs, return_inverse=True)[1].astype(np.intp, copy=False)
+
+
 def coded(labels: NDArray[Any]) -> Indices:
     """Every row of labels as a number from 0 on, of several columns as one."""
-    code = np.zeros(len(labels), np.intp)
-    for column in labels.T:
-        values, column_codes = np.unique(column, return_inverse=True)
-        # The pair of two numbers as one number, and consecutive again, so that it cannot overflow.
-        code = np.unique(code * len(values) + column_codes, return_inverse=True)[1]
+    columns = (np.unique(column, return_inverse=True)[1] for column in labels.T)
+    code = reduce(joined_codes, columns)
     # By their first rows, so that the same labels written otherwise move the same rows.
     _, firsts = np.unique(code, return_index=True)
     ranks: Indices = np.argsort(np.argsort(firsts))

@@ -1,5 +1,6 @@
 """Conditional independence: against dense matrices, by level and power, and in every form."""
 
+import tracemalloc
 from functools import partial
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ import dhsic
 from dhsic._arguments import session_over
 from dhsic.conditional import ridge
 from dhsic.conditional.centre import _MOST_COLUMNS, centred_columns
-from dhsic.conditional.compare import _WIDTH
+from dhsic.conditional.compare import _WIDTH, _Asked
 from dhsic.conditional.kernel import _EXCESS, KernelResiduals
 from dhsic.conditional.ridge import (
     _MOST_FREEDOM,
@@ -24,7 +25,12 @@ from dhsic.conditional.ridge import (
     rows_of_regression,
 )
 from dhsic.engine.reduction import RowBlock
-from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
+from dhsic.errors import (
+    ApproximateNullWarning,
+    DataError,
+    InvalidArgumentError,
+    MemoryBudgetError,
+)
 from dhsic.io.open import open_data
 from dhsic.kernels import Delta, Gaussian, Linear
 from dhsic.nulls import ChiSquareMixture
@@ -303,6 +309,23 @@ def test_strata__are_taken_of_categories():
     assert test_given(x, y, given=z, method="kernel").method == "kernel"
     both = test_given(x, y, given=[z, z == "a"])  # which says nothing new
     assert both.pvalue == found.pvalue
+
+
+@pytest.mark.parametrize("given", [1, 8])
+def test_strata__are_found_within_the_memory(given):
+    n, rng = 200_000, np.random.default_rng(0)
+    x, y = rng.standard_normal((2, n))
+    labels = [rng.integers(0, 3, n).astype(np.int8) for _ in range(given)]
+    with pytest.raises(MemoryBudgetError, match=r"held in memory .* Allow memory=19600000 or more"):
+        dhsic.plan_conditional(x, y, given=labels, method="strata", memory="16MiB")
+    asked = _Asked.read(x, y, labels, "strata", None, None, None, "refuse")
+    tracemalloc.start()
+    try:
+        asked.session(0, "float64", None, 1, "2GiB", None, None)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most <= 19_600_000
 
 
 def test_estimate__grows_with_the_dependence():
