@@ -20,7 +20,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
-from dhsic.errors import DataError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.derived import DerivedSource
 from dhsic.io.sources import ArraySource
 
@@ -193,6 +193,7 @@ def fit_regressions(
         values = session.take([np.arange(session.n)] * len(session.sources))
         for x, name in zip(values, session.names, strict=True):
             check_varied(x, name)
+            x.flags.writeable = False  # a regression of a user may write into what it gets
         return _HeldResiduals(session, regression, tuple(values))
     n = session.n
     session.step("pilot rows")
@@ -279,12 +280,31 @@ class _HeldResiduals:
         y, x = self.values[target], [self.values[j] for j in given]
 
         def regress() -> Vector:
-            return np.asarray(self.regression.residuals(y, x, rng), np.float64)
+            left = self.regression.residuals(y, x, rng)
+            return _checked(left, self.regression.name, y.shape)
 
         left = self.session.keep(name, regress, (self.regression, target, given))
         # As shares of the variance, so that units do not matter.
         _check_noise(self.session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
         return left
+
+
+def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
+    """Residuals as a regression returned them, which may be one of a user."""
+    try:
+        residuals = np.asarray(left, np.float64)
+        found = f"shape {residuals.shape}"
+    except (TypeError, ValueError):
+        residuals, found = np.empty(0), type(left).__name__
+    if residuals.shape == shape and not np.isfinite(residuals).all():
+        found = f"{residuals[~np.isfinite(residuals)][0]} among them"
+    elif residuals.shape == shape:
+        return residuals
+    msg = (
+        f"regression {name!r} must return finite residuals of the shape of its target, {shape}, "
+        f"got {found}: return target - predictions, a row each"
+    )
+    raise InvalidArgumentError(msg)
 
 
 def _check_noise(

@@ -231,6 +231,43 @@ def test_little_memory__takes_graphs_in_parts(monkeypatch):
         score(data, memory="1MiB")
 
 
+class Lines:
+    """A regression of a user, whose residuals go through a function."""
+
+    name = "lines"
+
+    def __init__(self, last):
+        self.last = last
+
+    def residuals(self, target, given, rng):
+        rows = np.column_stack([np.ones(len(target)), *given])
+        return self.last(target, target - rows @ np.linalg.lstsq(rows, target)[0])
+
+
+def test_regression__of_a_user_writes_into_no_rows():
+    x = chain()
+    expected = score(x, regression=Lines(lambda _, left: left)).pvalues
+    assert score(x, regression=Lines(lambda _, left: left.tolist())).pvalues == expected
+    with pytest.raises(ValueError, match="read-only"):
+        score(x, regression=Lines(lambda target, left: np.subtract(target, 1.0, out=target)))
+
+
+@pytest.mark.parametrize(
+    ("last", "got"),
+    [
+        (lambda _, left: left.ravel(), r"got shape \(120,\)"),
+        (lambda _, left: left[:-1], r"got shape \(119, 1\)"),
+        (lambda target, _: np.full(target.shape, np.nan), "got nan among them"),
+        (lambda *_: None, r"got shape \(\)"),
+        (lambda *_: "residuals", "got str"),
+    ],
+)
+def test_regression__of_a_user_must_return_residuals(last, got):
+    told = rf"'lines' must return finite residuals of the shape of its target, \(120, 1\), .*{got}"
+    with pytest.raises(InvalidArgumentError, match=told):
+        score(chain(), regression=Lines(last))
+
+
 def residuals_of_all(nodes, n, mib):
     """All graphs of so many nodes, for plans."""
     graphs = enumerate_dags(nodes)
