@@ -28,7 +28,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import Planner, plan_once
-from dhsic.kernels import Combinations, Kernel, KernelName
+from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity.maps import column_sensitivities, plan_map
 
@@ -59,7 +59,8 @@ class ResidualMeasure:
     Raises
     ------
     InvalidArgumentError
-        The criterion is unknown, or compares no p-values and a null is given.
+        The criterion is unknown, or compares no p-values and a null is given; or the kernel is
+        linear.
 
     Examples
     --------
@@ -75,6 +76,13 @@ class ResidualMeasure:
 
     def __post_init__(self) -> None:
         check_choice("criterion", self.criterion, get_args(DirectionCriterion))
+        if isinstance(read_kernel(self.kernel), Linear):
+            # Rounding errors would decide.
+            msg = (
+                "kernel must see more than correlation, of which a regression leaves none, got "
+                "'linear': take 'gaussian'"
+            )
+            raise InvalidArgumentError(msg)
         if self.criterion in _BY_PVALUE:
             return
         for name in ("null", "n_resamples"):

@@ -94,8 +94,8 @@ def direction(
     n_resamples : int, optional
         As for `independence_test`.
     kernel : str, Kernel or None, optional
-        Kernel of variables and residuals; None for estimators with a kernel of their own, as
-        "dcov".
+        Kernel of variables and residuals, but for "linear", which sees nothing in residuals; None
+        for estimators with a kernel of their own, as "dcov".
     max_rows : int, optional
         Rows at most, drawn at random. Where not given all, if they fit the memory and the time by
         the plan, or the largest power of two that does, as of a Gaussian process, whose cost is

@@ -274,6 +274,12 @@ GOOD = np.arange(30.0) % 7, np.arange(30.0) % 11
         (GOOD, {"criterion": "hsik"}, InvalidArgumentError, "did you mean 'hsic'"),
         (
             GOOD,
+            {"criterion": "hsic", "kernel": "linear"},
+            InvalidArgumentError,
+            "kernel must see more than correlation, .* take 'gaussian'",
+        ),
+        (
+            GOOD,
             {"estimator": "coco", "criterion": "sensitivity"},
             InvalidArgumentError,
             "map needs",
