@@ -6,7 +6,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dhsic.errors import InvalidArgumentError
 from dhsic.integrations.pvalue import PValue
+from dhsic.io.forms import is_of
+from dhsic.io.frames import unknown_column
 
 __all__ = ["PgmpyTest"]
 
@@ -26,6 +29,11 @@ class PgmpyTest:
     ----------
     p_value_ : float
         P-value of the last test.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The data are no data frame.
 
     References
     ----------
@@ -50,11 +58,17 @@ class PgmpyTest:
     test: PValue = field(default_factory=PValue)
     p_value_: float = field(default=float("nan"), init=False)
 
+    def __post_init__(self) -> None:
+        if not is_of(self.data, "pandas", "DataFrame"):
+            got = type(self.data).__name__
+            msg = f"data must be a pandas.DataFrame, whose columns are tested, got {got}: make one"
+            raise InvalidArgumentError(msg)
+
     def __call__(
         self,
         X: Hashable,
         Y: Hashable,
-        Z: Sequence[Hashable] = (),
+        Z: Sequence[Hashable] | None = (),
         significance_level: float = 0.05,
     ) -> bool:
         """Whether two columns are independent given others at a level.
@@ -64,15 +78,24 @@ class PgmpyTest:
         X, Y : hashable
             Names of columns.
         Z : sequence of hashable, optional
-            Names of those that are given.
+            Names of those that are given; none where it is None.
         significance_level : float, optional
             The level.
 
         Returns
         -------
         bool
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such column.
         """
-        given = self.data[list(Z)] if len(Z) else None
+        listed = [Z] if isinstance(Z, str) else list(Z or ())
+        for column in (X, Y, *listed):
+            if column not in self.data.columns:
+                raise unknown_column(column, list(map(str, self.data.columns)))
+        given = self.data[listed] if listed else None
         pvalue = self.test(self.data[[X]], self.data[[Y]], given)
         self.p_value_ = pvalue
         return pvalue >= significance_level

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice, check_integer
 from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.io.forms import is_of
 from dhsic.io.sources import ArraySource
+from dhsic.nulls.multiple import Control
 from dhsic.ranking import rank_features, select_features
 
 if TYPE_CHECKING:
-    from dhsic.nulls.multiple import Control
     from dhsic.ranking import ColumnRanking
 
 try:
@@ -194,6 +195,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         from sklearn.utils.validation import validate_data
 
         method = check_choice("method", self.method, get_args(SelectorMethod))
+        check_choice("control", self.control, get_args(Control))
         values, target = validate_data(
             self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4
         )
@@ -208,7 +210,8 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             options["estimator"] = self.estimator
         count = self._count(values.shape[1], ranks=method in _RANKS)
         find = self._rank if method in _RANKS else self._select
-        find(_checked_matrix(values), _target(target), count, options)
+        # Arrays of scikit-learn do not tell categories of numbers from numbers.
+        find(values, _target(y if _has_categories(y) else target), count, options)
         return self
 
     def _count(self, d: int, *, ranks: bool) -> int | None:
@@ -268,12 +271,34 @@ def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
     return np.array([feature.standardised for feature in ranking.features])
 
 
-def _checked_matrix(X: Any) -> Matrix64:
-    return np.asarray(X, np.float64)
+def _checked_matrix(X: Any) -> Any:
+    # Sparse features are made dense some rows at a time.
+    if _is_sparse(X):
+        return X
+    try:
+        return np.asarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"X must hold numbers, (n, d), got what NumPy cannot read so ({error}): encode it"
+        raise DataError(msg) from error
+
+
+def _is_sparse(x: Any) -> bool:
+    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
+
+
+def _has_categories(y: Any) -> bool:
+    """Whether a column of pandas, or one of a table, is one of categories."""
+    types = y.dtypes if is_of(y, "pandas", "DataFrame") else [getattr(y, "dtype", None)]
+    return any(type(one).__name__ == "CategoricalDtype" for one in types)
 
 
 def _target(y: Any) -> Any:
-    """Numbers as they are, and the codes of what else there is, which are classes."""
+    """Numbers and categories as they are, and the codes of classes of any other type."""
+    if _is_sparse(y):
+        msg = "y must be dense, got a sparse matrix: call .toarray() on it"
+        raise DataError(msg)
+    if _has_categories(y):
+        return y
     values = np.asarray(y)
     if values.dtype == object and all(isinstance(one, Real) for one in values.flat):
         values = values.astype(np.float64)

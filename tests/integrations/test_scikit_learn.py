@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import dhsic
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
@@ -87,6 +88,33 @@ def test_target__of_numbers_as_objects_is_numbers():
         dependence_score(x, np.datetime64("2020-01-01") + np.arange(150))
 
 
+def test_target__of_categories_is_categories():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    codes = np.random.default_rng(0).permutation([10, 20, 30] * 50)
+    x = X[:150] + (codes == 20)[:, None]
+    for y in (pd.Series(codes, dtype="category"), pd.Categorical(codes)):
+        expected = dependence_score(x, codes.astype(str))
+        assert dependence_score(x, y)[0].tolist() == expected[0].tolist()
+        scores = DependenceSelector(2, random_state=0).fit(x, y).scores_
+        assert scores.tolist() == (
+            DependenceSelector(2, random_state=0).fit(x, codes.astype(str)).scores_.tolist()
+        )
+    table = pd.DataFrame({"a": pd.Categorical(codes), "b": x[:, 0]})
+    assert DependenceSelector(1, random_state=0).fit(x, table).support_[0]
+
+
+def test_sparse__features_are_scored_and_targets_are_refused():
+    sparse, y = sp.csc_array(X * (X > 0)), sp.csr_array(Y[:, None])
+    expected = SelectKBest(dependence_score, k=2).fit(sparse.toarray(), Y)
+    found = SelectKBest(dependence_score, k=2).fit(sparse, Y)
+    assert found.scores_.tolist() == expected.scores_.tolist()
+    for fit in (dependence_score, DependenceSelector(2).fit):
+        with pytest.raises(DataError, match=r"y must be dense, .* \.toarray\(\)"):
+            fit(X, y)
+    with pytest.raises(DataError, match="X must hold numbers"):
+        dependence_score(X.astype(str) + "u", Y)
+
+
 def test_refit__keeps_no_pvalues_of_another_method():
     x = np.random.default_rng(0).standard_normal((60, 4))
     selector = DependenceSelector(2, method="pvalue", random_state=0).fit(x, x[:, 0])
@@ -127,6 +155,7 @@ def test_score__stands_in_select_k_best():
         ({"alpha": 0.1, "method": "forward"}, "alpha goes with a method that ranks"),
         ({"alpha": 0.1, "n_features_to_select": 2}, "drop one of them"),
         ({"alpha": 2.0}, "alpha must be"),
+        ({"control": "zzz"}, "control must be one of 'bh'"),
     ],
 )
 def test_selector__refuses(options, message):
