@@ -30,7 +30,7 @@ def graphs_on(client: Any, threads: int | None) -> Iterator[None]:
     """
     place: GraphPlace = {}
     if client is not None:
-        check_client(client)
+        check_client(client, threads)
         # Workers that are planned alone compute nothing.
         place = {"scheduler": client} if hasattr(client, "get") else {}
     elif threads is not None:

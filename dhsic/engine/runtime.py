@@ -107,7 +107,7 @@ class Runtime:
         """The workers of a client, of which the first may still be on its way."""
         import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
 
-        check_client(client)
+        check_client(client, None)
         until = time.monotonic() + _START_SECONDS
         # The workers of a cluster may still be starting.
         while not (counts := _threads_by_worker(client)):
@@ -121,14 +121,17 @@ class Runtime:
         return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
 
 
-def check_client(client: Any) -> None:
-    """Refuse what is no client that computes at once.
+def check_client(client: Any, threads: int | None) -> None:
+    """Refuse what is no client that computes at once, and threads beside one.
 
     Raises
     ------
     InvalidArgumentError
-        It is something else, or is closed.
+        It is something else, or is closed; or threads are given, too.
     """
+    if threads is not None:
+        msg = "threads must be left out when a client is given: its workers set their own"
+        raise InvalidArgumentError(msg)
     running = getattr(client, "status", "running") == "running"
     if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
         msg = f"client must be a running, synchronous distributed.Client, got {client!r}"

@@ -42,6 +42,7 @@ __all__ = [
     "ESTIMATORS",
     "NULLS",
     "TABLE",
+    "Counted",
     "EstimatorEntry",
     "draws_replicates",
     "find_estimator",
@@ -124,7 +125,7 @@ NULLS: dict[str, type[Null]] = {
     )
 }
 _Shared = Resampling | Chain
-_Counted = Resampling | Chain | Sequential | FromReplicates
+Counted = Resampling | Chain | Sequential | FromReplicates
 
 
 def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
@@ -345,7 +346,7 @@ def _find_null(
         raise _unavailable(null, estimator, names)
     # Both kinds are made without options: with some, a value is to be given.
     cls = NULLS[null]
-    if issubclass(cls, _Counted):
+    if issubclass(cls, Counted):
         return _counted(cls, n_resamples), AS_ASKED
     _check_resampling(cls(), n_resamples, supported)
     return cls(), AS_ASKED
@@ -379,7 +380,7 @@ def _stands(null: Null, supported: tuple[type[Null], ...]) -> bool:
     return isinstance(null.replicates if isinstance(null, FromReplicates) else null, supported)
 
 
-def _counted(cls: type[_Counted], n_resamples: int | None) -> _Counted:
+def _counted(cls: type[Counted], n_resamples: int | None) -> Counted:
     """With the number of replicates that was asked for, or its own."""
     return cls() if n_resamples is None else cls(n_resamples=n_resamples)
 
@@ -392,8 +393,8 @@ def _sharing() -> set[str]:
 def _check_resampling(
     null: Null, n_resamples: int | None, supported: tuple[type[Null], ...]
 ) -> None:
-    if n_resamples is not None and not isinstance(null, _Counted):
-        counted = " or ".join(repr(cls.name) for cls in supported if issubclass(cls, _Counted))
+    if n_resamples is not None and not isinstance(null, Counted):
+        counted = " or ".join(repr(cls.name) for cls in supported if issubclass(cls, Counted))
         msg = (
             f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
             f"{n_resamples}: leave it out{f', or take null {counted}' if counted else ''}"

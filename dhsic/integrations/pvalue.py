@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from dhsic._validation import check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators.registry import NULLS, Counted
+from dhsic.nulls import Shifts
 
 __all__ = ["PValue"]
 
@@ -31,7 +33,9 @@ class PValue:
     Most tests of a search are of variables that depend on each other, which a share of the rows
     shows. So of many rows in memory some are tested first: where their p-value p_1 is at most 1e-6,
     the p-value is 100 p_1, and else p_2 / 0.99 with p_2 of all rows. By the union bound over both
-    tests it is at most a with probability at most a, where p_1 and p_2 are [1]_.
+    tests it is at most a with probability at most a, where p_1 and p_2 are [1]_. P-values of
+    replicates are never as small: where nothing is given and ``marginal`` names no null with a law,
+    as "gamma", or only categories are given, all rows are tested at once.
 
     Parameters
     ----------
@@ -88,14 +92,17 @@ class PValue:
         x, y : array-like, shapes (n,) or (n, d)
             As for `dhsic.independence_test`.
         z : array-like, shape (n,) or (n, d), optional
-            The variables given; none where it is None or has no columns.
+            The variables given; none where it is None or empty, or has no columns.
 
         Returns
         -------
         float
         """
         # causal-learn gives an array without columns where there is no condition.
-        given = () if z is None or 0 in getattr(z, "shape", ()) else (z,)
+        nothing = (
+            z is None or 0 in getattr(z, "shape", ()) or (isinstance(z, list | tuple) and not z)
+        )
+        given = () if nothing else (z,)
         first = self._of_first(x, y, *given)
         if first <= _SURE:
             return first / _FIRST_SHARE
@@ -106,7 +113,7 @@ class PValue:
     def _of_first(self, *variables: Any) -> float:
         """The p-value of rows drawn at random, NaN where all are to be tested."""
         count = self.first_rows
-        if count is None or not all(map(_in_memory, variables)):
+        if count is None or not all(map(_in_memory, variables)) or not self._has_law(variables[2:]):
             return float("nan")
         n = len(variables[0])
         # Where rows are not as many in all, the whole test says so.
@@ -119,6 +126,18 @@ class PValue:
         except (DataError, InvalidArgumentError):
             # As a variable whose drawn rows are all the same, or more landmarks than drawn rows.
             return float("nan")
+
+    def _has_law(self, given: Sequence[Any]) -> bool:
+        """Whether p-values may be as small as a first test needs."""
+        if given:  # of categories a test moves rows within strata
+            return self.conditional.get("method") != "strata" and any(map(_holds_numbers, given))
+        null = self.marginal.get("null", "auto")
+        # "auto" is a null of replicates but for few estimators.
+        kind = NULLS.get(null, Shifts) if isinstance(null, str) else type(null)
+        if not issubclass(kind, Counted):
+            return True
+        count = self.marginal.get("n_resamples") or getattr(null, "n_resamples", 0)
+        return isinstance(count, int) and count >= 1.0 / _SURE
 
     def _of_few(self, *variables: Any) -> float:
         """The p-value of some rows, whose test is no part of the checkpoint of the whole one."""
@@ -148,6 +167,12 @@ class PValue:
 
 def _in_memory(x: Any) -> bool:
     return isinstance(x, np.ndarray) or hasattr(x, "iloc")
+
+
+def _holds_numbers(x: Any) -> bool:
+    """Whether a column of an array, or of a table of pandas, is of numbers."""
+    types = x.dtypes if hasattr(x, "columns") else [x.dtype]
+    return any(one.kind in "iuf" for one in types)
 
 
 def _take(x: Any, rows: Any) -> Any:

@@ -33,6 +33,7 @@ def test_pvalue__is_that_of_the_public_functions(data):
     given = conditional_independence_test(x, y, given=z, kernels="gaussian", **options)
     assert test(x, y, z) == given.pvalue
     assert test(x, y, z[:, :0]) == test(x, y, None) == test(x, y)
+    assert test(x, y, []) == test(x, y, ()) == test(x, y)
     with pytest.raises(dhsic.errors.MemoryBudgetError):
         PValue(memory="1MiB")(x, y)
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="threads must be left out"):
@@ -40,7 +41,10 @@ def test_pvalue__is_that_of_the_public_functions(data):
 
 
 class Scripted(PValue):
-    """Gives p-values of a list, and remembers what was tested."""
+    """Gives p-values of a list, as of a law, and remembers what was tested."""
+
+    def __init__(self, **options):
+        super().__init__(**{"marginal": {"null": "gamma"}, **options})
 
     def script(self, *pvalues):
         object.__setattr__(self, "asked", [])
@@ -87,6 +91,26 @@ def test_pvalue__is_as_it_is_without_a_first_test(case):
     assert len(test.asked[-1][1]) == len(x)
 
 
+@pytest.mark.parametrize(
+    ("options", "given", "tests"),
+    [
+        ({"marginal": {}}, None, 1),
+        ({"marginal": {"null": "permutation"}}, None, 1),
+        ({"marginal": {"null": dhsic.Shifts(2000)}}, None, 1),
+        ({"marginal": {"n_resamples": 2000}}, None, 1),
+        ({"marginal": {"n_resamples": 10**6}}, None, 2),
+        ({"marginal": {"null": "spectral"}}, None, 2),
+        ({"marginal": {}}, np.arange(100.0), 2),
+        ({"conditional": {"method": "strata"}}, np.arange(100), 1),
+        ({}, np.array(["u", "v"] * 50), 1),
+    ],
+)
+def test_pvalue__of_replicates_needs_no_first_test(options, given, tests):
+    x, test = np.arange(100.0), Scripted(first_rows=20, **options).script(0.001, 0.001)
+    assert test(x, x, given) == pytest.approx(0.001 if tests == 1 else 0.001 / 0.99)
+    assert len(test.asked) == tests
+
+
 def test_pvalue__of_unequal_lengths_is_refused():
     x, y = np.random.default_rng(0).standard_normal((2, 300))
     for rows in (150, 300):
@@ -96,8 +120,8 @@ def test_pvalue__of_unequal_lengths_is_refused():
 
 def test_pvalue__of_options_for_all_rows_tests_all_rows(tmp_path):
     x, y = np.random.default_rng(0).standard_normal((2, 200))
-    many = {"estimator": dhsic.NystromMHSIC(60)}
-    kept = {"checkpoint": str(tmp_path / "kept"), "kernels": "gaussian"}
+    many = {"estimator": dhsic.NystromMHSIC(60), "null": "gamma"}
+    kept = {"checkpoint": str(tmp_path / "kept"), "kernels": "gaussian", "null": "gamma"}
     for options in (many, kept):
         whole = PValue(first_rows=None, marginal=options)(x, y)
         assert PValue(first_rows=20, marginal=options)(x, y) == pytest.approx(whole, rel=0.02)
@@ -195,6 +219,21 @@ def test_pgmpy__test_has_a_level(data):
     assert test.p_value_ == QUICK(data[:, 0], data[:, 1])
     assert not test("a", "b", [], significance_level=1.0)
     assert not test("a", "b", ["c"], significance_level=0.01)  # a common effect
+
+
+def test_pgmpy__test_is_of_columns_of_a_table(data):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(data, columns=["a", "b", "cd", "d"])
+    test = PgmpyTest(frame, QUICK)
+    assert test("a", "b", None) == test("a", "b", [])
+    test("a", "b", "cd")
+    pvalue = test.p_value_
+    test("a", "b", ["cd"])
+    assert test.p_value_ == pvalue
+    with pytest.raises(InvalidArgumentError, match="no column 'z'; there are: a, b, cd, d"):
+        test("a", "b", ["z"])
+    with pytest.raises(InvalidArgumentError, match=r"data must be a pandas.DataFrame, .* ndarray"):
+        PgmpyTest(data)
 
 
 def test_dowhy__tells_a_right_graph_from_a_wrong_one(data):
