@@ -66,7 +66,8 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     Returns
     -------
     scores : ndarray, shape (d,)
-        Standardised statistics: how far each is from the mean of its replicates.
+        Standardised statistics: how far each is from the mean of its replicates. NaN where a
+        feature is constant, which scikit-learn ranks last.
     pvalues : ndarray, shape (d,)
         P-values of each feature by itself.
 
@@ -117,8 +118,8 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     scores_ : ndarray, shape (d,)
-        Standardised statistics of features that are ranked by p-value, CKA or HSIC; of a selected
-        set its scores, and NaN for the others.
+        Standardised statistics of features that are ranked by p-value, CKA or HSIC, NaN of
+        constant ones; of a selected set its scores, and NaN for the others.
     pvalues_ : ndarray, shape (d,)
         P-values of each feature by itself, where they are ranked.
     support_ : ndarray of bool, shape (d,)
@@ -268,7 +269,15 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
-    return np.array([feature.standardised for feature in ranking.features])
+    # Constant features stand out from no replicates, and 0 would be above half of noise.
+    return np.array(
+        [
+            np.nan
+            if feature.standardised == 0.0 and feature.pvalue == 1.0
+            else feature.standardised
+            for feature in ranking.features
+        ]
+    )
 
 
 def _checked_matrix(X: Any) -> Any:

@@ -103,6 +103,22 @@ def test_target__of_categories_is_categories():
     assert DependenceSelector(1, random_state=0).fit(x, table).support_[0]
 
 
+def test_score__of_constants_is_behind_that_of_noise():
+    x = X.copy()
+    x[:, [0, 4]] = 1.0, -3.0
+    scores, pvalues = dependence_score(x, Y)
+    assert np.isnan(scores).tolist() == [True, False, False, False, True]
+    assert scores[2] < 0.0
+    assert pvalues[[0, 4]].tolist() == [1.0, 1.0]
+    assert SelectKBest(dependence_score, k=3).fit(x, Y).get_support(indices=True).tolist() == [
+        1,
+        2,
+        3,
+    ]
+    found = DependenceSelector(3, random_state=0).fit(x, Y)
+    assert np.flatnonzero(found.support_).tolist() == [1, 2, 3]
+
+
 def test_sparse__features_are_scored_and_targets_are_refused():
     sparse, y = sp.csc_array(X * (X > 0)), sp.csr_array(Y[:, None])
     expected = SelectKBest(dependence_score, k=2).fit(sparse.toarray(), Y)
