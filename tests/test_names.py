@@ -20,7 +20,8 @@ from dhsic.interaction.lancaster import (
 from dhsic.kernels import KernelName, parse
 from dhsic.kernels.registry import FORMS
 from dhsic.pairwise.matrix import PairNullName
-from dhsic.twosample.compare import MMD_ESTIMATORS, MMDName
+from dhsic.twosample.compare import MMDName
+from dhsic.twosample.naming import MMD_ESTIMATORS
 
 CODE = """\
 import numpy as np

@@ -1,6 +1,7 @@
 """Tests of whether samples come from one distribution."""
 
-from dhsic.twosample.compare import MMD_ESTIMATORS, plan_two_sample, two_sample_test
+from dhsic.twosample.compare import plan_two_sample, two_sample_test
+from dhsic.twosample.naming import MMD_ESTIMATORS
 from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
 
 __all__ = [

@@ -24,13 +24,10 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     RFFHSIC,
     UHSIC,
-    VHSIC,
     BlockHSIC,
     Estimator,
     Null,
     NullName,
-    NystromHSIC,
-    NystromMHSIC,
 )
 from dhsic.io.held import held_sources
 from dhsic.io.labelled import check_row_labels
@@ -42,22 +39,13 @@ from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
 from dhsic.twosample.labels import codes, codes_of_blocks
 from dhsic.twosample.moves import moves_between, pooled_labels
+from dhsic.twosample.naming import MMD_ESTIMATORS, MMD_NAMES, named_as_mmd
 from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
 
-__all__ = ["MMD_ESTIMATORS", "plan_two_sample", "two_sample_test"]
-
-MMD_ESTIMATORS: dict[str, type[Estimator]] = {
-    "nystrom-mmd": NystromMHSIC,
-    "rff-mmd": RFFHSIC,
-    "block-mmd": BlockHSIC,
-    "v-mmd": VHSIC,
-    "u-mmd": UHSIC,
-}
+__all__ = ["plan_two_sample", "two_sample_test"]
 
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
 
-# NystromHSIC is what "auto" may choose, and bears the name of landmarks here too.
-_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
 # With one row a sample has no pair of rows, and the estimate without diagonals divides by n_a - 1.
 _FEWEST = 2
 _SAMPLE = "sample"  # the variable that says of every row which sample it is of
@@ -191,8 +179,9 @@ def two_sample_test(
     with graphs_on(client, threads):
         asked = _IndependenceArguments.read(samples, *options)
         session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
-    method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
-    session.begin(method.plan(session))
+    with named_as_mmd():
+        method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
+        session.begin(method.plan(session))
     session.resume(computes="two-sample test", **method.described)
     return _two_sample_result(asked, method, tested_fields(session, method, began))
 
@@ -241,7 +230,9 @@ def plan_two_sample(
     with graphs_on(client, threads):
         asked = _IndependenceArguments.read(samples, *options)
         session = asked.session(0, precision, client, threads, memory, None, None)
-    return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
+    with named_as_mmd():
+        method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
+        return method.plan(session)
 
 
 @dataclass(frozen=True)
@@ -353,12 +344,12 @@ def _common_name(samples: Sequence[Source]) -> str:
 
 def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
-        given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
+        given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
         return name if name == "auto" else MMD_ESTIMATORS[name].name
     # By the class itself: one derived from it may be of another statistic, and have no name here.
-    if type(estimator) not in _NAMES:
-        classes = ", ".join(cls.__name__ for cls in _NAMES)
+    if type(estimator) not in MMD_NAMES:
+        classes = ", ".join(cls.__name__ for cls in MMD_NAMES)
         msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
         raise InvalidArgumentError(msg)
     if isinstance(estimator, RFFHSIC) and estimator.form != "cos-sin":
@@ -410,7 +401,7 @@ def _two_sample_result(
     if "strata" in asked.labels:
         fields["quantity"] += " within strata"
     # Under the name of the task: the estimator of HSIC is how it is computed.
-    fields["estimator"] = _NAMES[type(method.estimator)]
+    fields["estimator"] = MMD_NAMES[type(method.estimator)]
     # The codes of samples are ours, and no variable of the user.
     fields["variables"] = fields["variables"][:1]
     samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)

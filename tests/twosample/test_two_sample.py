@@ -291,6 +291,31 @@ def test_labels__of_stored_codes_must_be_the_same(tmp_path):
         dhsic.two_sample_test(group["a"], group["b"], rng=0)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"null": "gamma", "estimator": "u-mmd"},
+            "for u-mmd; choose .*; it is for nystrom-mmd, rff-mmd, v-mmd$",
+        ),
+        ({"null": "chi-square"}, "for nystrom-mmd; choose .* or spectral$"),
+        ({"null": "normal", "estimator": dhsic.VHSIC()}, "for v-mmd; .* it is for block-mmd$"),
+        (
+            {"estimator": "block-mmd", "strata": [np.arange(60) // 9] * 2},
+            "'block-mmd' cannot .* take 'auto' or one of nystrom-mmd, rff-mmd, v-mmd, u-mmd$",
+        ),
+        ({"memory": "1MiB", "estimator": "v-mmd"}, "take estimator='nystrom-mmd', fewer rows"),
+    ],
+)
+def test_errors__name_estimators_of_samples(rng, options, message):
+    x, y = rng.standard_normal((2, 60))
+    # A plan is shown, whatever memory it needs.
+    planned = [] if "memory" in options else [dhsic.plan_two_sample]
+    for test in (dhsic.two_sample_test, *planned):
+        with pytest.raises((InvalidArgumentError, MemoryBudgetError), match=message):
+            test(x, y, **options)
+
+
 def test_labels__beside_integers_that_lose_digits_are_refused():
     one = pd.DataFrame({"a": [2**60, 2**60 + 1] * 20, "kind": list("uv") * 20})
     with pytest.raises(DataError, match=r"variable 'x1' has integers beyond 2\*\*53"):
