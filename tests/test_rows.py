@@ -187,6 +187,21 @@ def test_plan__is_of_the_same_run(case):
     assert [step.name for step in plan.passes] == [done.name for done in result.passes]
 
 
+def test_least_pvalue__of_a_series_asks_for_no_shifts_that_there_are_not():
+    x = np.random.default_rng(0).standard_normal(400)
+    told = "the smallest with {} replicates; {} to tell a smaller one"
+    longer, more = "a longer series has more shifts,", "take {} or so"
+    options = {"order": dhsic.TimeOrder(lag=8), "rng": 0, "threads": 1}
+    usual = {"estimator": "nystrom-m", "kernels": "gaussian"} | options
+    for asked, count, how in ((None, 49, longer), (20, 19, more.format(199))):
+        found = dhsic.independence_test(x, x, n_resamples=asked, **usual)
+        assert told.format(count, how) in str(found)
+    ranked = dhsic.rank_features(np.column_stack([x, x**2]), x, **options)
+    pairs = dhsic.dependence_matrix(np.column_stack([x, x**2]), **options)
+    for found in (ranked, pairs):
+        assert told.format(49, longer) in str(found)
+
+
 def test_lag__is_the_least_shift():
     x, y = np.random.default_rng(0).standard_normal((2, 600))
     told = [

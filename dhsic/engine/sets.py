@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dhsic._random import generator, random_keys
 from dhsic.engine.groups import Arrangement, Ranges, is_smooth
 from dhsic.engine.moved_groups import MovedGroups
+from dhsic.results import MOST_SHIFTS
 
 __all__ = ["Items", "Moves", "RowSets", "Series", "WholeSets"]
 
@@ -225,6 +226,8 @@ class Series:
             what = f"{self.what} by multiples of {items[0].shape[2]:,} rows"
             if len(self.series) > 1:
                 what = f"{self.what}, each by multiples of {min(x.shape[2] for x in items):,} rows"
+            if most >= self.most_shifts:
+                what += f", {MOST_SHIFTS}"
             made = MovedGroups.of(self.n, size, self.seed, items, what, serial=True)
             self._made[size] = made
         return self._made[size]

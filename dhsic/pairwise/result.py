@@ -127,7 +127,8 @@ class DependenceMatrix(Result):
         p = float(self.pvalues[i, j])
         # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
-        compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
+        told = floor_text(count, reason=self.null_reason)
+        compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
         measured = f"CKA {self.cka[i, j]:.4g}, p {compared}"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [

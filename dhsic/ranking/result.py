@@ -369,7 +369,8 @@ class ColumnRanking(Result):
         """How many p-values would be smaller with more replicates."""
         count = sum(is_least(f.pvalue, self.n_resamples) for f in self.features)
         features = f"{count:,} feature{' has' if count == 1 else 's have'}"
-        return [("p-values", f"{features} {floor_text(self.n_resamples)}")] if count else []
+        least = floor_text(self.n_resamples, reason=self.null_reason)
+        return [("p-values", f"{features} {least}")] if count else []
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts, the strongest column first.

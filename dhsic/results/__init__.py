@@ -17,6 +17,7 @@ from dhsic.results.summaries import (
     rows_text,
 )
 from dhsic.results.texts import (
+    MOST_SHIFTS,
     floor_text,
     is_least,
     kernel_text,
@@ -29,6 +30,7 @@ from dhsic.results.verdict import decision
 
 __all__ = [
     "AS_ASKED",
+    "MOST_SHIFTS",
     "TRANSIENT",
     "BarResult",
     "Codec",

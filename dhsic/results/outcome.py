@@ -208,9 +208,10 @@ class IndependenceTestResult(MeasureResult):
     def _pvalue_text(self) -> str:
         count = len(self.null_distribution)
         if any(is_least(stage.pvalue, count) for stage in self.stages):
-            return f"<= {self.pvalue:.4g} (that of a stage is {floor_text(count)})"
+            least = floor_text(count, reason=self.null_reason)
+            return f"<= {self.pvalue:.4g} (that of a stage is {least})"
         best_rank = 1 if self.grid is None else self.grid.best_rank
-        return pvalue_text(self.pvalue, self.pvalue_error, count, best_rank)
+        return pvalue_text(self.pvalue, self.pvalue_error, count, best_rank, self.null_reason)
 
     @property
     def _p(self) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 
 __all__ = [
+    "MOST_SHIFTS",
     "floor_text",
     "is_least",
     "kernel_text",
@@ -16,6 +17,9 @@ __all__ = [
     "time_text",
 ]
 
+MOST_SHIFTS = "about as many as the lag allows"
+"""How the null of a series says that there are no more shifts of it."""
+
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 _SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
 _PARAMETERS = re.compile(r":[^:@*,()+ ]+")
@@ -25,7 +29,9 @@ _RANKED = re.compile(r"(ranks|scores)\((.*)\)")
 _UNITS = {"": "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores"}
 
 
-def pvalue_text(p: float, error: float | None, n_replicates: int, best_rank: int = 1) -> str:
+def pvalue_text(
+    p: float, error: float | None, n_replicates: int, best_rank: int = 1, reason: str = ""
+) -> str:
     """A p-value with its error, or as a bound where it is the smallest that there can be.
 
     Parameters
@@ -38,6 +44,8 @@ def pvalue_text(p: float, error: float | None, n_replicates: int, best_rank: int
         b, of which the smallest is 1 / (b + 1).
     best_rank : int, optional
         Where it is best_rank / (b + 1) instead, see `GridSummary.best_rank`.
+    reason : str, optional
+        How the replicates were made.
 
     Examples
     --------
@@ -50,7 +58,7 @@ def pvalue_text(p: float, error: float | None, n_replicates: int, best_rank: int
         return f"{p:.4g}"
     if not is_least(p, n_replicates, best_rank):
         return f"{p:.4g} ± {error:.2g}"
-    return f"<= {p:.4g} ({floor_text(n_replicates, best_rank)})"
+    return f"<= {p:.4g} ({floor_text(n_replicates, best_rank, reason)})"
 
 
 def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
@@ -59,8 +67,10 @@ def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
     return p * (n_replicates + 1) <= best_rank + 1e-9
 
 
-def floor_text(n_replicates: int, best_rank: int = 1) -> str:
+def floor_text(n_replicates: int, best_rank: int = 1, reason: str = "") -> str:
     """Say that a p-value is the smallest, and how many replicates would tell more.
+
+    Where the reason of the null says that a series has no more shifts, longer ones would.
 
     Examples
     --------
@@ -68,14 +78,16 @@ def floor_text(n_replicates: int, best_rank: int = 1) -> str:
     'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
     >>> floor_text(250, best_rank=2)
     'the smallest of one combination with 250 replicates; take 2,509 or so to tell a smaller one'
+    >>> floor_text(49, reason=f"all 50 shifts, {MOST_SHIFTS}")
+    'the smallest with 49 replicates; a longer series has more shifts, to tell a smaller one'
     """
     # Ten times as many with the data among them, so that the smallest p-value is a tenth of it.
     more = 10 * (n_replicates + 1) - 1
     alone = " of one combination" if best_rank > 1 else ""
-    return (
-        f"the smallest{alone} with {n_replicates:,} replicates; "
-        f"take {more:,} or so to tell a smaller one"
-    )
+    how = f"take {more:,} or so"
+    if MOST_SHIFTS in reason:
+        how = "a longer series has more shifts,"
+    return f"the smallest{alone} with {n_replicates:,} replicates; {how} to tell a smaller one"
 
 
 def length_of(kernel: str) -> float | None:
