@@ -11,7 +11,7 @@ from dhsic._work import NOTHING, REFERENCE, Rates, Work, pair_seconds
 from dhsic.engine import rates
 from dhsic.engine.reduction import GroupBlock, RowBlock
 from dhsic.estimators.base import factor_work
-from dhsic.estimators.feature.landmarks import likely_counts
+from dhsic.estimators.feature.likely import likely_counts
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.landmark import terms
