@@ -10,9 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
 from dhsic._work import Work
+from dhsic.engine.blocks import Source
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
+from dhsic.engine.together import together
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
@@ -81,6 +83,7 @@ BANDWIDTH_ROWS = 1000
 
 _MEDIAN = 16.0  # passes over the distances of all pairs of these rows, for their median
 _DISTANCE = 0.7  # and for a column
+_ON_LINE = 1.5  # of a single one
 _SHORT = 300  # rows, of which a factor takes twice as long for an operation
 _COPIED = 40.0  # passes over a Gram matrix that is factorised
 _MOST_OF_A_CHUNK = 4  # parts of the memory
@@ -277,10 +280,23 @@ def fitting_step(session: Session) -> DriverStep:
 
 
 def fitting_work(session: Session, kernels: Iterable[Kernel] = ()) -> Work:
-    """Work of fitting kernels of all variables: distances of all pairs by family, and a median."""
+    """Work of fitting kernels of all variables: distances of all pairs by family, and a median.
+
+    Its rows, and those that are taken with them, lie in as many stored chunks, read whole.
+    """
     families = max(1, len(set(map(type, kernels))))
-    passes = sum(_MEDIAN + _DISTANCE * d for d in session.dims)
-    return Work.of(entries=families * passes * min(session.n, BANDWIDTH_ROWS) ** 2)
+    # The median of single numbers is found without most of their distances.
+    passes = sum(_ON_LINE if d == 1 else _MEDIAN + _DISTANCE * d for d in session.dims)
+    work = Work.of(entries=families * passes * min(session.n, BANDWIDTH_ROWS) ** 2)
+    stored = (session.sources[at[0]] for at in together(session.sources))
+    read = sum(_decoded_bytes(source) for source in stored if source.place == "storage")
+    return work + Work.of(decoded=read)
+
+
+def _decoded_bytes(source: Source) -> int:
+    """Bytes of the chunks that hold rows drawn for a variable: all chunks, or one a row."""
+    n, step = source.shape[0], source.chunk_rows or 1
+    return min(n, BANDWIDTH_ROWS * step) * source.row_bytes
 
 
 def factor_work(p: int, rank: int) -> Work:

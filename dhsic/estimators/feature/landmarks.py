@@ -159,7 +159,7 @@ class OnLandmarks:
         combinations = given.guessed(session.dims)
         by_column = self.by_column(combinations, session.dims, p)
         normals = self._normals(session, given, by_column, p)
-        kept = self._likely_kept(session, combinations, null, normals, p)
+        kept = self._likely_kept(session, given, null, normals, p)
         maps = unpruned(session, combinations, kept, by_column)
         chosen: Sequence[int] = range(len(combinations))
         counts = None

@@ -10,18 +10,19 @@ from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import BANDWIDTH_ROWS, factor_work, fitting_work
-from dhsic.estimators.feature.normals import NormalFeatures
+from dhsic.estimators.feature.normals import NormalFeatures, normal_features
 from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.identities import compared
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Columns, Combinations, Distance, Kernel, Laplacian, Matern, OnColumns
 from dhsic.kernels.missing import of_present
+from dhsic.landmarks import tolerance_for
 
 __all__ = ["landmark_steps", "likely_counts", "likely_directions", "likely_tried", "unpruned"]
 
-_KEPT = 48  # landmarks of a narrow kernel of one column
-# Smooth kernels of one column keep 10 to 20.
-_SMOOTH = 24
+# Landmarks of kernels of one column whose bandwidth is given, or that compare categories.
+_SMOOTH, _KEPT = 24, 48
+_ENOUGH = 256
 _ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
 _COMBINED = 1200.0  # small functions that are called to plan for a combination
 
@@ -52,14 +53,15 @@ def unpruned(
 
 
 def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
-    """Landmarks of p that every kernel is likely to keep: 24 where one column is smooth, or all.
+    """Landmarks of p that every kernel is likely to keep, of kernels as given.
 
-    Smooth kernels of one column keep 10 to 20, narrower ones twice as many or more; those with a
-    corner at 0 keep all.
+    A smooth kernel of one column keeps as many as of a normal variable, 10 to 20 at the median
+    heuristic; others, and those with a corner at 0, keep all.
     """
+    tolerance = tolerance_for(None, session.dtype)
     dims = combinations.spread(session.dims)
     kernels = zip(combinations.kernels, dims, combinations.factors, strict=True)
-    return [_likely(kernel, d, p, factor) for kernel, d, factor in kernels]
+    return [_likely(kernel, d, p, factor, tolerance) for kernel, d, factor in kernels]
 
 
 def likely_directions(
@@ -114,10 +116,14 @@ def _guessed_directions(features: FeatureMap, d: int) -> Directions:
     return Directions.guessed(features.n_features, heavy)
 
 
-def _likely(kernel: Kernel, d: int, p: int, factor: float) -> int:
+def _likely(kernel: Kernel, d: int, p: int, factor: float, tolerance: float) -> int:
     if isinstance(kernel, OnColumns):
         d, kernel = len(kernel.at), kernel.kernel
     kernel = of_present(kernel)
     if d > 1 or isinstance(kernel, Distance | Laplacian | Matern):
         return p
+    # More rows of a line add next to none to those that span a smooth kernel.
+    normal = normal_features(kernel, factor, 1, 0, min(p, _ENOUGH), tolerance)
+    if normal is not None:
+        return len(normal.directions.variances)
     return min(p, _SMOOTH if factor >= 1.0 else _KEPT)

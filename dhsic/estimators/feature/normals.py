@@ -21,7 +21,7 @@ from dhsic.features import at_quantiles
 from dhsic.kernels import Columns, Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky, solve_lower
 
-__all__ = ["NormalFeatures", "features_of_normals"]
+__all__ = ["NormalFeatures", "features_of_normals", "normal_features"]
 
 Vector = NDArray[np.float64]
 
@@ -77,14 +77,15 @@ def features_of_normals(
     """
     of = (combinations.kernels, combinations.factors, combinations.spread(dims), by_column)
     return [
-        _features(kernel, factor, d, min(count, p), p, tolerance)
+        normal_features(kernel, factor, d, min(count, p), p, tolerance)
         for kernel, factor, d, count in zip(*of, strict=True)
     ]
 
 
-def _features(
+def normal_features(
     kernel: Kernel, factor: float, d: int, quantiles: int, p: int, tolerance: float
 ) -> NormalFeatures | None:
+    """Those of one kernel, as `features_of_normals` has them."""
     if isinstance(kernel, Columns) and quantiles:
         return _of_columns(kernel, factor, d, quantiles, p, tolerance)
     numbers = kernel.measured(d) == frozenset(range(d))  # values of categories are often equal
@@ -125,7 +126,7 @@ def _of_columns(
 ) -> NormalFeatures | None:
     """Those of a mean over columns: independent ones each have a block of the covariance."""
     kinds = kernel.kinds(d).values()
-    parts = [_features(part, factor, 1, quantiles, p, tolerance) for part, _ in kinds]
+    parts = [normal_features(part, factor, 1, quantiles, p, tolerance) for part, _ in kinds]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None

@@ -44,7 +44,7 @@ def plan_ranked_features(
     Where more are kept, `measure_columns` looks whether they fit before it reads the data.
     """
     guessed = combinations.guessed(session.dims)
-    kept = likely_counts(session, guessed, p)
+    kept = likely_counts(session, combinations, p)
     return _plan(session, guessed, null, p, unpruned(session, guessed, kept))
 
 

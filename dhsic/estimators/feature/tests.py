@@ -57,7 +57,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-_VECTORS = 7.0  # times the work of eigenvalues of larger matrices, with vectors
+_FEW_FEATURES = 375  # of fewer, passes over matrices take longer than the cubes of their sizes
 
 
 def plan_features(
@@ -146,9 +146,11 @@ def sample_step(
     several = principal and len(maps) > 2  # a single pair is taken as it is
     rows = (2 if principal else 1) * s + (NORMED_ROWS if several else 0)
     work = rows * sum((features.work for features in maps), Work.of(calls=len(maps)))
-    squares, cubes = (sum(f.n_features**power for f in principal) for power in (2, 3))
-    solves, values = 3.0 * cubes, _VECTORS * cubes
-    work += Work.of(products=2.0 * s * squares, factors=solves, eigenvalues=values)
+    squares = sum(f.n_features**2 for f in principal)
+    # A covariance is symmetric, so that half is computed; two solves whiten it, and eigenvectors
+    # take twice as long as eigenvalues.
+    solved = 2.0 * sum(f.n_features**2 * (f.n_features + _FEW_FEATURES) for f in principal)
+    work += Work.of(products=1.0 * s * squares, factors=solved, eigenvalues=solved)
     held = 8 * sum(features.n_features for features in maps)
     return DriverStep("features of the sample", 8 * 4 * s * most, held, work)
 
