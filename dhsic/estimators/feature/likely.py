@@ -93,7 +93,7 @@ def landmark_steps(
         features.n_features * (features.n_features + d)
         for features, d in zip(maps, combinations.spread(session.dims), strict=True)
     )
-    fitting = fitting_work(session, combinations.kernels)
+    fitting = fitting_work(session, combinations)
     fitting += Work.of(calls=_COMBINED * (len(combinations) - 1))
     grams = (_gram_rows(features, p) * features.work for features in maps)
     work = sum((factor_work(p, features.n_features) for features in maps), sum(grams, NOTHING))

@@ -108,7 +108,7 @@ class LandmarkDraw:
         s, e, p = self._drawn(session), self._pilot(session), self.most(session)
         rows = 8 * sum(session.dims) * (s + e + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps = [DriverStep("fetch landmarks", fetch, rows, fitting_work(session, guessed.kernels))]
+        steps = [DriverStep("fetch landmarks", fetch, rows, fitting_work(session, guessed))]
         if e > 0:
             tiles = len(session.sources) + 3
             steps.append(DriverStep("grow landmarks", 8 * (3 * p * p + tiles * e * (p + e))))
