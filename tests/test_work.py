@@ -393,6 +393,7 @@ def test_fitting__takes_a_median_for_every_family_of_kernels():
         some = Combinations((*kernels, Linear()), variables, chosen, factors)
         fitted = some.guessed((3, 1))
         assert fitting_work(data, fitted) == fitting_work(data, some)
+        assert fitting_work(data, some)["calls"] == 150 * (1 + len({k.spec() for k in kernels}))
         return fitting_work(data, some)["entries"]
 
     one = fitting(Gaussian())

@@ -85,6 +85,7 @@ _MEDIAN = 8.0  # passes over the distances of all pairs of these rows, for their
 _DISTANCE = 0.7  # and for a column
 _ON_LINE = 2.0  # of a single one
 _ORDERED = 0.5  # for a column whose ranks are found
+_FIT_CALLS = 150.0  # of small functions, a family
 _SHORT = 300  # rows, of which a factor takes twice as long for an operation
 _COPIED = 40.0  # passes over a Gram matrix that is factorised
 _MOST_OF_A_CHUNK = 4  # parts of the memory
@@ -286,6 +287,7 @@ def fitting_work(session: Session, combinations: Combinations | None = None) -> 
 
     Its rows, and those that are taken with them, lie in as many stored chunks, read whole.
     """
+    each: dict[Any, Kernel] = {}
     if combinations is None:
         entries = sum(_median_entries(d) for d in session.dims)
     else:
@@ -295,7 +297,7 @@ def fitting_work(session: Session, combinations: Combinations | None = None) -> 
     stored = (session.sources[at[0]] for at in together(session.sources))
     read = sum(_decoded_bytes(source) for source in stored if source.place == "storage")
     s = min(session.n, BANDWIDTH_ROWS)
-    return Work.of(entries=entries * s**2, decoded=read)
+    return Work.of(entries=entries * s**2, decoded=read, calls=_FIT_CALLS * len(each))
 
 
 def _family(kernel: Kernel) -> tuple[Any, ...]:
