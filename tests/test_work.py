@@ -446,3 +446,13 @@ def test_sample__has_directions_of_the_kernels_that_are_tried():
     assert none["eigenvalues"] == 0 < some["eigenvalues"] < every["eigenvalues"]
     assert every["products"] - some["products"] == 1000 * 20**2
     assert some["exponentials"] == every["exponentials"]
+
+
+def test_optimised_locations__take_about_the_exponentials_that_are_planned(made):
+    x, y = (np.random.default_rng(m).standard_normal((1500, 3)) for m in (0, 1))
+    asked = {"estimator": "nfsic", "kernels": "gaussian", "threads": 1}
+    planned = step_of(dhsic.plan(x, y, **asked), "optimise locations")["exponentials"]
+    made.clear()
+    dhsic.independence_test(x, y, rng=0, **asked)
+    # The steps of an optimiser depend on the data.
+    assert 0.5 * planned < sum(made) < 2.0 * planned
