@@ -10,8 +10,12 @@ import dhsic
 from dhsic._work import NOTHING, REFERENCE, Rates, Work, pair_seconds
 from dhsic.engine import rates
 from dhsic.engine.reduction import GroupBlock, RowBlock
-from dhsic.estimators.base import factor_work
-from dhsic.estimators.feature.landmarks import likely_counts
+from dhsic.estimators.base import factor_work, fitting_work
+from dhsic.estimators.feature.basis import unseen_sides
+from dhsic.estimators.feature.layout import KernelSide, Layout
+from dhsic.estimators.feature.likely import likely_counts
+from dhsic.estimators.feature.sizes import size_work
+from dhsic.estimators.feature.tests import sample_step
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.landmark import terms
@@ -20,9 +24,20 @@ from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided
 from dhsic.features import FourierFeatures, KernelFeatures
-from dhsic.kernels import Columns, Combinations, Distance, Gaussian, Laplacian, Matern, OnColumns
+from dhsic.kernels import (
+    Columns,
+    Combinations,
+    Distance,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    OnColumns,
+    Ranked,
+)
 from dhsic.kernels import columns as kernels_of_columns
 from dhsic.kernels.shared import SharedTiles, tile_work
+from dhsic.linalg import pivoted_cholesky
 from tests.engine.toys import threads
 
 RNG = np.random.default_rng(0)
@@ -188,15 +203,20 @@ def test_squared_tiles__are_entries_and_no_exponentials():
     assert apart == 2.0 * one
 
 
-def test_likely_counts__are_small_of_smooth_kernels_of_one_column():
+def test_likely_counts__are_those_of_normals_in_smooth_kernels_of_one_column():
     data = session(np.zeros((3000, 2)), np.zeros(3000))
     kernels = [Gaussian(), Laplacian(), Matern(), OnColumns(Gaussian(), (1,)), Laplacian()]
     variables, chosen = (0, 0, 0, 0, 1), ((0, 4), (1, 4), (2, 4), (3, 4))
     some = Combinations(tuple(kernels), variables, chosen, (1.0,) * len(kernels))
-    assert likely_counts(data, some, 256) == [256, 256, 256, 24, 256]
-    narrow = replace(some, factors=(0.25,) * len(kernels))
-    assert likely_counts(data, narrow, 256) == [256, 256, 256, 48, 256]
-    line = Combinations.single([Gaussian(), Distance()])
+    values = RNG.standard_normal((256, 1))
+    for factor in (1.0, 0.25):
+        scaled = replace(some, factors=(factor,) * len(kernels))
+        smooth = pivoted_cholesky(Gaussian().fit(values).widened(factor)(values), 1e-8).rank
+        *others, rough = likely_counts(data, scaled, 256)
+        assert others[:3] == [256, 256, 256]
+        assert others[3] == pytest.approx(smooth, abs=2)
+        assert rough == 256
+    line = Combinations.single([Gaussian(gamma=2.0), Distance()])
     assert likely_counts(session(X[:, 0], X[:, 1]), line, 256) == [24, 256]
     assert likely_counts(session(X[:, 0], X[:, 1]), line, 20) == [20, 20]
 
@@ -332,8 +352,107 @@ def test_plan__transforms_replicates_back_where_they_are_shifts():
 
 def test_plan__makes_no_more_features_of_a_sample_than_there_are_rows():
     def exponentials(n):
-        plan = dhsic.plan(X[:n], Y[:n], estimator=dhsic.NystromHSIC(20), kernels="gaussian")
+        plan = dhsic.plan(X[:n], Y[:n], estimator=dhsic.NystromHSIC(20), kernels="laplacian")
         (step,) = [step for step in plan.steps if step.name == "features of the sample"]
         return step.work["exponentials"]
 
     assert exponentials(640) == 4 * exponentials(160) == 640 * 40
+
+
+def step_of(plan, name):
+    (step,) = [step for step in plan.steps if step.name == name]
+    return step.work
+
+
+@pytest.mark.parametrize("estimator", ["v-hsic", dhsic.NystromHSIC(40), dhsic.NystromMHSIC(40)])
+def test_plan__decodes_stored_chunks_for_the_sample_too(estimator, tmp_path):
+    """Rows drawn for the bandwidths lie in all chunks, of which each is read whole."""
+    path, few = tmp_path / "x.zarr", tmp_path / "few.zarr"
+    zarr.create_array(path, data=np.zeros((5000, 3)), chunks=(500, 3), fill_value=np.nan)
+    zarr.create_array(few, data=np.zeros((5000, 1)), chunks=(2, 1), fill_value=np.nan)
+    asked = {"estimator": estimator, "kernels": "gaussian", "threads": 1}
+    first = dhsic.plan(path, np.zeros(5000), **asked).steps[0]
+    assert first.work["decoded"] == 5000 * 3 * 8
+    # Of small chunks not all hold one of 1,000 rows.
+    assert dhsic.plan(few, np.zeros(5000), **asked).steps[0].work["decoded"] == 2000 * 8
+    assert dhsic.plan(np.zeros((5000, 3)), np.zeros(5000), **asked).work["decoded"] == 0
+
+
+def test_median_of_one_column__takes_few_of_its_distances():
+    one, two = (fitting_work(session(X[:, :d], X[:, :d]))["entries"] for d in (1, 2))
+    assert one < two / 4
+
+
+def test_fitting__takes_a_median_for_every_family_of_kernels():
+    data = session(X, Y)
+
+    def fitting(*kernels, factors=None):
+        count = len(kernels)
+        variables, chosen = (0,) * count + (1,), tuple((k, count) for k in range(count))
+        factors = (*(factors or (1.0,) * count), 1.0)
+        some = Combinations((*kernels, Linear()), variables, chosen, factors)
+        fitted = some.guessed((3, 1))
+        assert fitting_work(data, fitted) == fitting_work(data, some)
+        assert fitting_work(data, some)["calls"] == 150 * (1 + len({k.spec() for k in kernels}))
+        return fitting_work(data, some)["entries"]
+
+    one = fitting(Gaussian())
+    assert fitting(Linear()) == 0.0 < one
+    assert fitting(Gaussian(), Gaussian(), factors=(1.0, 0.5)) == one
+    assert fitting(Gaussian(), Laplacian()) == 2 * one
+    ranked = fitting(Ranked(Gaussian()))
+    assert fitting(Ranked(Gaussian()), Ranked(Linear())) == ranked + (ranked - one)
+    assert 0.0 < fitting(Columns(Laplacian())) < one
+
+
+def test_plan_of_all_pairs__fits_the_kernels_that_are_tried():
+    data = [np.zeros(900)] * 2
+    one, usual = (
+        dhsic.plan(*data, kernels=kernels, threads=1).steps[0] for kernels in ("gaussian", None)
+    )
+    assert one.name == usual.name == "fit kernels"
+    assert usual.work["entries"] > 3 * one.work["entries"]
+
+
+def test_estimate_at_landmarks__takes_those_that_are_kept():
+    data = [np.zeros(20_000)] * 2
+    plan = dhsic.plan(*data, estimator="nystrom-m", kernels="gaussian", threads=1)
+    assert step_of(plan, "estimate").seconds() < 0.1 * step_of(plan, "prune landmarks").seconds()
+    # Where every landmark is kept, each variable has a factor of its own beside that of both.
+    data = [np.zeros((20_000, 9))] * 3
+    plan = dhsic.plan(*data, estimator="nystrom-m", kernels="gaussian", threads=1, null="gamma")
+    prune, estimate = (step_of(plan, name)["factors"] for name in ("prune landmarks", "estimate"))
+    assert estimate == pytest.approx(3 * prune)
+
+
+def test_whitening_of_cross_covariances__moves_all_their_numbers_for_either_side():
+    first, second = (np.broadcast_to(np.float64(0), (r, r)) for r in (30, 20))
+    maps = [KernelFeatures(Gaussian(gamma=0.2), X[:r, :1], m) for m, r in enumerate((30, 20))]
+    sides = unseen_sides(maps, whitened=True)
+    layout = Layout.of({k: KernelSide.plain(k, side) for k, side in sides.items()}, [(0, 1)])
+    neither, one, both = (
+        size_work(layout, {(0, 1): factors}, shifted=True)
+        for factors in ((None, None), (first, None), (first, second))
+    )
+    assert (one["factors"], both["factors"]) == (30 * 600, 50 * 600)
+    assert both["entries"] - one["entries"] == one["entries"] - neither["entries"] == 10 * 600
+
+
+def test_sample__has_directions_of_the_kernels_that_are_tried():
+    maps = [KernelFeatures(Gaussian(gamma=0.2), X[:r, :1], r) for r in (40, 30, 20)]
+    none, some, every = (
+        sample_step(10**4, maps, principal=few).work for few in ((), maps[:2], maps)
+    )
+    assert none["eigenvalues"] == 0 < some["eigenvalues"] < every["eigenvalues"]
+    assert every["products"] - some["products"] == 1000 * 20**2
+    assert some["exponentials"] == every["exponentials"]
+
+
+def test_optimised_locations__take_about_the_exponentials_that_are_planned(made):
+    x, y = (np.random.default_rng(m).standard_normal((1500, 3)) for m in (0, 1))
+    asked = {"estimator": "nfsic", "kernels": "gaussian", "threads": 1}
+    planned = step_of(dhsic.plan(x, y, **asked), "optimise locations")["exponentials"]
+    made.clear()
+    dhsic.independence_test(x, y, rng=0, **asked)
+    # The steps of an optimiser depend on the data.
+    assert 0.5 * planned < sum(made) < 2.0 * planned

@@ -5,8 +5,8 @@ zarr, on one thread and on two. That process measures the rates of the machine a
 since other work comes and goes. `processor s` are those of all threads, `elapsed s` those from
 beginning to end; of either the least of some turns after a first one. `peak MiB` is the resident
 memory of the process at its largest, less the data that it holds. The work that plans count was
-fitted to other tests on the same machine, of 500, 2,000, 6,000, 20,000 and 60,000 rows; how many
-directions the features of a grid take was chosen with the rows of defaults in view. Writes
+fitted to other tests on the same machine, of 500, 2,000, 6,000, 20,000 and 60,000 rows; kernels and
+directions of a grid are those of normal variables, as the data here are. Writes
 benchmarks/results/plan_seconds.csv, whose rows are kept.
 
     python -m benchmarks run plan_seconds

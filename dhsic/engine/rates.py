@@ -40,8 +40,8 @@ Array = NDArray[Any]
 Probe = Callable[[], Any]
 
 _SETTING = "DHSIC_RATES"
-_PROBE_SECONDS = 0.03  # of the repeats of a probe, of which the least counts
-_FEWEST_REPEATS = 3
+_PROBE_SECONDS = 0.03  # of the repeats of a probe
+_FEWEST_REPEATS = 5
 _PROBE_TIMEOUT_SECONDS = 60.0  # seconds that a busy cluster is waited for
 _MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 
@@ -162,13 +162,17 @@ def measure() -> dict[str, float]:
     """Seconds of one of every kind of work on this machine, by one thread."""
     with threadpool_limits(1, "blas"):
         return {
-            kind: REFERENCE.seconds[kind] * _least(make()) / seconds
+            kind: REFERENCE.seconds[kind] * _typical(make()) / seconds
             for kind, (make, seconds) in _PROBES.items()
         }
 
 
-def _least(probe: Probe) -> float:
-    """The least processor seconds of a call, of as many as fit the time of a probe."""
+def _typical(probe: Probe) -> float:
+    """The lower quartile of the processor seconds of calls, of as many as fit a probe's time.
+
+    Others that come and go make calls longer, and the clock of a virtual machine that moves may
+    show none at all, or less: neither the mean nor the least is how long a call takes.
+    """
     # The first call fills caches and pages, and is not counted.
     probe()
     taken: list[float] = []
@@ -178,7 +182,7 @@ def _least(probe: Probe) -> float:
         probe()
         taken.append(time.thread_time() - began)
     # A coarse clock may say 0, by which rates would be divided.
-    return max(min(taken), sys.float_info.min)
+    return max(float(np.quantile(taken, 0.25)), sys.float_info.min)
 
 
 def _normals(dtype: str, *shape: int) -> Array:

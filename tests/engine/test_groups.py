@@ -159,3 +159,12 @@ def test_run_groups__gives_the_same_on_a_cluster(client, tmp_path, columns):
     for sources in (columns, (path, columns[1]), (da.from_array(columns[0], chunks=600), path)):
         (there, _), _ = gathered(sources, groups, client)
         np.testing.assert_array_equal(there[0], sums[0])
+
+
+@pytest.mark.parametrize(("n", "size"), [(5_003, 40), (5_003, 500), (60_000, 1_000)])
+def test_plan__counts_putting_the_rows_of_every_group_in_order(n, size):
+    groups = Groups(n, size, seed=4)
+    session = Session(open_variables([np.zeros((n, 1))] * 2, None), Runtime.here(2, 2**31), 0)
+    plan = session.plan_groups(Gathered(groups))
+    assert plan.work["gathers"] == 17 * n
+    assert plan.work["calls"] == 50 * n + 300 * plan.tasks + 50 * groups.count

@@ -189,8 +189,21 @@ def test_measure__finds_the_seconds_of_every_kind():
 
 
 def test_measure__is_slower_where_a_probe_is(monkeypatch):
-    monkeypatch.setattr(rates, "_least", lambda probe: 1.0)
+    monkeypatch.setattr(rates, "_typical", lambda probe: 1.0)
     found = measure()
     twice = {kind: (make, seconds / 2) for kind, (make, seconds) in rates._PROBES.items()}
     monkeypatch.setattr(rates, "_PROBES", twice)
     assert measure() == {kind: 2 * seconds for kind, seconds in found.items()}
+
+
+@pytest.mark.parametrize("odd", [0.0, -1e-3, 1.0])
+def test_probe__takes_what_most_of_its_calls_take(odd, monkeypatch):
+    """The clock of a virtual machine may stand still or go back, and other work comes between."""
+    # The first call is not counted.
+    seconds, now = iter([2e-3, 2e-3, odd, *[2e-3] * 40]), [0.0]
+
+    def probe():
+        now[0] += next(seconds)
+
+    monkeypatch.setattr(rates, "time", SimpleNamespace(thread_time=lambda: now[0]))
+    assert rates._typical(probe) == pytest.approx(2e-3)

@@ -8,8 +8,9 @@ import pytest
 import dhsic
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.feature.basis import Side
-from dhsic.estimators.feature.landmarks import landmarks_by_column, unpruned
+from dhsic.estimators.feature.landmarks import landmarks_by_column
 from dhsic.estimators.feature.layout import KernelSide, Layout
+from dhsic.estimators.feature.likely import unpruned
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.feature.principal import MOST_PRODUCTS, Directions, feature_counts
 from dhsic.estimators.resample import Orbit

@@ -333,3 +333,12 @@ def test_sum__rounding_is_the_worst_of_its_parts_and_product_adds_them():
     both = Sum((rough, smooth)), Product((rough, smooth))
     assert both[0].rounding(both[0].columns(z, np.float32)) == max(e)
     assert both[1].rounding(both[1].columns(z, np.float32)) == sum(e)
+
+
+def test_gaussian__of_numbers_far_apart_is_next_to_0_and_of_others_unchanged():
+    """An exponential that nears underflow takes three times as long, and a narrow kernel many."""
+    x = np.array([[0.0], [0.5], [3.0], [30.0]])
+    gram = Gaussian(gamma=4.0)(x)
+    np.testing.assert_array_equal(gram[0, :3], np.exp([-0.0, -1.0, -36.0]))
+    assert gram[0, 3] == np.exp(-500.0) < 1e-217
+    assert Gaussian(gamma=4.0)(x[:, [0, 0]])[0, 3] == 0.0

@@ -9,25 +9,29 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.gaps import filled
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
     Estimate,
     Null,
     Outcome,
     Resampling,
     bandwidth_rows,
-    factor_work,
     fit_combinations,
-    fitting_work,
 )
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.kernel_landmarks import KernelLandmarks
+from dhsic.estimators.feature.likely import (
+    landmark_steps,
+    likely_counts,
+    likely_directions,
+    likely_tried,
+    unpruned,
+)
 from dhsic.estimators.feature.moments import Covariances
-from dhsic.estimators.feature.principal import Directions, directions_of_normals
+from dhsic.estimators.feature.normals import NormalFeatures, features_of_normals
+from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.feature.tests import (
     column_outcome,
     describe_sides,
@@ -36,20 +40,15 @@ from dhsic.estimators.feature.tests import (
     unbiased_estimate,
 )
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
+from dhsic.features import FeatureMap, at_quantiles
 from dhsic.kernels import (
     AndersonDarling,
     Columns,
     Combinations,
-    Distance,
     Gaussian,
     Kernel,
-    Laplacian,
-    Matern,
-    OnColumns,
     Ranked,
 )
-from dhsic.kernels.missing import of_present
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
@@ -58,52 +57,15 @@ from dhsic.landmarks import (
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
 
-__all__ = [
-    "REMEDY",
-    "LandmarkFeatures",
-    "OnLandmarks",
-    "landmark_steps",
-    "landmarks_by_column",
-    "likely_counts",
-    "unpruned",
-]
+__all__ = ["REMEDY", "LandmarkFeatures", "OnLandmarks", "landmarks_by_column"]
 
 Vector = NDArray[np.float64]
 
 # Landmarks of a single number: they serve as well as 256 of its rows.
 _KEPT = 48
-# Smooth kernels of one column keep 10 to 20.
-_SMOOTH = 24
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
-_ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
-_COMBINED = 1200.0  # small functions that are called to plan for a combination
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
-
-
-def unpruned(
-    session: Session,
-    combinations: Combinations,
-    kept: Sequence[int],
-    by_column: Sequence[int] | None = None,
-) -> list[FeatureMap]:
-    """Features that cost what those of so many landmarks a kernel or a column do, for plans."""
-    zero = session.dtype.type(0)
-    dims = combinations.spread(session.dims)
-    of = (combinations.kernels, combinations.variables, combinations.factors, dims, kept)
-    # The widest kernels keep fewer landmarks than others, which then are no powers of them.
-    maps: list[FeatureMap] = [
-        KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))), (m, r, factor > _ALIKE))
-        for kernel, m, factor, d, r in zip(*of, strict=True)
-    ]
-    for k, count in enumerate(by_column or ()):
-        kernel = combinations.kernels[k]
-        if count and isinstance(kernel, Columns):
-            maps[k] = LandmarksByColumn.likely(kernel, dims[k], count, session.dtype)
-        elif count:
-            points = np.broadcast_to(zero, (min(count, kept[k]), kernel.width(1)))
-            maps[k] = KernelFeatures(kernel, points, (combinations.variables[k], len(points)))
-    return maps
 
 
 def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
@@ -120,44 +82,6 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
         else 0
         for kernel, d in columns
     ]
-
-
-def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
-    """Landmarks of p that every kernel is likely to keep: 24 where one column is smooth, or all.
-
-    Smooth kernels of one column keep 10 to 20, narrower ones twice as many or more; those with a
-    corner at 0 keep all.
-    """
-    dims = combinations.spread(session.dims)
-    kernels = zip(combinations.kernels, dims, combinations.factors, strict=True)
-    return [_likely(kernel, d, p, factor) for kernel, d, factor in kernels]
-
-
-def landmark_steps(
-    session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
-) -> list[DriverStep | PassPlan]:
-    """Drawing p landmarks, of which those of the maps are kept."""
-    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
-    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-    held = 8 * sum(
-        features.n_features * (features.n_features + d)
-        for features, d in zip(maps, combinations.spread(session.dims), strict=True)
-    )
-    fitting = fitting_work(session, combinations.kernels)
-    fitting += Work.of(calls=_COMBINED * (len(combinations) - 1))
-    grams = (_gram_rows(features, p) * features.work for features in maps)
-    work = sum((factor_work(p, features.n_features) for features in maps), sum(grams, NOTHING))
-    return [
-        DriverStep("fetch landmarks", fetch, rows, fitting),
-        DriverStep("prune landmarks", 4 * 8 * p * p, held, work),
-    ]
-
-
-def _gram_rows(features: FeatureMap, p: int) -> float:
-    """Rows whose features cost what the Gram matrix of p landmarks does, or one of each column."""
-    if isinstance(features, LandmarksByColumn):
-        return max(map(len, features.landmarks))
-    return p * p / features.n_features
 
 
 class LandmarkFeatures(NamedTuple):
@@ -228,26 +152,19 @@ class OnLandmarks:
         """The steps that would run, with the landmarks as drawn: pruning can only make it less.
 
         Replicates take as many passes as fit the memory, and are counted for the landmarks that
-        are likely to be kept: of a single number those that are kept of a normal variable.
+        are likely to be kept. Principal features are those of normal variables of independent
+        columns, and so are the combinations of kernels that stay in a grid.
         """
         p, given = self.n_drawn(session), combinations
         combinations = given.guessed(session.dims)
-        kept, counts = [p] * len(combinations.kernels), None
-        if isinstance(null, Resampling) or self.unbiased_estimate:
-            kept = likely_counts(session, combinations, p)
         by_column = self.by_column(combinations, session.dims, p)
-        normal = [
-            directions_of_normals(kernel, factor, min(count, p))
-            if count and not isinstance(kernel, Columns)
-            else None
-            for kernel, factor, count in zip(given.kernels, given.factors, by_column, strict=True)
-        ]
-        kept = [len(d.variances) if d else r for d, r in zip(normal, kept, strict=True)]
+        normals = self._normals(session, given, by_column, p)
+        kept = self._likely_kept(session, given, null, normals, p)
         maps = unpruned(session, combinations, kept, by_column)
+        chosen: Sequence[int] = range(len(combinations))
+        counts = None
         if isinstance(null, Resampling) or (null and session.weights):
-            each = zip(normal, maps, combinations.spread(session.dims), strict=True)
-            directions = [known or _guessed_directions(features, d) for known, features, d in each]
-            counts = self.counts(session, combinations, directions)
+            chosen, counts = self._likely_features(session, combinations, maps, normals)
         return plan_features(
             session,
             maps,
@@ -256,13 +173,59 @@ class OnLandmarks:
             REMEDY,
             whitened=True,
             n_landmarks=p,
-            chosen=combinations.chosen,
+            chosen=[combinations.chosen[c] for c in chosen],
             measure=self.measure,
             measured=self.measured,
             counts=counts,
-            spanned=[count < p for count in kept],
+            spanned=[
+                likely.spanned if likely else count < p
+                for likely, count in zip(normals, kept, strict=True)
+            ],
             unbiased=self.unbiased_estimate,
         )
+
+    def _normals(
+        self, session: Session, given: Combinations, by_column: Sequence[int], p: int
+    ) -> list[NormalFeatures | None]:
+        """Features of normal variables by every kernel, where directions are to be found."""
+        if not self.takes_directions(session):
+            return [None] * len(by_column)
+        tolerance = tolerance_for(self.tolerance, session.dtype)
+        return features_of_normals(given, session.dims, p, by_column, tolerance)
+
+    def _likely_kept(
+        self,
+        session: Session,
+        combinations: Combinations,
+        null: Null | None,
+        normals: Sequence[NormalFeatures | None],
+        p: int,
+    ) -> list[int]:
+        """Landmarks of p that every kernel keeps."""
+        usual = [p] * len(normals)
+        if isinstance(null, Resampling) or self.unbiased_estimate:
+            usual = likely_counts(session, combinations, p)
+        pairs = zip(normals, usual, strict=True)
+        return [len(likely.directions.variances) if likely else count for likely, count in pairs]
+
+    def _likely_features(
+        self,
+        session: Session,
+        combinations: Combinations,
+        maps: Sequence[FeatureMap],
+        normals: Sequence[NormalFeatures | None],
+    ) -> tuple[list[int], list[int] | None]:
+        """The combinations that are likely to be tried, and principal features of every kernel."""
+        directions = likely_directions(maps, combinations.spread(session.dims), normals)
+        tried = likely_tried(combinations, normals, session.n)
+        some = combinations.used(range(len(maps)), tried)
+        part = combinations.part(tried)
+        counts = self.counts(session, part, [directions[k] for k in some])
+        if counts is None:
+            return tried, None
+        # A kernel that is not tried has as many as take no time.
+        of = dict(zip(some, counts, strict=True))
+        return tried, [of.get(k, 1) for k in range(len(maps))]
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
@@ -281,6 +244,11 @@ class OnLandmarks:
     ) -> tuple[Basis, Covariances | None]:
         """Those of two variables, with their covariances where these go into the factors."""
         return self.draw(session, Combinations.single(kernels)).bases[0], None
+
+    def takes_directions(self, session: Session) -> bool:
+        """Whether tests are made of principal features."""
+        del session
+        return False
 
     def counts(
         self, session: Session, combinations: Combinations, directions: Sequence[Directions]
@@ -368,21 +336,6 @@ class OnLandmarks:
 def _kept(kernel: Kernel) -> int:
     inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
     return _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
-
-
-def _guessed_directions(features: FeatureMap, d: int) -> Directions:
-    """Those of a mean over columns are alike; of other kernels those of the columns weigh most."""
-    heavy = None if d == 1 or isinstance(features, LandmarksByColumn) else d
-    return Directions.guessed(features.n_features, heavy)
-
-
-def _likely(kernel: Kernel, d: int, p: int, factor: float) -> int:
-    if isinstance(kernel, OnColumns):
-        d, kernel = len(kernel.at), kernel.kernel
-    kernel = of_present(kernel)
-    if d > 1 or isinstance(kernel, Distance | Laplacian | Matern):
-        return p
-    return min(p, _SMOOTH if factor >= 1.0 else _KEPT)
 
 
 def _principal(sides: Sequence[Side]) -> FeatureSummary | None:

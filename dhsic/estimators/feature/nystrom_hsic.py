@@ -175,11 +175,15 @@ class NystromHSIC(OnLandmarks):
         """The estimates of all features, in one pass."""
         return estimate_features(session, self.draw(session, combinations))
 
+    def takes_directions(self, session: Session) -> bool:
+        """Whether tests are made of principal features: of weighted rows always."""
+        return self.n_features is not None or session.weights is not None
+
     def counts(
         self, session: Session, combinations: Combinations, directions: Sequence[Directions]
     ) -> list[int] | None:
         """Principal features of every kernel that replicates are made of; None for all."""
-        if not self._takes_directions(session):
+        if not self.takes_directions(session):
             return None
         if self.n_features in (None, _AUTO):
             most = MOST_PRODUCTS if session.weights is None else MOST_WEIGHTED_PRODUCTS
@@ -193,13 +197,9 @@ class NystromHSIC(OnLandmarks):
             return super().by_column(combinations, dims, p)
         return landmarks_by_column(combinations, dims, p)
 
-    def _takes_directions(self, session: Session) -> bool:
-        """Whether tests are made of principal features: of weighted rows always."""
-        return self.n_features is not None or session.weights is not None
-
     def _principal(self, session: Session, drawn: LandmarkFeatures) -> LandmarkFeatures:
         """With the principal directions that replicates are made of."""
-        if not self._takes_directions(session):
+        if not self.takes_directions(session):
             return drawn
         combinations = drawn.combinations
         reference = combinations.chosen[combinations.reference()]

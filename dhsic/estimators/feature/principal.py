@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -23,12 +22,10 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from dhsic.estimators.feature.basis import Side
-from dhsic.features import KernelFeatures, at_quantiles
-from dhsic.kernels import Combinations, Kernel
-from dhsic.landmarks import tolerance_for
-from dhsic.linalg import pivoted_cholesky, solve_lower
+from dhsic.kernels import Combinations
+from dhsic.linalg import solve_lower
 
-__all__ = ["MOST_PRODUCTS", "Directions", "directions_of_normals", "feature_counts"]
+__all__ = ["MOST_PRODUCTS", "Directions", "feature_counts"]
 
 Vector = NDArray[np.float64]
 
@@ -39,7 +36,6 @@ _LIGHT = 0.01  # of the squared variances of the others: leaving it out costs no
 _LIGHT_OF_REFERENCE = 0.001
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _FEW = 48  # directions that every kernel may take
-_NORMALS = 512
 _OF_PAIRS = 0.35  # over the columns: of a Gaussian kernel of the median distance
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
@@ -92,8 +88,12 @@ class Directions:
         the others, as the products of two columns.
         """
         heavy = count if heavy is None else min(heavy, count)
-        variances = np.repeat([1.0, _OF_PAIRS / heavy], [heavy, count - heavy])
-        return cls(variances, np.broadcast_to(0.0, (count, count)))
+        return cls.unseen(np.repeat([1.0, _OF_PAIRS / heavy], [heavy, count - heavy]))
+
+    @classmethod
+    def unseen(cls, variances: Vector) -> Self:
+        """Directions of such variances, which take no memory: for plans."""
+        return cls(variances, np.broadcast_to(0.0, (len(variances),) * 2))
 
     def axes(self, count: int) -> Vector:
         """Shape (count, D): a row times the kernel at the landmarks is a feature."""
@@ -126,33 +126,6 @@ class Directions:
         lost = np.searchsorted(upto, np.multiply(missed, upto[-1]), "right")
         counts: NDArray[np.intp] = np.maximum(1, len(weights) - lost)
         return counts
-
-
-@lru_cache(maxsize=128)
-def directions_of_normals(kernel: Kernel, factor: float, count: int) -> Directions:
-    """Those of a normal variable of one column, for plans, which see no data.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        As given, not fitted.
-    factor : float
-        Multiple of its length.
-    count : int
-        Landmarks at quantiles, before those are dropped that others span.
-
-    Returns
-    -------
-    Directions
-    """
-    # within 0 and 1, where some kernels are
-    sample = 0.5 + scipy.special.ndtri((np.arange(_NORMALS) + 0.5) / _NORMALS)[:, None] / 10.0
-    fitted = kernel.fit(sample).widened(factor)
-    landmarks = at_quantiles(sample, count)
-    kept = pivoted_cholesky(fitted(landmarks), tolerance_for(None, np.float32))
-    features = KernelFeatures.at(landmarks[kept.kept], fitted, np.float64)
-    side = Side.of(features, sample, kept.factor)
-    return Directions.of(side, side.values())
 
 
 def feature_counts(

@@ -27,6 +27,7 @@ Vector = NDArray[np.float64]
 SLAB_BYTES = 2**21  # of cross-covariances that are whitened at a time
 _SAFETY = 4.0
 _SIZED = 23.0  # passes over an entry of a cross-covariance that is measured
+_WHITENED = 10.0  # and that is whitened, for either side
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,16 @@ def size_work(layout: Layout, factors: Mapping[Pair, Factors], *, shifted: bool)
     shifted : bool
         Whether it is transformed back first, as one of many shifts.
     """
-    whitened = 0
+    whitened = moved = 0
     for pair, whitening in factors.items():
         shape = layout.place(pair).shape
-        solved = (d for d, factor in zip(shape, whitening, strict=True) if factor is not None)
+        solved = [d for d, factor in zip(shape, whitening, strict=True) if factor is not None]
         whitened += math.prod(shape) * sum(solved)
-    entries = layout.n_products
-    return Work.of(transforms=shifted * entries, entries=_SIZED * entries, factors=whitened)
+        # A solve wants its side first: numbers change places before it and after.
+        moved += math.prod(shape) * len(solved)
+    products = layout.n_products
+    entries = _SIZED * products + _WHITENED * moved
+    return Work.of(transforms=shifted * products, entries=entries, factors=whitened)
 
 
 def independent_rounding(session: Session, sides: Iterable[Side]) -> float:

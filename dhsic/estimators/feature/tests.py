@@ -57,7 +57,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-_VECTORS = 7.0  # times the work of eigenvalues of larger matrices, with vectors
+_FEW_FEATURES = 375  # of fewer, passes over matrices take longer than the cubes of their sizes
 
 
 def plan_features(
@@ -112,7 +112,9 @@ def plan_features(
     Plan
     """
     sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
-    steps = [*preparation, sample_step(session.n, maps, principal=counts is not None)]
+    tried = [maps[k] for k in sorted({k for pair in chosen for k in pair})]
+    sampled = sample_step(session.n, maps, principal=() if counts is None else tried)
+    steps = [*preparation, sampled]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
@@ -132,21 +134,25 @@ def plan_features(
     return plan_of(session, steps, remedy, n_landmarks)
 
 
-def sample_step(n: int, maps: Sequence[FeatureMap], *, principal: bool = False) -> DriverStep:
+def sample_step(
+    n: int, maps: Sequence[FeatureMap], *, principal: Sequence[FeatureMap] = ()
+) -> DriverStep:
     """The cost of `describe_sides` of n rows, kernel by kernel, of which the means stay.
 
-    Principal directions are found in the same sample, whose features are made again for it; and
-    the kernels of a grid are asked for what landmarks hold of them, at some of the rows.
+    Principal directions of some are found in the same sample, for which all features are made
+    again; and the kernels of a grid are asked for what landmarks hold of them, at some of the rows.
     """
-    counts, s = [features.n_features for features in maps], min(n, BANDWIDTH_ROWS)
+    s, most = min(n, BANDWIDTH_ROWS), max(features.n_features for features in maps)
     several = principal and len(maps) > 2  # a single pair is taken as it is
-    rows = (1 + principal) * s + NORMED_ROWS * several
+    rows = (2 if principal else 1) * s + (NORMED_ROWS if several else 0)
     work = rows * sum((features.work for features in maps), Work.of(calls=len(maps)))
-    if principal:
-        squares, cubes = (sum(r**power for r in counts) for power in (2, 3))
-        solves, values = 3.0 * cubes, _VECTORS * cubes
-        work += Work.of(products=2.0 * s * squares, factors=solves, eigenvalues=values)
-    return DriverStep("features of the sample", 8 * 4 * s * max(counts), 8 * sum(counts), work)
+    squares = sum(f.n_features**2 for f in principal)
+    # A covariance is symmetric, so that half is computed; two solves whiten it, and eigenvectors
+    # take twice as long as eigenvalues.
+    solved = 2.0 * sum(f.n_features**2 * (f.n_features + _FEW_FEATURES) for f in principal)
+    work += Work.of(products=1.0 * s * squares, factors=solved, eigenvalues=solved)
+    held = 8 * sum(features.n_features for features in maps)
+    return DriverStep("features of the sample", 8 * 4 * s * most, held, work)
 
 
 def describe_sides(

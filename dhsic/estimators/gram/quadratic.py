@@ -316,7 +316,8 @@ class Quadratic:
         count = len(combinations)
 
         def plan_of_parts(*parts: Combinations) -> Plan:
-            return plan_steps(session, (self._guessed(session, part, null) for part in parts))
+            steps = (self._guessed(session, part, null) for part in parts)
+            return plan_steps(session, steps, combinations=combinations)
 
         def parts_of(size: int) -> list[range]:
             return [range(start, min(start + size, count)) for start in range(0, count, size)]

@@ -73,13 +73,16 @@ def run_steps(session: Session, steps: Iterable[CostedStep]) -> Any:
 
 
 def plan_steps(
-    session: Session, parts: Iterable[Sequence[CostedStep]], remedy: str = _REMEDY
+    session: Session,
+    parts: Iterable[Sequence[CostedStep]],
+    remedy: str = _REMEDY,
+    combinations: Combinations | None = None,
 ) -> Plan:
-    """The plan of steps in parts, after the kernels are fitted.
+    """The plan of steps in parts, after the kernels of combinations are fitted.
 
     Whatever a part holds is gone when the next one starts, so its steps count what is held by them.
     """
-    costs: list[DriverStep | PassPlan] = [fitting_step(session)]
+    costs: list[DriverStep | PassPlan] = [fitting_step(session, combinations)]
     for part in parts:
         # A step holds its bytes for those of its own part, and parts come one after another.
         held = 0

@@ -21,7 +21,6 @@ from dhsic.estimators.base import (
     Null,
     Outcome,
     Resampling,
-    factor_work,
     plan_of,
     stages_of,
 )
@@ -163,7 +162,7 @@ class LandmarkTests:
         held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
         first = self.draw.steps(session, guessed, held, len(pairs))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
-        work = factor_work(p, likely) + self.draw.gram_work(session, guessed, [guessed.typical()])
+        work = self.draw.estimate_work(session, guessed)
         # One solve a combination with a law of its own; replicates share the first.
         last = [DriverStep("estimate", 3 * 8 * p * p, work=work)] * estimates
         passes = plan_tuples(session, tuples, null)

@@ -51,7 +51,8 @@ _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 _CALLS = 1e5  # of small functions, a variable
 _PREPARED = 15e3  # passes over the training rows, centred and scaled for every evaluation
-_EVALUATIONS = 3250.0  # of the kernels at the training rows, with their gradients, about
+_EVALUATIONS = 660.0  # of a kernel at the training rows, about: of values and of two gradients
+_DERIVED = 1e4  # passes over its values, for moments and derivatives
 
 
 class _MeasuredLocations(NamedTuple):
@@ -170,8 +171,10 @@ class NFSIC:
             tiles = 8 * trained * count * len(session.sources)
             tiles_work = sum((tile_work(Gaussian(), np.float64, d) for d in session.dims), NOTHING)
             calls = Work.of(calls=_CALLS * len(session.dims))
+            values = trained * count
+            derived = Work.of(entries=_DERIVED * values * len(session.dims))
             prepared = Work.of(entries=_PREPARED * trained * sum(session.dims))
-            work = (_EVALUATIONS * trained * count) * tiles_work + prepared + calls
+            work = (_EVALUATIONS * values) * tiles_work + derived + prepared + calls
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
         rest = _session_without(session, self._training(session))
         guessed, pairs = (
