@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -153,6 +154,7 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
         scikit-learn is not installed.
     """
     try:
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import lars_path_gram
     except ImportError as error:
         missing = require("scikit-learn", "selection", "Selection by HSIC Lasso")
@@ -164,16 +166,18 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
     while taken == steps:  # the path may go on
         # Twice as many steps until the path ends by itself, or has k features.
         steps *= 2
-        _, _, path, taken = lars_path_gram(
-            *(gram[:-1, -1].copy(), gram[:-1, :-1].copy()),
-            # It divides the penalties alone, of which none is used.
-            n_samples=1,
-            max_iter=steps,
-            method="lasso",
-            positive=True,
-            # A path that took all steps it was allowed may have gone on.
-            return_n_iter=True,
-        )
+        # It warns where it drops a copy of a feature that is selected, as it should.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+            _, _, path, taken = lars_path_gram(
+                *(gram[:-1, -1].copy(), gram[:-1, :-1].copy()),
+                # It divides the penalties alone, of which none is used.
+                n_samples=1,
+                max_iter=steps,
+                method="lasso",
+                positive=True,
+                # A path that took all steps it was allowed may have gone on.
+                return_n_iter=True,
+            )
         counts = np.count_nonzero(path > 0.0, axis=0)
         reached = np.flatnonzero(counts >= k)
         if len(reached):
