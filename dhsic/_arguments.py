@@ -13,7 +13,7 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.budget import Budget
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Runtime, check_client, current_client
+from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
@@ -153,8 +153,7 @@ def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
 def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     if client is None:
         return Runtime.here(threads, memory)
-    check_client(client, threads)
-    return Runtime.on(client, memory)
+    return Runtime.on(client, memory, threads)
 
 
 def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:

@@ -103,11 +103,11 @@ class Runtime:
         return cls(check_integer("threads", threads, minimum=1), memory)
 
     @classmethod
-    def on(cls, client: Any, memory: int) -> Runtime:
+    def on(cls, client: Any, memory: int, threads: int | None = None) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
         import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
 
-        check_client(client, None)
+        check_client(client, threads)
         until = time.monotonic() + _START_SECONDS
         # The workers of a cluster may still be starting.
         while not (counts := _threads_by_worker(client)):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice, check_integer
 from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError, InvalidArgumentError, require
-from dhsic.io.forms import is_of
+from dhsic.io.forms import is_of, is_sparse
 from dhsic.io.sources import ArraySource
 from dhsic.nulls.multiple import Control
 from dhsic.ranking import rank_features, select_features
@@ -270,29 +270,19 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
 def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
     # Constant features stand out from no replicates, and 0 would be above half of noise.
-    return np.array(
-        [
-            np.nan
-            if feature.standardised == 0.0 and feature.pvalue == 1.0
-            else feature.standardised
-            for feature in ranking.features
-        ]
-    )
+    features = ranking.features
+    return np.array([np.nan if one.constant else one.standardised for one in features])
 
 
 def _checked_matrix(X: Any) -> Any:
     # Sparse features are made dense some rows at a time.
-    if _is_sparse(X):
+    if is_sparse(X):
         return X
     try:
         return np.asarray(X, np.float64)
     except (TypeError, ValueError) as error:
         msg = f"X must hold numbers, (n, d), got what NumPy cannot read so ({error}): encode it"
         raise DataError(msg) from error
-
-
-def _is_sparse(x: Any) -> bool:
-    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
 
 
 def _has_categories(y: Any) -> bool:
@@ -303,7 +293,7 @@ def _has_categories(y: Any) -> bool:
 
 def _target(y: Any) -> Any:
     """Numbers and categories as they are, and the codes of classes of any other type."""
-    if _is_sparse(y):
+    if is_sparse(y):
         msg = "y must be dense, got a sparse matrix: call .toarray() on it"
         raise DataError(msg)
     if _has_categories(y):

@@ -19,7 +19,15 @@ from dhsic.io.frames import as_frame, frame_source
 from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import open_stored, stored_source
 
-__all__ = ["AnySource", "holds_columns", "is_of", "join_columns", "open_array", "open_one"]
+__all__ = [
+    "AnySource",
+    "holds_columns",
+    "is_of",
+    "is_sparse",
+    "join_columns",
+    "open_array",
+    "open_one",
+]
 
 AnySource = ArraySource | StoredSource | GraphSource
 Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
@@ -36,9 +44,14 @@ def is_of(x: Any, module: str, *classes: str) -> bool:
     return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
 
 
+def is_sparse(x: Any) -> bool:
+    """Whether x is a sparse matrix of SciPy."""
+    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
+
+
 def holds_columns(x: Any) -> bool:
     """Whether x has columns by their names; a sparse matrix of SciPy may be a dictionary too."""
-    named = isinstance(x, Mapping) and not is_of(x, "scipy.sparse", "sparray", "spmatrix")
+    named = isinstance(x, Mapping) and not is_sparse(x)
     return named or is_of(x, "xarray", "Dataset")
 
 
@@ -76,7 +89,7 @@ def open_one(x: Any, name: str) -> AnySource:
         return _labelled(x, name)
     if is_of(x, "dask.array", "Array"):
         return _graph(x, name)
-    if is_of(x, "scipy.sparse", "sparray", "spmatrix"):
+    if is_sparse(x):
         return _sparse(x, name)
     if isinstance(x, list | tuple | range):
         # A list of texts would be an array of fixed width, in which labels are cut.
