@@ -183,9 +183,9 @@ def test_orders__are_drawn_once_and_those_of_groups():
 def test_default__is_planned_once(monkeypatch):
     calls, plan_steps = [], quadratic.plan_steps
 
-    def counted(session, parts, *options):
+    def counted(session, parts, **options):
         calls.append(session.n)
-        return plan_steps(session, parts, *options)
+        return plan_steps(session, parts, **options)
 
     monkeypatch.setattr(quadratic, "plan_steps", counted)
     monkeypatch.setattr(dhsic.NystromHSIC, "plan", None)  # quick as it is, features are not asked
