@@ -30,6 +30,7 @@ PURPOSES: Final = (
     "shifts",
     "neighbours",
     "first rows",
+    "folds",
 )
 _SIGNS_PER_COUNTER: Final = 256
 _WORDS_PER_COUNTER: Final = 4

@@ -80,9 +80,10 @@ def conditional_independence_test(
     variables, and asks whether products of the residuals have mean 0 at every weight that is a
     function of z ([1]_, [2]_). Features of a number are kernels of what is left of it by its
     prediction from z, so that they tell of the noise and little of the mean; numbers most of whose
-    values repeat, kernels without a length, and data of fewer than 20 rows a given column are taken
-    as they are. Nothing is assumed of how x and y depend on z or of the noise:
-    its spread and shape may follow z. The regressions must be able to follow the means of the
+    values repeat, and kernels without a length, are taken as they are. Predictions are
+    cross-fitted: those of a half of the rows, drawn at random, are by regressions on the other half
+    [5]_. Nothing is assumed of how x and y depend on z or of the noise: its spread and shape may
+    follow z. The regressions must be able to follow the means of the
     features given z, and no test keeps its level for all laws without such a condition [3]_. They
     are ridge regressions on kernel features of every column by itself, wide and narrow, and of
     all columns together, with the smallest ridge whose error by generalised cross-validation is
@@ -137,6 +138,9 @@ def conditional_independence_test(
        generalised covariance measure. Annals of Statistics 48, 2020.
     .. [4] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient, a measure of
        conditional dependence. JMLR 23, 2022.
+    .. [5] V. Chernozhukov, D. Chetverikov, M. Demirer, E. Duflo, C. Hansen, W. Newey, J. Robins.
+       Double/debiased machine learning for treatment and structural parameters. Econometrics
+       Journal 21, 2018.
 
     Examples
     --------
@@ -343,7 +347,7 @@ def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalInd
     products = test.run(session, kernels)
     statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
     warned = warn_of_limits(products, session.names, session.n)
-    features = FeatureSummary("kernel", products.design.base.sizes[:3])
+    features = FeatureSummary("kernel", products.designs[0].base.sizes[:3])
     estimate = Estimate(
         products.correlation, products.kernels, None, features, "kernel partial correlation"
     )

@@ -11,20 +11,18 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic.conditional.centre import centred_columns
 from dhsic.conditional.design import ConditionalDesign
-from dhsic.conditional.first import FirstDesign, FirstFits, PredictedColumns
+from dhsic.conditional.first import FirstDesign, PredictedColumns
 from dhsic.conditional.indices import Index, IndexedDesign
+from dhsic.conditional.ridge import FoldSums
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.session import Session
 from dhsic.estimators.base import BANDWIDTH_ROWS
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 
-__all__ = ["Drawn", "given_kinds", "indexed_targets", "predicted_columns"]
+__all__ = ["Drawn", "Indexed", "given_kinds", "predicted_columns"]
 
 Vector = NDArray[np.float64]
-
-_ROWS_A_COLUMN = 20
-_ROWS_OF_FEATURES = 100  # a given column, for functions of predictions of features
 
 
 def given_kinds(session: Session) -> tuple[ValueKind, ...]:
@@ -35,30 +33,20 @@ def given_kinds(session: Session) -> tuple[ValueKind, ...]:
 def predicted_columns(
     session: Session, kernels: Sequence[Kernel], samples: Sequence[Vector | None] = (None, None)
 ) -> list[tuple[int, ...]]:
-    """The columns of x and of y that are predicted by what is given, by samples where there are.
-
-    None where rows are fewer than 20 for each given column: both predictions then miss so much of
-    the same things that noise whose spread follows 20 columns was rejected in 9 % of 200 rows.
-    """
-    if session.n < _ROWS_A_COLUMN * len(given_kinds(session)):
-        return [(), ()]
+    """The columns of x and of y that are predicted by what is given, by samples where there are."""
     triples = zip(kernels, session.sources, samples, strict=False)
     return [centred_columns(kernel, kinds_of(source), one) for kernel, source, one in triples]
 
 
-def indexed_targets(n: int, given: int, features: slice, columns: slice) -> tuple[slice, slice]:
-    """Whose predictions become regressors: features and columns of a variable, or columns alone.
+class Indexed(NamedTuple):
+    """Features of the second and third pass."""
 
-    Regressors that rows choose take more of these rows' noise than leverages tell, which count
-    functions that are linear in given regressors alone (J. Ye, On measuring and correcting the
-    effects of data mining and model selection, JASA 93, 1998, section 2).
-    At 1,000 rows and 20 given columns, whose spread is that of x and y, they made the statistic a
-    tenth larger than its law. The columns' prediction alone, on which what is left depends, did
-    not.
-    """
-    if n >= _ROWS_OF_FEATURES * given or columns.start == columns.stop:
-        return features, columns
-    return slice(features.start, features.start), columns
+    designs: tuple[IndexedDesign, ...]
+    """Those of the rows of every fold, of which predictions know nothing."""
+    kernels: tuple[Kernel, ...]
+    """Those of x and of y, fitted."""
+    explained: tuple[float, float]
+    """Shares of the variances of columns of x and y that first predictions explain."""
 
 
 class Drawn(NamedTuple):
@@ -111,21 +99,20 @@ class Drawn(NamedTuple):
         return cls((x, y), at_pairs, z, fitted, FirstDesign(base, (of_x, of_y)))
 
     def indexed(
-        self, n: int, fits: FirstFits, kernels: Sequence[Kernel], widths: Sequence[float]
-    ) -> tuple[IndexedDesign, tuple[Kernel, ...]]:
+        self, sums: FoldSums, kernels: Sequence[Kernel], widths: Sequence[float]
+    ) -> Indexed:
         """Features of x and y about their predictions, with indices of either, and the kernels.
 
         Parameters
         ----------
-        n : int
-            Rows of the data.
-        fits : FirstFits
-            The first regressions.
+        sums : FoldSums
+            Those of the first pass.
         kernels : sequence of Kernel
             Those of x and y, to be fitted.
         widths : sequence of float
             Factors of their lengths.
         """
+        fits, folds = self.first.fits(sums)
         base, dtype = self.first.base, self.first.base.x.map.dtype
         samples, fitted = list(self.samples), list(self.kernels)
         for m, centre in enumerate(fits.centres):
@@ -134,7 +121,8 @@ class Drawn(NamedTuple):
                 fitted[m] = kernels[m].fit(samples[m]).widened(widths[m])
         given = base.of_given(self.z)
         indices = (
-            Index.of(fits.ridges, *indexed_targets(n, self.z.shape[1], *targets), given, dtype)
+            Index.of(fits.ridges, *targets, given, dtype)
             for targets in zip((fits.x, fits.y), fits.columns, strict=True)
         )
-        return IndexedDesign(base.about(fitted, fits.centres, samples), *indices), tuple(fitted)
+        whole = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
+        return Indexed(tuple(map(whole.by, folds)), tuple(fitted), fits.explained)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import Work
 from dhsic.conditional.centre import Centre
 from dhsic.conditional.design import ConditionalDesign
-from dhsic.conditional.ridge import DesignSums, Ridges
+from dhsic.conditional.ridge import FoldSums, Ridges
 from dhsic.features import ColumnFeatures
 
 __all__ = ["FirstDesign", "FirstFits", "PredictedColumns"]
@@ -55,7 +55,7 @@ class FirstFits(NamedTuple):
     """The regressions, and which targets are of what."""
 
     ridges: Ridges
-    """All of them."""
+    """All of them, by all rows."""
     x: slice
     """Features of x as it is."""
     y: slice
@@ -123,11 +123,16 @@ class FirstDesign:
         own = (one(x) for one, x in zip(self.columns, values, strict=False))
         return np.concatenate([self.base.joined(values), *own], axis=1)
 
-    def fits(self, sums: DesignSums) -> FirstFits:
-        """The regressions on what is given."""
-        r_x, r_y, p, _ = self.base.sizes
-        numbers = np.arange(self.size)
-        ridges = Ridges.fit(sums, numbers[:p], numbers[p:])
+    def fits(self, sums: FoldSums) -> tuple[FirstFits, tuple[FirstFits, ...]]:
+        """The regressions on what is given, by all rows, and by the rows outside of every fold."""
+        given, targets = np.split(np.arange(self.size), [self.base.sizes[2]])
+        whole = Ridges.fit(sums.whole(), given, targets)
+        # Means of all rows, lest rows of the folds differ by a constant.
+        folds = (replace(Ridges.fit(one, given, targets), mean=whole.mean) for one in sums.others())
+        return self._fits_of(whole), tuple(map(self._fits_of, folds))
+
+    def _fits_of(self, ridges: Ridges) -> FirstFits:
+        r_x, r_y, _, _ = self.base.sizes
         ends = np.cumsum([0, r_x, r_y, *self.counts])
         x, y, *own = (slice(*ends[k : k + 2]) for k in range(4))
         of_x, of_y = (one.centre(ridges, at) for one, at in zip(self.columns, own, strict=True))

@@ -4,15 +4,29 @@ The features of x are many functions of one thing, as of a sum of functions of z
 z says of it is in the predictions of the two features that vary most, found with few degrees of
 freedom; functions of these two serve all features. Where the features are of x less its own
 prediction, they depend on z by that prediction too, errors and all, so that it joins the two.
-With few rows it stands alone, as `indexed_targets` says.
 Predictions of x serve x alone, so that given z and under the null hypothesis the residuals of x
 and of y stay independent.
+
+The predictions of a row are by regressions on rows of the other folds ([1] section 3). Regressors
+that rows choose take more of these rows' noise than leverages tell, which count functions that are
+linear in given regressors alone ([2] section 2).
+Functions of predictions stand less their linear parts. The features of z hold the prediction u* by
+all rows, and u* - u of the rows of a fold is a sum over the noise of these rows, so that with u the
+second regression would predict noise.
+
+References
+----------
+.. [1] V. Chernozhukov, D. Chetverikov, M. Demirer, E. Duflo, C. Hansen, W. Newey, J. Robins.
+   Double/debiased machine learning for treatment and structural parameters. Econometrics Journal
+   21, 2018.
+.. [2] J. Ye. On measuring and correcting the effects of data mining and model selection. JASA 93,
+   1998.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -22,6 +36,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
 from dhsic.conditional.design import ConditionalDesign, FeatureRows, Projection, projections
+from dhsic.conditional.first import FirstFits
 from dhsic.conditional.ridge import Ridges
 
 __all__ = ["Index", "IndexedDesign", "IndexedRows", "Places"]
@@ -44,11 +59,17 @@ class Index:
         Coefficients of the predictions, at most two of features and two of columns.
     parts : tuple of Projection
         Features of the predictions; none where they are constant.
+    combined : ndarray, shape (t, k)
+        Combinations of the first regressions' targets that are predicted.
+    linear : ndarray, shape (k, size)
+        Linear parts of the features in the predictions, which are taken off.
     """
 
     mean: Vector
     slopes: Vector
     parts: tuple[Projection, ...]
+    combined: Vector
+    linear: Vector
 
     @classmethod
     def of(
@@ -68,19 +89,27 @@ class Index:
             Precision of the kernels.
         """
         about = given - ridges.mean
-        leading = ridges.slopes[:, features][:, :_PREDICTIONS]
-        own = _principal(about, ridges.slopes[:, columns])
-        spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (leading, own)]
+        every = np.eye(ridges.slopes.shape[1])
+        leading = every[:, features][:, :_PREDICTIONS]
+        own = _principal(about @ ridges.slopes, every[:, columns])
+        spreads = [
+            (about @ (ridges.slopes @ one)).std(axis=0).max(initial=0.0) for one in (leading, own)
+        ]
         if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
             own = own * (spreads[0] / spreads[1])
-        slopes = np.concatenate([leading, own], axis=1)
-        predictions = about @ slopes
+        combined = np.concatenate([leading, own], axis=1)
+        predictions = about @ (ridges.slopes @ combined)
         # Predictions that are the same everywhere have no functions.
         varied = np.ptp(predictions, axis=0) > 0.0
-        slopes, predictions = slopes[:, varied], predictions[:, varied]
-        kinds = ("number",) * slopes.shape[1]
+        combined, predictions = combined[:, varied], predictions[:, varied]
+        kinds = ("number",) * combined.shape[1]
         parts = projections(predictions, kinds, dtype) if kinds else ()
-        return cls(ridges.mean, slopes, parts)
+        linear = _linear_parts(parts, predictions)
+        return cls(ridges.mean, ridges.slopes @ combined, parts, combined, linear)
+
+    def by(self, ridges: Ridges) -> Self:
+        """The same functions of predictions by regressions on other rows."""
+        return replace(self, slopes=ridges.slopes @ self.combined)
 
     @classmethod
     def likely(cls, p: int, columns: int, dtype: DTypeLike) -> Self:
@@ -88,7 +117,9 @@ class Index:
         count = _PREDICTIONS + min(columns, _PREDICTIONS)
         slopes = np.broadcast_to(0.0, (p, count))
         kinds = ("number",) * count
-        return cls(np.broadcast_to(0.0, (p,)), slopes, projections(None, kinds, dtype))
+        parts = projections(None, kinds, dtype)
+        linear = np.broadcast_to(0.0, (count, sum(one.size for one in parts)))
+        return cls(np.broadcast_to(0.0, (p,)), slopes, parts, np.empty((0, count)), linear)
 
     @property
     def size(self) -> int:
@@ -98,34 +129,47 @@ class Index:
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
-        return 8 * (self.mean.size + self.slopes.size) + sum(one.nbytes for one in self.parts)
+        own = self.mean.size + self.slopes.size + self.combined.size + self.linear.size
+        return 8 * own + sum(one.nbytes for one in self.parts)
 
     @property
     def work(self) -> Work:
         """Work of a row."""
-        own = Work.of(products=2.0 * self.slopes.size)
+        own = Work.of(products=2.0 * (self.slopes.size + self.linear.size))
         return sum((one.work for one in self.parts), own)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows, the features among them."""
         largest = max((one.scratch(rows) for one in self.parts), default=0)
-        return largest + 8 * rows * (len(self.mean) + 2 * self.size)
+        return largest + 8 * rows * (len(self.mean) + 3 * self.size)
 
     def __call__(self, given: Vector) -> Vector:
         """Features of the predictions from given features (b, p), shape (b, size)."""
         values = (given - self.mean) @ self.slopes
-        none = np.empty((len(given), 0))
-        return np.concatenate([none, *(one(values) for one in self.parts)], axis=1)
+        return _joined(self.parts, values) - values @ self.linear
 
 
-def _principal(about: Vector, slopes: Vector) -> Vector:
-    """The combinations of several predictions that vary most in rows (s, p), at most two."""
-    if slopes.shape[1] <= _PREDICTIONS:
-        return slopes
-    predictions = about @ slopes
-    _, vectors = scipy.linalg.eigh(predictions.T @ predictions)
+def _joined(parts: tuple[Projection, ...], predictions: Vector) -> Vector:
+    """Features of predictions (b, k), side by side."""
+    none = np.empty((len(predictions), 0))
+    return np.concatenate([none, *(one(predictions) for one in parts)], axis=1)
+
+
+def _linear_parts(parts: tuple[Projection, ...], predictions: Vector) -> Vector:
+    """Slopes (k, size) of regressions of the features on the predictions of rows (s, k)."""
+    features, about = (one - one.mean(axis=0) for one in (_joined(parts, predictions), predictions))
+    slopes: Vector = scipy.linalg.lstsq(about, features)[0]
+    return slopes
+
+
+def _principal(predictions: Vector, combined: Vector) -> Vector:
+    """The combinations of several predictions (s, t) that vary most, at most two."""
+    if combined.shape[1] <= _PREDICTIONS:
+        return combined
+    values = predictions @ combined
+    _, vectors = scipy.linalg.eigh(values.T @ values)
     # `eigh` sorts them ascending.
-    leading: Vector = slopes @ vectors[:, -_PREDICTIONS:]
+    leading: Vector = combined @ vectors[:, -_PREDICTIONS:]
     return leading
 
 
@@ -186,6 +230,11 @@ class IndexedDesign:
         joined = np.append(given, of_x), np.append(given, of_y)
         # With the constant, which is the first weight, products are the features of x themselves.
         return Places(*joined, products[::r_w], products, y)
+
+    def by(self, fits: FirstFits) -> Self:
+        """The same features of what is left, and of predictions, by regressions on other rows."""
+        base = replace(self.base, centres=fits.centres)
+        return replace(self, base=base, x=self.x.by(fits.ridges), y=self.y.by(fits.ridges))
 
     @property
     def nbytes(self) -> int:

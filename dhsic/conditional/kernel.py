@@ -14,6 +14,7 @@ from dhsic._work import Work
 from dhsic.conditional.design import ConditionalDesign
 from dhsic.conditional.drawn import Drawn, given_kinds, predicted_columns
 from dhsic.conditional.first import FirstDesign
+from dhsic.conditional.folds import FOLDS
 from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
@@ -40,8 +41,8 @@ _EXCESS = 0.1  # of the error of residuals, for predictions of less bias
 class ResidualProducts(NamedTuple):
     """The sums that the passes found, with their design and kernels."""
 
-    design: IndexedDesign
-    """The features."""
+    designs: tuple[IndexedDesign, ...]
+    """The features of the rows of every fold."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""
     sums: ProductSums
@@ -94,21 +95,21 @@ class KernelResiduals:
         first = FirstDesign.likely(base)
         indices = (Index.likely(p, len(at), dtype) for at in predicted)
         design = IndexedDesign(base, *indices)
-        places = design.places
+        designs, places = (design,) * FOLDS, design.places
         of, fitted = (session.n, session.seed), rows_of_regression(session.n)
         second = ProductsPass(
-            design,
+            designs,
             Ridges.likely(len(places.given_x), r_x, fitted),
             Ridges.likely(len(places.given_y), r_y, fitted),
-            session.n,
+            *of,
         )
         rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(dims) + p)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows + design.nbytes),
-            session.plan(DesignPass(first, *of, _FIRST)),
-            _solving("solve", first.size),
-            session.plan(DesignPass(design, *of, _SECOND)),
+            session.plan(DesignPass((first,) * FOLDS, *of, _FIRST, by_fold=True)),
+            _solving("solve", first.size, 1 + FOLDS),
+            session.plan(DesignPass(designs, *of, _SECOND)),
             _solving("solve again", design.size),
             session.plan(second),
             DriverStep(
@@ -124,25 +125,25 @@ class KernelResiduals:
         # second.
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
-        sums = session.run(DesignPass(drawn.first, n, session.seed, _FIRST))
+        first = (drawn.first,) * FOLDS
+        by_fold = session.run(DesignPass(first, n, session.seed, _FIRST, by_fold=True))
         session.step("solve")
-        fits = drawn.first.fits(sums)
-        design, fitted = drawn.indexed(n, fits, kernels, self.widths)
-        sums = session.run(DesignPass(design, n, session.seed, _SECOND))
+        designs, fitted, explained = drawn.indexed(by_fold, kernels, self.widths)
+        sums = session.run(DesignPass(designs, n, session.seed, _SECOND)).whole()
         session.step("solve again")
-        places = design.places
+        places = designs[0].places
         x = Ridges.fit(sums, places.given_x, places.x, _EXCESS)
         y = Ridges.fit(sums, places.given_y, places.y, _EXCESS)
         of_x, of_y = (
             # Unexplained is what the first leaves, times what the second leaves of that.
             1.0 - (1.0 - share) * (1.0 - ridges.explained())
-            for share, ridges in zip(fits.explained, (x, y), strict=True)
+            for share, ridges in zip(explained, (x, y), strict=True)
         )
         correlation = partial_correlation(places, sums, y)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
-        products = session.run(ProductsPass(design, x, y, n))
+        products = session.run(ProductsPass(designs, x, y, n, session.seed))
         session.step("spectrum")
-        return ResidualProducts(design, fitted, products, (of_x, of_y), correlation)
+        return ResidualProducts(designs, fitted, products, (of_x, of_y), correlation)
 
 
 def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str:
@@ -182,7 +183,7 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     return text
 
 
-def _solving(name: str, q: int) -> DriverStep:
-    """Regressions from sums of q features."""
-    work = Work.of(eigenvalues=float(q) ** 3, products=8.0 * q**3)
+def _solving(name: str, q: int, times: int = 1) -> DriverStep:
+    """Regressions from sums of q features, so many times."""
+    work = times * Work.of(eigenvalues=float(q) ** 3, products=8.0 * q**3)
     return DriverStep(name, 6 * 8 * q * q, 8 * q * q, work)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import Work
+from dhsic.conditional.folds import TILE_ROWS, tiles_of_folds
 from dhsic.conditional.indices import IndexedDesign
-from dhsic.conditional.ridge import TILE_ROWS, Ridges
+from dhsic.conditional.ridge import Ridges
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
@@ -55,27 +56,30 @@ class ProductsPass:
 
     Parameters
     ----------
-    design : IndexedDesign
-        Features.
+    designs : sequence of IndexedDesign
+        Features of the rows of every fold.
     x, y : Ridges
         Regressions of the features of either variable.
     n : int
         Rows of the data.
+    seed : int
+        Fixes the folds.
     name : str, optional
         Name of the pass in progress reports.
     """
 
-    design: IndexedDesign
+    designs: Sequence[IndexedDesign]
     x: Ridges
     y: Ridges
     n: int
+    seed: int
     name: str = "products of residuals"
     row_multiple: int = 1
 
     @property
     def size(self) -> int:
         """Number of products, m."""
-        r_x, r_y, _, r_w = self.design.base.sizes
+        r_x, r_y, _, r_w = self.designs[0].base.sizes
         return r_x * r_w * r_y
 
     @property
@@ -93,20 +97,21 @@ class ProductsPass:
             operations += 2.0 * one.slopes.size
             operations += 2.0 * (one.vectors.size + one.spread.size) * self.levered
             width = max(width, 3 * len(one.mean))
-        scratch = self.design.scratch(tile) + 8 * tile * (3 * m + width) + state
+        # Keys of all rows, twice, and their numbers.
+        scratch = self.designs[0].scratch(tile) + 8 * tile * (3 * m + width) + 24 * rows + state
         return Footprint(
-            self.design.nbytes + self.x.nbytes + self.y.nbytes,
+            sum(one.nbytes for one in self.designs) + self.x.nbytes + self.y.nbytes,
             scratch,
             state,
-            self.design.work + Work.of(products=operations, entries=8.0 * m),
+            self.designs[0].work + Work.of(products=operations, entries=8.0 * m),
         )
 
     def chunk(self, block: RowBlock) -> ProductSums:
         """Sums over one block."""
         totals, products = np.zeros(self.size), np.zeros((self.size, self.size))
         squares = fourths = 0.0
-        for start in range(0, block.rows, TILE_ROWS):
-            some, scaled = self.products([x[start : start + TILE_ROWS] for x in block.values])
+        for fold, tile in tiles_of_folds(self.seed, block):
+            some, scaled = self.products(fold, [x[tile] for x in block.values])
             norms = np.einsum("ij,ij->i", some, some)
             totals += some.sum(axis=0)
             products += scaled.T @ scaled
@@ -114,15 +119,15 @@ class ProductsPass:
             fourths += float(norms @ norms)
         return ProductSums(totals, products, squares, fourths)
 
-    def products(self, values: Sequence[NDArray[Any]]) -> tuple[Vector, Vector]:
-        """Products of x, y and every given variable by row, shape (b, m), and scaled for their law.
+    def products(self, fold: int, values: Sequence[NDArray[Any]]) -> tuple[Vector, Vector]:
+        """Products by row of a fold, shape (b, m), and scaled for their law.
 
         With M the map from errors to residuals, of which 1 - h is the diagonal, a sum of products
         of residuals of independent errors of variance 1 has the variance |M|^2, which is the sum of
         1 - h for a projection, and that of their squares has the expectation sum (1 - h)^2. So the
         squares are divided by 1 - h, of which x and y take a half each.
         """
-        rows = self.design(values)
+        rows = self.designs[fold](values)
         x = self.x.residuals(rows.x, rows.base.x)
         y = self.y.residuals(rows.y, rows.base.y)
         plain = row_products(rows.base._replace(x=x).products, y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any, NamedTuple, Protocol, Self
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_keys
 from dhsic._work import Work
+from dhsic.conditional.folds import FOLDS, TILE_ROWS, tiles_of_folds
 from dhsic.engine.reduction import Footprint, RowBlock, add
 
-__all__ = ["TILE_ROWS", "DesignPass", "DesignSums", "Joined", "Ridges", "rows_of_regression"]
+__all__ = ["DesignPass", "DesignSums", "FoldSums", "Joined", "Ridges", "rows_of_regression"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
-
-TILE_ROWS = 2048
 
 _REGRESSION_ROWS = 200_000
 _REGRESSION_ROOTS = 200
@@ -83,47 +82,84 @@ class DesignSums(NamedTuple):
         return self.products / self.rows - np.outer(mean, mean)
 
 
+class FoldSums(NamedTuple):
+    """Sums over the rows of every fold, or over all of them as one."""
+
+    rows: Vector
+    """Shape (k,)."""
+    totals: Vector
+    """Shape (k, q)."""
+    products: Vector
+    """Shape (k, q, q)."""
+
+    def whole(self) -> DesignSums:
+        """Sums over all rows."""
+        return DesignSums(int(self.rows.sum()), self.totals.sum(axis=0), self.products.sum(axis=0))
+
+    def others(self) -> Iterator[DesignSums]:
+        """Sums over the rows outside of every fold, one after the other."""
+        whole = self.whole()
+        for rows, totals, products in zip(*self, strict=True):
+            left = whole.rows - int(rows)
+            # Of 20 rows one in a million draws has all of them in one fold.
+            yield (
+                DesignSums(left, whole.totals - totals, whole.products - products)
+                if left
+                else whole
+            )
+
+
 @dataclass(frozen=True)
 class DesignPass:
     """All that regressions of features on each other need, in one pass.
 
     Parameters
     ----------
-    design : Joined
-        Features.
+    designs : sequence of Joined
+        Features of the rows of every fold, which differ in predictions alone.
     n : int
         Rows of the data, of which `rows_of_regression` are drawn.
     seed : int
-        Fixes which.
+        Fixes which, and the folds.
     name : str
         Name of the pass in progress reports.
+    by_fold : bool, optional
+        Whether the sums of every fold stay apart.
     """
 
-    design: Joined
+    designs: Sequence[Joined]
     n: int
     seed: int
     name: str
+    by_fold: bool = False
     row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        q, tile = self.design.size, min(rows, TILE_ROWS)
-        state = 8 * q * (q + 1)
-        # Keys of all rows, and numbers of the drawn ones.
-        scratch = self.design.scratch(tile) + 8 * tile * q + 16 * rows + state
-        work = self.design.work + Work.of(products=2.0 * q * q)
-        return Footprint(self.design.nbytes, scratch, state, self._share * work)
+        design, tile = self.designs[0], min(rows, TILE_ROWS)
+        q, parts = design.size, self._parts
+        state = 8 * parts * (q * (q + 1) + 1)
+        # Keys of all rows, twice, and numbers of the drawn ones.
+        scratch = design.scratch(tile) + 8 * tile * q + 8 * q * q + 24 * rows + state
+        work = design.work + Work.of(products=2.0 * q * q)
+        held = sum(one.nbytes for one in self.designs)
+        return Footprint(held, scratch, state, self._share * work)
 
-    def chunk(self, block: RowBlock) -> DesignSums:
+    def chunk(self, block: RowBlock) -> FoldSums:
         """Sums over the drawn rows of one block."""
-        q, drawn = self.design.size, self._drawn(block)
-        totals, products = np.zeros(q), np.zeros((q, q))
-        for start in range(0, len(drawn), TILE_ROWS):
-            some = drawn[start : start + TILE_ROWS]
-            rows = self.design.joined([x[some] for x in block.values])
-            totals += rows.sum(axis=0)
-            products += rows.T @ rows
-        return DesignSums(len(drawn), totals, products)
+        q, parts = self.designs[0].size, self._parts
+        found = FoldSums(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
+        for fold, some in tiles_of_folds(self.seed, block, self._drawn(block)):
+            rows = self.designs[fold].joined([x[some] for x in block.values])
+            at = fold % parts
+            found.rows[at] += len(some)
+            found.totals[at] += rows.sum(axis=0)
+            found.products[at] += rows.T @ rows
+        return found
+
+    @property
+    def _parts(self) -> int:
+        return FOLDS if self.by_fold else 1
 
     @property
     def _share(self) -> float:
@@ -136,7 +172,7 @@ class DesignPass:
         keys = random_keys(self.seed, block.start, block.start + block.rows, "regression")
         return np.flatnonzero(keys < self._share * 2.0**64)
 
-    def combine(self, left: DesignSums, right: DesignSums) -> DesignSums:
+    def combine(self, left: FoldSums, right: FoldSums) -> FoldSums:
         """Add."""
         return add(left, right)
 

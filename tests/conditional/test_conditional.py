@@ -15,6 +15,9 @@ from dhsic._arguments import session_over
 from dhsic.conditional import ridge
 from dhsic.conditional.centre import _MOST_COLUMNS, centred_columns
 from dhsic.conditional.compare import _WIDTH, _Asked
+from dhsic.conditional.design import FeatureRows
+from dhsic.conditional.folds import FOLDS, tiles_of_folds
+from dhsic.conditional.indices import Index, IndexedRows
 from dhsic.conditional.kernel import _EXCESS, KernelResiduals
 from dhsic.conditional.ridge import (
     _MOST_FREEDOM,
@@ -61,8 +64,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
     result = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian()))
-    design = result.design
-    rows = design([x[:, None], y[:, None], z])
+    rows = features_by_fold(result.designs, 3, [x[:, None], y[:, None], z])
     most = _MOST_FREEDOM * n
 
     def fits(regressors, targets, excess=0.0):
@@ -81,16 +83,59 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
-    for values, centre, kernel in zip((x, y), design.base.centres, result.kernels, strict=True):
+    for values, kernel in zip((x, y), result.kernels, strict=True):
         ((hat, _),) = oracles.ridge_in_dual(
             rows.base.given @ rows.base.given.T, values[:, None], _RIDGES, most
         )
         left = values - hat @ values + values.mean()
-        centred = centre(values[:, None], rows.base.given)[:, 0]
-        np.testing.assert_allclose(centred, left, rtol=1e-6)
         # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
         usual = Gaussian().fit(left[:, None]).gamma / _WIDTH**2
         np.testing.assert_allclose(kernel.gamma, usual, rtol=1e-6)
+
+
+def by_fold(designs, seed, values, function):
+    """Arrays of all rows, each by the design of its fold."""
+    order, found = [], []
+    for fold, some in tiles_of_folds(seed, RowBlock(0, tuple(values))):
+        order.append(some)
+        found.append(function(designs[fold], *(v[some] for v in values)))
+    assert len(found) == FOLDS
+    places = np.argsort(np.concatenate(order))
+    return [np.concatenate(part)[places] for part in zip(*found, strict=True)]
+
+
+def features_by_fold(designs, seed, values):
+    """Features of all rows."""
+
+    def joined(design, *values):
+        rows = design(values)
+        return *rows.base, rows.x, rows.y
+
+    *base, x, y = by_fold(designs, seed, values, joined)
+    return IndexedRows(FeatureRows(*base), x, y)
+
+
+@pytest.mark.parametrize("fold", [0, FOLDS - 1])
+def test_predictions__of_a_row_are_by_the_other_folds(fold):
+    n = 400
+    x, y, z = (v[:, None] if v.ndim == 1 else v for v in spread(n, 0, d=2))
+    sources, _ = open_data((x, y, z), None, None, "refuse")
+    session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
+    designs = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian())).designs
+    own = np.concatenate([some for k, some in tiles_of_folds(3, RowBlock(0, (x,))) if k == fold])
+    # The mean of all rows is taken off, so that it and the ridges alone are of all of them.
+    others = np.setdiff1d(np.arange(n), own)
+    given = designs[fold].base.of_given(z)
+    regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, x))
+    assert 0.5 < len(own) * FOLDS / n < 1.5
+    errors = []
+    for penalty in _RIDGES:
+        gram = regressors.T @ regressors / len(others) + penalty * np.eye(regressors.shape[1])
+        slopes = np.linalg.solve(gram, regressors.T @ targets / len(others))
+        expected = x - (given - given.mean(axis=0)) @ slopes
+        found = designs[fold].base.centres[0](x, given)
+        errors.append(np.abs(found - expected).max())
+    assert min(errors) < 1e-5 < np.median(errors)
 
 
 def rejections(data, runs, n, **options):
@@ -144,7 +189,7 @@ def test_regressions__are_fitted_to_drawn_rows_of_many(monkeypatch):
             return np.hstack(values)
 
     values = tuple(np.random.default_rng(0).standard_normal((2, 1000, 1)))
-    one = DesignPass(Own(), 1000, 3, "sums")
+    one = DesignPass((Own(),) * FOLDS, 1000, 3, "sums")
 
     def sums(design, *bounds):
         parts = [
@@ -155,11 +200,19 @@ def test_regressions__are_fitted_to_drawn_rows_of_many(monkeypatch):
             whole = design.combine(whole, part)
         return whole
 
-    found = sums(one, 0, 1000)
+    found = sums(one, 0, 1000).whole()
     assert 200 < found.rows < 300  # 3.6 standard deviations
-    for same, other in zip(found, sums(one, 0, 17, 600, 1000), strict=True):
+    for same, other in zip(found, sums(one, 0, 17, 600, 1000).whole(), strict=True):
         np.testing.assert_allclose(other, same, rtol=1e-10)
-    assert sums(DesignPass(Own(), 1000, 4, "sums"), 0, 1000).totals[0] != found.totals[0]
+    other = sums(DesignPass((Own(),) * FOLDS, 1000, 4, "sums"), 0, 1000).whole()
+    assert other.totals[0] != found.totals[0]
+    apart = sums(DesignPass((Own(),) * FOLDS, 1000, 3, "sums", by_fold=True), 0, 1000)
+    assert len(apart.rows) == FOLDS
+    for same, whole in zip(found, apart.whole(), strict=True):
+        np.testing.assert_allclose(whole, same, rtol=1e-10)
+    for rows, others in zip(apart.rows, apart.others(), strict=True):
+        assert 0 < rows < found.rows
+        assert others.rows == found.rows - rows
     # The constant of a regression is a mean of drawn rows alone.
     fit = Ridges.fit(found, np.array([0]), np.array([1]))
     assert fit.target_mean[0] == found.totals[1] / found.rows != values[1].mean()
@@ -214,32 +267,17 @@ def test_predictions__are_of_numbers_that_differ_under_kernels_with_a_length():
     assert centred_columns(Gaussian(), many) == ()
 
 
-@pytest.mark.parametrize(("n", "predicted"), [(100, True), (99, False)])
-def test_predictions__need_twenty_rows_a_given_column(n, predicted):
-    x, y, z = spread(n, 0, d=5)
-    sources, _ = open_data((x, y, z), None, None, "refuse")
-    session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
-    assert [one.at for one in design.base.centres] == [(0,) if predicted else ()] * 2
-
-
-@pytest.mark.parametrize(("n", "predictions"), [(200, 3), (199, 1), (39, 2)])
-def test_indices__are_of_columns_alone_below_a_hundred_rows_a_given_column(n, predictions):
-    x, y, z = spread(n, 0, d=2)
-    sources, _ = open_data((x, y, z), None, None, "refuse")
-    session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
-    # Without predictions of columns those of features stay.
-    assert [one.slopes.shape[1] for one in (design.x, design.y)] == [predictions] * 2
-
-
 def test_predictions__leave_other_columns_as_they_are():
     x, y, z = spread(300, 0)
     both = np.stack([x, np.round(x)], axis=1)
     sources, _ = open_data((both, y, z), None, None, "refuse")
     session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    base = KernelResiduals().run(session, (Gaussian(), Gaussian())).design.base
-    centred = base.centres[0](both, base.of_given(z))
+    found = KernelResiduals().run(session, (Gaussian(), Gaussian()))
+
+    def about(design, values, z):
+        return (design.base.centres[0](values, design.base.of_given(z)),)
+
+    (centred,) = by_fold(found.designs, 0, [both, z], about)
     np.testing.assert_array_equal(centred[:, 1], both[:, 1])
     assert abs(np.corrcoef(centred[:, 0], z[:, 0])[0, 1]) < 0.1 < np.corrcoef(x, z[:, 0])[0, 1]
 
@@ -251,18 +289,42 @@ def test_predictions__of_columns_are_regressors(columns):
     x = np.column_stack([x, 100.0 * (noise + z[:, 1:])[:, : columns - 1]])
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
-    given = design.base.of_given(z)
-    predicted = (given - design.x.mean) @ design.x.slopes
-    own = (x - design.base.centres[0](x, given)) / x.std(axis=0)
+    designs = KernelResiduals().run(session, (Gaussian(), Gaussian())).designs
+
+    def predictions(design, x, z):
+        given = design.base.of_given(z)
+        return (given - design.x.mean) @ design.x.slopes, x - design.base.centres[0](x, given)
+
+    predicted, own = by_fold(designs, 0, [x, z], predictions)
+    own /= x.std(axis=0)
     if columns == 3:  # those that vary most, in any units
         axes = np.linalg.svd(own - own.mean(axis=0), full_matrices=False)[2]
         own = own @ axes[1::-1].T
     assert predicted.shape[1] == 2 + own.shape[1] == 2 + min(columns, 2)
+    # Units and combinations are those of predictions by all rows.
     for found, expected in zip(predicted.T[2:], own.T, strict=True):
-        assert abs(np.corrcoef(found, expected)[0, 1]) > 1.0 - 1e-6
+        assert abs(np.corrcoef(found, expected)[0, 1]) > 1.0 - 1e-2
     spreads = predicted.std(axis=0)
-    np.testing.assert_allclose(spreads[2:].max(), spreads[:2].max())
+    np.testing.assert_allclose(spreads[2:].max(), spreads[:2].max(), rtol=0.2)
+
+
+def test_indices__have_no_linear_parts():
+    """Else differences from predictions by all rows would tell the noise of the rows left out."""
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal((500, 6))
+    targets = given[:, :3] + given[:, 1:4] + rng.standard_normal((500, 3))
+    both = np.concatenate([given, targets], axis=1)
+    sums = DesignSums(500, both.sum(axis=0), both.T @ both)
+    fit = Ridges.fit(sums, np.arange(6), np.arange(6, 9))
+    index = Index.of(fit, slice(0, 2), slice(2, 3), given, np.float64)
+    predictions = (given - index.mean) @ index.slopes
+    centred = predictions - predictions.mean(axis=0)
+    features = index(given)
+    left = np.abs(centred.T @ features)
+    assert left.max() < 1e-8 * np.abs(centred).sum(axis=0).max()
+    for part in index.parts:
+        assert np.abs(centred.T @ part(predictions)).max() > 1.0
+    assert features.shape == (500, index.size)
 
 
 @pytest.mark.parametrize("seed", [3, 4])
@@ -361,7 +423,7 @@ def test_result__is_the_same_wherever_the_data_are(tmp_path):
         np.testing.assert_allclose(found.pvalue, usual.pvalue, rtol=1e-9)
         np.testing.assert_allclose(found.estimate, usual.estimate, rtol=1e-9)
     single = test_given(x, y, given=z, precision="float32")
-    np.testing.assert_allclose(single.statistic, usual.statistic, rtol=1e-2)
+    np.testing.assert_allclose(single.statistic, usual.statistic, rtol=5e-2)
 
 
 def test_mixed__columns_can_be_given():
