@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ __all__ = [
     "BLOCK_BYTES",
     "GROUPS",
     "INEXACT",
+    "LARGEST_EXACT",
     "PAIRS",
     "ROWS",
     "Grain",
@@ -41,6 +42,7 @@ _ADDING = 1.5e-8  # seconds a byte of a partial result, which others wait for in
 _MOST_PARTS = 8  # blocks that a stored chunk is cut into, each of which reads it whole
 _MANY_RANGES = 256  # of rows in memory, which are sooner taken one by one
 _HALF_CHUNKS = 4  # half a chunk of each of eight segments
+LARGEST_EXACT: Final = 2**53  # beyond it neighbouring integers become one number of float64
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
 
 
@@ -316,5 +318,4 @@ def is_exact(block: NDArray[Any]) -> bool:
     """Whether all numbers are kept by float64."""
     if block.dtype.kind not in "iu" or block.dtype.itemsize < 8 or not block.size:
         return True
-    # Beyond 2^53 neighbouring integers become one number of float64.
-    return bool(block.max() <= 2**53 and block.min() >= -(2**53))
+    return bool(block.max() <= LARGEST_EXACT and block.min() >= -LARGEST_EXACT)

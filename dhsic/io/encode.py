@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import INEXACT, ValueKind, check_exact
+from dhsic.engine.blocks import INEXACT, LARGEST_EXACT, ValueKind, check_exact
 from dhsic.errors import DataError
 
 __all__ = [
@@ -193,12 +193,12 @@ def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
     """
     if numbers.dtype.kind != "f":
         return
-    # Few, if any: so that not every value is looked at by Python. 2**53 + 1 has become 2**53.
-    large = np.abs(numbers) >= 2.0**53
+    # Few, if any: so that not every value is looked at by Python. The next integer has become the largest.
+    large = np.abs(numbers) >= LARGEST_EXACT
     if large.any():
         objects = np.empty(numbers.shape, object)
         objects[...] = values
-        if any(isinstance(v, Integral) and abs(int(v)) > 2**53 for v in objects[large]):
+        if any(isinstance(v, Integral) and abs(int(v)) > LARGEST_EXACT for v in objects[large]):
             msg = f"{data_name} has {INEXACT}"
             raise DataError(msg)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.blocks import LARGEST_EXACT
 from dhsic.io.csv_lines import ROW_BYTES, Dialect
 
 __all__ = [
@@ -60,8 +61,8 @@ def numbers_of_text(
 
 def any_large(numbers: Any) -> bool:
     """Whether some numbers of Arrow are so large that floats do not have all integers."""
-    # As 2**53 itself, which 2**53 + 1 becomes.
-    return bool((np.abs(numbers.to_numpy(zero_copy_only=False)) >= 2.0**53).any())
+    # The largest itself among them, which the next one becomes.
+    return bool((np.abs(numbers.to_numpy(zero_copy_only=False)) >= LARGEST_EXACT).any())
 
 
 def are_inexact(texts: Any) -> bool:
@@ -70,7 +71,7 @@ def are_inexact(texts: Any) -> bool:
 
     trimmed = pc.utf8_trim_whitespace(texts)
     long = pc.filter(trimmed, pc.match_substring_regex(trimmed, r"^[-+]?\d{16,}$"))
-    return any(abs(int(text)) > 2**53 for text in long.to_pylist())
+    return any(abs(int(text)) > LARGEST_EXACT for text in long.to_pylist())
 
 
 def mostly_numbers(texts: Any) -> bool:
