@@ -193,7 +193,8 @@ def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
     """
     if numbers.dtype.kind != "f":
         return
-    # Few, if any: so that not every value is looked at by Python. The next integer has become the largest.
+    # Few, if any: so that not every value is looked at by Python. The largest is one, which the
+    # next integer has become.
     large = np.abs(numbers) >= LARGEST_EXACT
     if large.any():
         objects = np.empty(numbers.shape, object)
