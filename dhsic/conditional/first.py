@@ -31,15 +31,19 @@ class PredictedColumns:
         Their numbers.
     units : ColumnFeatures
         Centres and deviations of all columns of the variable.
+    varied : int
+        How many columns of the variable are not constant.
     """
 
     at: tuple[int, ...]
     units: ColumnFeatures
+    varied: int
 
     @classmethod
     def of(cls, at: tuple[int, ...], sample: Vector, dtype: DTypeLike) -> Self:
         """In units of a sample (s, d)."""
-        return cls(at, ColumnFeatures.of(sample, dtype))
+        varied = int(np.count_nonzero(np.ptp(sample, axis=0)))
+        return cls(at, ColumnFeatures.of(sample, dtype), varied)
 
     def __call__(self, x: NDArray[Any]) -> Vector:
         """Columns of rows (b, d), shape (b, k)."""
@@ -65,7 +69,8 @@ class FirstFits(NamedTuple):
     centres: tuple[Centre, Centre]
     """Predictions of x and of y."""
     explained: tuple[float, float]
-    """Shares of the variances of their columns that the predictions explain, on average."""
+    """Shares of the variances of their columns that the predictions explain, on average of those
+    that are not constant."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ class FirstDesign:
         x, y, *own = (slice(*ends[k : k + 2]) for k in range(4))
         of_x, of_y = (one.centre(ridges, at) for one, at in zip(self.columns, own, strict=True))
         share_x, share_y = (
-            ridges.explained(at) * len(one.at) / one.columns
-            for one, at in zip((of_x, of_y), own, strict=True)
+            ridges.explained(at) * len(one.at) / max(one.varied, 1)
+            for one, at in zip(self.columns, own, strict=True)
         )
         return FirstFits(ridges, x, y, (own[0], own[1]), (of_x, of_y), (share_x, share_y))

@@ -369,6 +369,16 @@ def test_kernel__finds_no_dependence_in_irrelevant_columns():
     assert test_given(x, y, given=z).pvalue > 0.05
 
 
+def test_explained__leaves_out_constant_columns():
+    rng = np.random.default_rng(0)
+    z, e, f = rng.standard_normal((3, 400))
+    x, y = z + 0.5 * e, z + f
+    alone = test_given(x, y, given=z).explained
+    beside = test_given(np.column_stack([x, np.ones(400)]), y, given=z).explained
+    np.testing.assert_allclose(beside, alone, atol=0.02)
+    assert alone[0] > 0.7
+
+
 def test_strata__are_taken_of_categories():
     x, y, z = categories(150, 0, effect=1.0)
     found = test_given(x, y, given=z)
