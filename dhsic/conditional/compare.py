@@ -80,17 +80,17 @@ def conditional_independence_test(
     variables, and asks whether products of the residuals have mean 0 at every weight that is a
     function of z ([1]_, [2]_). Features of a number are kernels of what is left of it by its
     prediction from z, so that they tell of the noise and little of the mean; numbers most of whose
-    values repeat, and kernels without a length, are taken as they are. Predictions are
-    cross-fitted: those of a half of the rows, drawn at random, are by regressions on the other half
-    [5]_. Nothing is assumed of how x and y depend on z or of the noise: its spread and shape may
-    follow z. The regressions must be able to follow the means of the
-    features given z, and no test keeps its level for all laws without such a condition [3]_. They
-    are ridge regressions on kernel features of every column by itself, wide and narrow, and of
-    all columns together, with the smallest ridge whose error by generalised cross-validation is
-    within a tenth of the least: a little less power for less bias. Beyond 200,000 rows they
-    are fitted to 200,000 or to 200 sqrt(n), drawn at random. Residuals are put right for the rows'
-    own share in their predictions, and the p-value is of the limit law of the statistic over all
-    rows: an approximation, in three passes over the data.
+    values repeat, and kernels without a length, are taken as they are. Functions of predictions of
+    features are among the features of z; they are cross-fitted: those of a half of the rows, drawn
+    at random, are by regressions on the other half [5]_. Nothing is assumed of how x and y depend
+    on z or of the noise: its spread and shape may follow z. The regressions must be able to follow
+    the means of the features given z, and no test keeps its level for all laws without such a
+    condition [3]_. They are ridge regressions on kernel features of every column by itself, wide
+    and narrow, and of all columns together, with the smallest ridge whose error by generalised
+    cross-validation is within a tenth of the least: a little less power for less bias. Beyond
+    200,000 rows they are fitted to 200,000 or to 200 sqrt(n), drawn at random. Residuals are put
+    right for the rows' own share in their predictions, and the p-value is of the limit law of the
+    statistic over all rows: an approximation, in three passes over the data.
 
     Method "strata" is for a z of few values: `dhsic.independence_test` with `strata`, where rows
     change places within a stratum alone, which is exact at every n.

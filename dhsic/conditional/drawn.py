@@ -112,7 +112,7 @@ class Drawn(NamedTuple):
         widths : sequence of float
             Factors of their lengths.
         """
-        fits, folds = self.first.fits(sums)
+        fits = self.first.fits(sums)
         base, dtype = self.first.base, self.first.base.x.map.dtype
         samples, fitted = list(self.samples), list(self.kernels)
         for m, centre in enumerate(fits.centres):
@@ -125,4 +125,4 @@ class Drawn(NamedTuple):
             for targets in zip((fits.x, fits.y), fits.columns, strict=True)
         )
         whole = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
-        return Indexed(tuple(map(whole.by, folds)), tuple(fitted), fits.explained)
+        return Indexed(tuple(map(whole.by, fits.folds)), tuple(fitted), fits.explained)

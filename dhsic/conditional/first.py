@@ -60,6 +60,8 @@ class FirstFits(NamedTuple):
 
     ridges: Ridges
     """All of them, by all rows."""
+    folds: tuple[Ridges, ...]
+    """The same by the rows outside of every fold, about the means of all rows."""
     x: slice
     """Features of x as it is."""
     y: slice
@@ -128,15 +130,13 @@ class FirstDesign:
         own = (one(x) for one, x in zip(self.columns, values, strict=False))
         return np.concatenate([self.base.joined(values), *own], axis=1)
 
-    def fits(self, sums: FoldSums) -> tuple[FirstFits, tuple[FirstFits, ...]]:
-        """The regressions on what is given, by all rows, and by the rows outside of every fold."""
+    def fits(self, sums: FoldSums) -> FirstFits:
+        """The regressions on what is given."""
         given, targets = np.split(np.arange(self.size), [self.base.sizes[2]])
-        whole = Ridges.fit(sums.whole(), given, targets)
-        # Means of all rows, lest rows of the folds differ by a constant.
-        folds = (replace(Ridges.fit(one, given, targets), mean=whole.mean) for one in sums.others())
-        return self._fits_of(whole), tuple(map(self._fits_of, folds))
-
-    def _fits_of(self, ridges: Ridges) -> FirstFits:
+        ridges = Ridges.fit(sums.whole(), given, targets)
+        folds = (
+            replace(Ridges.fit(one, given, targets), mean=ridges.mean) for one in sums.others()
+        )
         r_x, r_y, _, _ = self.base.sizes
         ends = np.cumsum([0, r_x, r_y, *self.counts])
         x, y, *own = (slice(*ends[k : k + 2]) for k in range(4))
@@ -145,4 +145,5 @@ class FirstDesign:
             ridges.explained(at) * len(one.at) / max(one.varied, 1)
             for one, at in zip(self.columns, own, strict=True)
         )
-        return FirstFits(ridges, x, y, (own[0], own[1]), (of_x, of_y), (share_x, share_y))
+        shares = (share_x, share_y)
+        return FirstFits(ridges, tuple(folds), x, y, (own[0], own[1]), (of_x, of_y), shares)

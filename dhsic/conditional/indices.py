@@ -7,12 +7,13 @@ prediction, they depend on z by that prediction too, errors and all, so that it 
 Predictions of x serve x alone, so that given z and under the null hypothesis the residuals of x
 and of y stay independent.
 
-The predictions of a row are by regressions on rows of the other folds ([1] section 3). Regressors
-that rows choose take more of these rows' noise than leverages tell, which count functions that are
-linear in given regressors alone ([2] section 2).
-Functions of predictions stand less their linear parts. The features of z hold the prediction u* by
-all rows, and u* - u of the rows of a fold is a sum over the noise of these rows, so that with u the
-second regression would predict noise.
+The predictions of features, of a row, are by regressions on the rows of the other folds
+([1] section 3). Regressors that rows choose take more of these rows' noise than leverages tell,
+which count functions that are linear in given regressors alone ([2] section 2). That of the
+variable itself is the one that its features are about, by all rows.
+The functions stand less their linear parts. The features of z hold the predictions by all rows,
+which differ from those by other folds by a sum over the noise of the fold's own rows, so that with
+both the second regression would predict this noise.
 
 References
 ----------
@@ -36,7 +37,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
 from dhsic.conditional.design import ConditionalDesign, FeatureRows, Projection, projections
-from dhsic.conditional.first import FirstFits
 from dhsic.conditional.ridge import Ridges
 
 __all__ = ["Index", "IndexedDesign", "IndexedRows", "Places"]
@@ -59,8 +59,9 @@ class Index:
         Coefficients of the predictions, at most two of features and two of columns.
     parts : tuple of Projection
         Features of the predictions; none where they are constant.
-    combined : ndarray, shape (t, k)
-        Combinations of the first regressions' targets that are predicted.
+    crossed : tuple of int
+        Features, by their numbers among the targets of the first regressions, of which the first of
+        the predictions are.
     linear : ndarray, shape (k, size)
         Linear parts of the features in the predictions, which are taken off.
     """
@@ -68,7 +69,7 @@ class Index:
     mean: Vector
     slopes: Vector
     parts: tuple[Projection, ...]
-    combined: Vector
+    crossed: tuple[int, ...]
     linear: Vector
 
     @classmethod
@@ -89,27 +90,27 @@ class Index:
             Precision of the kernels.
         """
         about = given - ridges.mean
-        every = np.eye(ridges.slopes.shape[1])
-        leading = every[:, features][:, :_PREDICTIONS]
-        own = _principal(about @ ridges.slopes, every[:, columns])
-        spreads = [
-            (about @ (ridges.slopes @ one)).std(axis=0).max(initial=0.0) for one in (leading, own)
-        ]
+        crossed = range(*features.indices(features.stop))[:_PREDICTIONS]
+        leading = ridges.slopes[:, list(crossed)]
+        own = _principal(about, ridges.slopes[:, columns])
+        spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (leading, own)]
         if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
             own = own * (spreads[0] / spreads[1])
-        combined = np.concatenate([leading, own], axis=1)
-        predictions = about @ (ridges.slopes @ combined)
+        slopes = np.concatenate([leading, own], axis=1)
+        predictions = about @ slopes
         # Predictions that are the same everywhere have no functions.
         varied = np.ptp(predictions, axis=0) > 0.0
-        combined, predictions = combined[:, varied], predictions[:, varied]
-        kinds = ("number",) * combined.shape[1]
+        slopes, predictions = slopes[:, varied], predictions[:, varied]
+        kinds = ("number",) * slopes.shape[1]
         parts = projections(predictions, kinds, dtype) if kinds else ()
-        linear = _linear_parts(parts, predictions)
-        return cls(ridges.mean, ridges.slopes @ combined, parts, combined, linear)
+        # Leading ones come first.
+        targets = tuple(one for one, kept in zip(crossed, varied, strict=False) if kept)
+        return cls(ridges.mean, slopes, parts, targets, _linear_parts(parts, predictions))
 
     def by(self, ridges: Ridges) -> Self:
-        """The same functions of predictions by regressions on other rows."""
-        return replace(self, slopes=ridges.slopes @ self.combined)
+        """The same functions of predictions, those of features by regressions on other rows."""
+        crossed = ridges.slopes[:, list(self.crossed)]
+        return replace(self, slopes=np.append(crossed, self.slopes[:, len(self.crossed) :], axis=1))
 
     @classmethod
     def likely(cls, p: int, columns: int, dtype: DTypeLike) -> Self:
@@ -119,7 +120,7 @@ class Index:
         kinds = ("number",) * count
         parts = projections(None, kinds, dtype)
         linear = np.broadcast_to(0.0, (count, sum(one.size for one in parts)))
-        return cls(np.broadcast_to(0.0, (p,)), slopes, parts, np.empty((0, count)), linear)
+        return cls(np.broadcast_to(0.0, (p,)), slopes, parts, (), linear)
 
     @property
     def size(self) -> int:
@@ -129,7 +130,7 @@ class Index:
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
-        own = self.mean.size + self.slopes.size + self.combined.size + self.linear.size
+        own = self.mean.size + self.slopes.size + self.linear.size
         return 8 * own + sum(one.nbytes for one in self.parts)
 
     @property
@@ -162,14 +163,14 @@ def _linear_parts(parts: tuple[Projection, ...], predictions: Vector) -> Vector:
     return slopes
 
 
-def _principal(predictions: Vector, combined: Vector) -> Vector:
-    """The combinations of several predictions (s, t) that vary most, at most two."""
-    if combined.shape[1] <= _PREDICTIONS:
-        return combined
-    values = predictions @ combined
-    _, vectors = scipy.linalg.eigh(values.T @ values)
+def _principal(about: Vector, slopes: Vector) -> Vector:
+    """The combinations of several predictions that vary most in rows (s, p), at most two."""
+    if slopes.shape[1] <= _PREDICTIONS:
+        return slopes
+    predictions = about @ slopes
+    _, vectors = scipy.linalg.eigh(predictions.T @ predictions)
     # `eigh` sorts them ascending.
-    leading: Vector = combined @ vectors[:, -_PREDICTIONS:]
+    leading: Vector = slopes @ vectors[:, -_PREDICTIONS:]
     return leading
 
 
@@ -231,10 +232,9 @@ class IndexedDesign:
         # With the constant, which is the first weight, products are the features of x themselves.
         return Places(*joined, products[::r_w], products, y)
 
-    def by(self, fits: FirstFits) -> Self:
-        """The same features of what is left, and of predictions, by regressions on other rows."""
-        base = replace(self.base, centres=fits.centres)
-        return replace(self, base=base, x=self.x.by(fits.ridges), y=self.y.by(fits.ridges))
+    def by(self, ridges: Ridges) -> Self:
+        """The same functions of predictions by regressions on other rows."""
+        return replace(self, x=self.x.by(ridges), y=self.y.by(ridges))
 
     @property
     def nbytes(self) -> int:
