@@ -20,7 +20,7 @@ from dhsic.estimators.base import BANDWIDTH_ROWS
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 
-__all__ = ["Drawn", "Indexed", "given_kinds", "predicted_columns"]
+__all__ = ["Drawn", "FoldedDesigns", "given_kinds", "predicted_columns"]
 
 Vector = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ def predicted_columns(
     return [centred_columns(kernel, kinds_of(source), one) for kernel, source, one in triples]
 
 
-class Indexed(NamedTuple):
+class FoldedDesigns(NamedTuple):
     """Features of the second and third pass."""
 
     designs: tuple[IndexedDesign, ...]
@@ -100,7 +100,7 @@ class Drawn(NamedTuple):
 
     def indexed(
         self, sums: FoldSums, kernels: Sequence[Kernel], widths: Sequence[float]
-    ) -> Indexed:
+    ) -> FoldedDesigns:
         """Features of x and y about their predictions, with indices of either, and the kernels.
 
         Parameters
@@ -125,4 +125,4 @@ class Drawn(NamedTuple):
             for targets in zip((fits.x, fits.y), fits.columns, strict=True)
         )
         whole = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
-        return Indexed(tuple(map(whole.by, fits.folds)), tuple(fitted), fits.explained)
+        return FoldedDesigns(tuple(map(whole.by, fits.folds)), tuple(fitted), fits.explained)
