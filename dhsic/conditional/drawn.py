@@ -13,7 +13,7 @@ from dhsic.conditional.centre import centred_columns
 from dhsic.conditional.design import ConditionalDesign
 from dhsic.conditional.first import FirstDesign, PredictedColumns
 from dhsic.conditional.indices import Index, IndexedDesign
-from dhsic.conditional.ridge import FoldSums
+from dhsic.conditional.ridge import SumsByFold
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.session import Session
 from dhsic.estimators.base import BANDWIDTH_ROWS
@@ -99,13 +99,13 @@ class Drawn(NamedTuple):
         return cls((x, y), at_pairs, z, fitted, FirstDesign(base, (of_x, of_y)))
 
     def indexed(
-        self, sums: FoldSums, kernels: Sequence[Kernel], widths: Sequence[float]
+        self, sums: SumsByFold, kernels: Sequence[Kernel], widths: Sequence[float]
     ) -> FoldedDesigns:
         """Features of x and y about their predictions, with indices of either, and the kernels.
 
         Parameters
         ----------
-        sums : FoldSums
+        sums : SumsByFold
             Those of the first pass.
         kernels : sequence of Kernel
             Those of x and y, to be fitted.

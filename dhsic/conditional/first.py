@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import Work
 from dhsic.conditional.centre import Centre
 from dhsic.conditional.design import ConditionalDesign
-from dhsic.conditional.ridge import FoldSums, Ridges
+from dhsic.conditional.ridge import SumsByFold, Ridges
 from dhsic.features import ColumnFeatures
 
 __all__ = ["FirstDesign", "FirstFits", "PredictedColumns"]
@@ -130,7 +130,7 @@ class FirstDesign:
         own = (one(x) for one, x in zip(self.columns, values, strict=False))
         return np.concatenate([self.base.joined(values), *own], axis=1)
 
-    def fits(self, sums: FoldSums) -> FirstFits:
+    def fits(self, sums: SumsByFold) -> FirstFits:
         """The regressions on what is given."""
         given, targets = np.split(np.arange(self.size), [self.base.sizes[2]])
         ridges = Ridges.fit(sums.whole(), given, targets)

@@ -16,7 +16,7 @@ from dhsic._work import Work
 from dhsic.conditional.folds import FOLDS, TILE_ROWS, tiles_of_folds
 from dhsic.engine.reduction import Footprint, RowBlock, add
 
-__all__ = ["DesignPass", "DesignSums", "FoldSums", "Joined", "Ridges", "rows_of_regression"]
+__all__ = ["DesignPass", "DesignSums", "SumsByFold", "Joined", "Ridges", "rows_of_regression"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -82,7 +82,7 @@ class DesignSums(NamedTuple):
         return self.products / self.rows - np.outer(mean, mean)
 
 
-class FoldSums(NamedTuple):
+class SumsByFold(NamedTuple):
     """Sums over the rows of every fold, or over all of them as one."""
 
     rows: Vector
@@ -145,10 +145,10 @@ class DesignPass:
         held = sum(one.nbytes for one in self.designs)
         return Footprint(held, scratch, state, self._share * work)
 
-    def chunk(self, block: RowBlock) -> FoldSums:
+    def chunk(self, block: RowBlock) -> SumsByFold:
         """Sums over the drawn rows of one block."""
         q, parts = self.designs[0].size, self._parts
-        found = FoldSums(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
+        found = SumsByFold(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
         for fold, some in tiles_of_folds(self.seed, block, self._drawn(block)):
             rows = self.designs[fold].joined([x[some] for x in block.values])
             at = fold % parts
@@ -172,7 +172,7 @@ class DesignPass:
         keys = random_keys(self.seed, block.start, block.start + block.rows, "regression")
         return np.flatnonzero(keys < self._share * 2.0**64)
 
-    def combine(self, left: FoldSums, right: FoldSums) -> FoldSums:
+    def combine(self, left: SumsByFold, right: SumsByFold) -> SumsByFold:
         """Add."""
         return add(left, right)
 
