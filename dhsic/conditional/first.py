@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import Work
 from dhsic.conditional.centre import Centre
 from dhsic.conditional.design import ConditionalDesign
-from dhsic.conditional.ridge import SumsByFold, Ridges
+from dhsic.conditional.ridge import Ridges, SumsByFold
 from dhsic.features import ColumnFeatures
 
 __all__ = ["FirstDesign", "FirstFits", "PredictedColumns"]
