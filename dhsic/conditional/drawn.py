@@ -42,7 +42,7 @@ class FoldedDesigns(NamedTuple):
     """Features of the second and third pass."""
 
     designs: tuple[IndexedDesign, ...]
-    """Those of the rows of every fold, of which predictions know nothing."""
+    """Those of the rows of every fold, of which predictions of features know nothing."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, fitted."""
     explained: tuple[float, float]

@@ -116,7 +116,7 @@ class DesignPass:
     Parameters
     ----------
     designs : sequence of Joined
-        Features of the rows of every fold, which differ in predictions alone.
+        Features of the rows of every fold, which differ in predictions of features alone.
     n : int
         Rows of the data, of which `rows_of_regression` are drawn.
     seed : int

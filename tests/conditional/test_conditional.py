@@ -83,11 +83,14 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
-    for values, kernel in zip((x, y), result.kernels, strict=True):
+    base = result.designs[0].base
+    for values, centre, kernel in zip((x, y), base.centres, result.kernels, strict=True):
         ((hat, _),) = oracles.ridge_in_dual(
             rows.base.given @ rows.base.given.T, values[:, None], _RIDGES, most
         )
         left = values - hat @ values + values.mean()
+        centred = centre(values[:, None], rows.base.given)[:, 0]
+        np.testing.assert_allclose(centred, left, rtol=1e-6)
         # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
         usual = Gaussian().fit(left[:, None]).gamma / _WIDTH**2
         np.testing.assert_allclose(kernel.gamma, usual, rtol=1e-6)
@@ -282,12 +285,8 @@ def test_predictions__leave_other_columns_as_they_are():
     both = np.stack([x, np.round(x)], axis=1)
     sources, _ = open_data((both, y, z), None, None, "refuse")
     session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    found = KernelResiduals().run(session, (Gaussian(), Gaussian()))
-
-    def about(design, values, z):
-        return (design.base.centres[0](values, design.base.of_given(z)),)
-
-    (centred,) = by_fold(found.designs, 0, [both, z], about)
+    base = KernelResiduals().run(session, (Gaussian(), Gaussian())).designs[0].base
+    centred = base.centres[0](both, base.of_given(z))
     np.testing.assert_array_equal(centred[:, 1], both[:, 1])
     assert abs(np.corrcoef(centred[:, 0], z[:, 0])[0, 1]) < 0.1 < np.corrcoef(x, z[:, 0])[0, 1]
 
@@ -311,9 +310,9 @@ def test_predictions__of_columns_are_regressors(columns):
         axes = np.linalg.svd(own - own.mean(axis=0), full_matrices=False)[2]
         own = own @ axes[1::-1].T
     assert predicted.shape[1] == 2 + own.shape[1] == 2 + min(columns, 2)
-    # Units and combinations are those of predictions by all rows.
     for found, expected in zip(predicted.T[2:], own.T, strict=True):
-        assert abs(np.corrcoef(found, expected)[0, 1]) > 1.0 - 1e-2
+        assert abs(np.corrcoef(found, expected)[0, 1]) > 1.0 - 1e-6
+    # Units are those of predictions of features by all rows: `test_indices__have_no_linear_parts`.
     spreads = predicted.std(axis=0)
     np.testing.assert_allclose(spreads[2:].max(), spreads[:2].max(), rtol=0.2)
 
@@ -328,6 +327,8 @@ def test_indices__have_no_linear_parts():
     fit = Ridges.fit(sums, np.arange(6), np.arange(6, 9))
     index = Index.of(fit, slice(0, 2), slice(2, 3), given, np.float64)
     predictions = (given - index.mean) @ index.slopes
+    spreads = predictions.std(axis=0)
+    np.testing.assert_allclose(spreads[2:].max(), spreads[:2].max())
     centred = predictions - predictions.mean(axis=0)
     features = index(given)
     left = np.abs(centred.T @ features)
@@ -443,7 +444,8 @@ def test_result__is_the_same_wherever_the_data_are(tmp_path):
         np.testing.assert_allclose(found.pvalue, usual.pvalue, rtol=1e-9)
         np.testing.assert_allclose(found.estimate, usual.estimate, rtol=1e-9)
     single = test_given(x, y, given=z, precision="float32")
-    np.testing.assert_allclose(single.statistic, usual.statistic, rtol=5e-2)
+    # Rounding may choose another ridge of the grid.
+    np.testing.assert_allclose(single.statistic, usual.statistic, rtol=2e-2)
 
 
 def test_mixed__columns_can_be_given():
