@@ -20,7 +20,7 @@ from dhsic.estimators.base import BANDWIDTH_ROWS
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 
-__all__ = ["Drawn", "FoldedDesigns", "given_kinds", "predicted_columns"]
+__all__ = ["Drawn", "FittedDesign", "given_kinds", "predicted_columns"]
 
 Vector = NDArray[np.float64]
 
@@ -38,11 +38,11 @@ def predicted_columns(
     return [centred_columns(kernel, kinds_of(source), one) for kernel, source, one in triples]
 
 
-class FoldedDesigns(NamedTuple):
+class FittedDesign(NamedTuple):
     """Features of the second and third pass."""
 
-    designs: tuple[IndexedDesign, ...]
-    """Those of the rows of every fold, of which predictions of features know nothing."""
+    design: IndexedDesign
+    """Features of rows of every fold, of which predictions of features know nothing."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, fitted."""
     explained: tuple[float, float]
@@ -100,7 +100,7 @@ class Drawn(NamedTuple):
 
     def indexed(
         self, sums: SumsByFold, kernels: Sequence[Kernel], widths: Sequence[float]
-    ) -> FoldedDesigns:
+    ) -> FittedDesign:
         """Features of x and y about their predictions, with indices of either, and the kernels.
 
         Parameters
@@ -121,8 +121,8 @@ class Drawn(NamedTuple):
                 fitted[m] = kernels[m].fit(samples[m]).widened(widths[m])
         given = base.of_given(self.z)
         indices = (
-            Index.of(fits.ridges, *targets, given, dtype)
+            Index.of(fits.ridges, fits.folds, *targets, given, dtype)
             for targets in zip((fits.x, fits.y), fits.columns, strict=True)
         )
-        whole = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
-        return FoldedDesigns(tuple(map(whole.by, fits.folds)), tuple(fitted), fits.explained)
+        design = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
+        return FittedDesign(design, tuple(fitted), fits.explained)

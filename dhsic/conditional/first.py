@@ -125,8 +125,8 @@ class FirstDesign:
         units = sum(one.units.scratch(rows) for one in self.columns)
         return self.base.scratch(rows) + units + 16 * rows * sum(self.counts)
 
-    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
-        """Side by side: of what is given, of x, of y, columns of x, of y."""
+    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+        """Side by side: of what is given, of x, of y, columns of x, of y; alike in all folds."""
         own = (one(x) for one, x in zip(self.columns, values, strict=False))
         return np.concatenate([self.base.joined(values), *own], axis=1)
 

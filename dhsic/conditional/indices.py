@@ -27,7 +27,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -37,6 +37,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
 from dhsic.conditional.design import ConditionalDesign, FeatureRows, Projection, projections
+from dhsic.conditional.folds import FOLDS
 from dhsic.conditional.ridge import Ridges
 
 __all__ = ["Index", "IndexedDesign", "IndexedRows", "Places"]
@@ -55,13 +56,11 @@ class Index:
     ----------
     mean : ndarray, shape (p,)
         Mean of the features of what is given.
-    slopes : ndarray, shape (p, k)
-        Coefficients of the predictions, at most two of features and two of columns.
+    slopes : ndarray, shape (FOLDS, p, k)
+        Coefficients of the predictions of the rows of every fold, at most two of features, by the
+        rows of other folds, and two of columns, which are the same in every fold.
     parts : tuple of Projection
         Features of the predictions; none where they are constant.
-    crossed : tuple of int
-        Features, by their numbers among the targets of the first regressions, of which the first of
-        the predictions are.
     linear : ndarray, shape (k, size)
         Linear parts of the features in the predictions, which are taken off.
     """
@@ -69,19 +68,26 @@ class Index:
     mean: Vector
     slopes: Vector
     parts: tuple[Projection, ...]
-    crossed: tuple[int, ...]
     linear: Vector
 
     @classmethod
     def of(
-        cls, ridges: Ridges, features: slice, columns: slice, given: Vector, dtype: DTypeLike
+        cls,
+        ridges: Ridges,
+        folds: Sequence[Ridges],
+        features: slice,
+        columns: slice,
+        given: Vector,
+        dtype: DTypeLike,
     ) -> Self:
         """From first regressions, with landmarks among rows (s, p) of what is given.
 
         Parameters
         ----------
         ridges : Ridges
-            The regressions.
+            The regressions, by all rows, of whose predictions the functions are.
+        folds : sequence of Ridges
+            The same by the rows outside of every fold.
         features, columns : slice
             Which targets are features of the variable, and which its columns that are predicted.
         given : ndarray, shape (s, p)
@@ -90,37 +96,31 @@ class Index:
             Precision of the kernels.
         """
         about = given - ridges.mean
-        crossed = range(*features.indices(features.stop))[:_PREDICTIONS]
-        leading = ridges.slopes[:, list(crossed)]
+        crossed = slice(features.start, min(features.start + _PREDICTIONS, features.stop))
+        leading = ridges.slopes[:, crossed]
         own = _principal(about, ridges.slopes[:, columns])
         spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (leading, own)]
         if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
             own = own * (spreads[0] / spreads[1])
-        slopes = np.concatenate([leading, own], axis=1)
-        predictions = about @ slopes
+        predictions = about @ np.append(leading, own, axis=1)
         # Predictions that are the same everywhere have no functions.
         varied = np.ptp(predictions, axis=0) > 0.0
-        slopes, predictions = slopes[:, varied], predictions[:, varied]
-        kinds = ("number",) * slopes.shape[1]
+        predictions = predictions[:, varied]
+        kinds = ("number",) * predictions.shape[1]
         parts = projections(predictions, kinds, dtype) if kinds else ()
-        # Leading ones come first.
-        targets = tuple(one for one, kept in zip(crossed, varied, strict=False) if kept)
-        return cls(ridges.mean, slopes, parts, targets, _linear_parts(parts, predictions))
-
-    def by(self, ridges: Ridges) -> Self:
-        """The same functions of predictions, those of features by regressions on other rows."""
-        crossed = ridges.slopes[:, list(self.crossed)]
-        return replace(self, slopes=np.append(crossed, self.slopes[:, len(self.crossed) :], axis=1))
+        slopes = np.array([np.append(one.slopes[:, crossed], own, axis=1) for one in folds])
+        linear = _linear_parts(parts, predictions)
+        return cls(ridges.mean, slopes[:, :, varied], parts, linear)
 
     @classmethod
     def likely(cls, p: int, columns: int, dtype: DTypeLike) -> Self:
         """One of the largest size, for plans, which takes no memory."""
         count = _PREDICTIONS + min(columns, _PREDICTIONS)
-        slopes = np.broadcast_to(0.0, (p, count))
+        slopes = np.broadcast_to(0.0, (FOLDS, p, count))
         kinds = ("number",) * count
         parts = projections(None, kinds, dtype)
         linear = np.broadcast_to(0.0, (count, sum(one.size for one in parts)))
-        return cls(np.broadcast_to(0.0, (p,)), slopes, parts, (), linear)
+        return cls(np.broadcast_to(0.0, (p,)), slopes, parts, linear)
 
     @property
     def size(self) -> int:
@@ -136,7 +136,7 @@ class Index:
     @property
     def work(self) -> Work:
         """Work of a row."""
-        own = Work.of(products=2.0 * (self.slopes.size + self.linear.size))
+        own = Work.of(products=2.0 * (self.slopes[0].size + self.linear.size))
         return sum((one.work for one in self.parts), own)
 
     def scratch(self, rows: int) -> int:
@@ -144,10 +144,11 @@ class Index:
         largest = max((one.scratch(rows) for one in self.parts), default=0)
         return largest + 8 * rows * (len(self.mean) + 3 * self.size)
 
-    def __call__(self, given: Vector) -> Vector:
-        """Features of the predictions from given features (b, p), shape (b, size)."""
-        values = (given - self.mean) @ self.slopes
-        return _joined(self.parts, values) - values @ self.linear
+    def __call__(self, given: Vector, fold: int) -> Vector:
+        """Features of the predictions from given features (b, p) of a fold, shape (b, size)."""
+        values = (given - self.mean) @ self.slopes[fold]
+        functions: Vector = _joined(self.parts, values) - values @ self.linear
+        return functions
 
 
 def _joined(parts: tuple[Projection, ...], predictions: Vector) -> Vector:
@@ -232,10 +233,6 @@ class IndexedDesign:
         # With the constant, which is the first weight, products are the features of x themselves.
         return Places(*joined, products[::r_w], products, y)
 
-    def by(self, ridges: Ridges) -> Self:
-        """The same functions of predictions by regressions on other rows."""
-        return replace(self, x=self.x.by(ridges), y=self.y.by(ridges))
-
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
@@ -251,14 +248,14 @@ class IndexedDesign:
         copies = 16 * rows * (self.size + self.base.sizes[2])
         return copies + sum(one.scratch(rows) for one in (self.base, self.x, self.y))
 
-    def __call__(self, values: Sequence[NDArray[Any]]) -> IndexedRows:
-        """Features of rows of x, y and every given variable."""
+    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> IndexedRows:
+        """Features of rows of a fold, of x, y and every given variable."""
         base = self.base(values)
-        x, y = (np.append(base.given, one(base.given), axis=1) for one in (self.x, self.y))
+        x, y = (np.append(base.given, one(base.given, fold), axis=1) for one in (self.x, self.y))
         return IndexedRows(base, x, y)
 
-    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
+    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Side by side: of what is given, of either index, x times the weights, y."""
         base = self.base(values)
-        own = self.x(base.given), self.y(base.given)
+        own = self.x(base.given, fold), self.y(base.given, fold)
         return np.concatenate([base.given, *own, base.products, base.y], axis=1)

@@ -41,8 +41,8 @@ _EXCESS = 0.1  # of the error of residuals, for predictions of less bias
 class ResidualProducts(NamedTuple):
     """The sums that the passes found, with their design and kernels."""
 
-    designs: tuple[IndexedDesign, ...]
-    """The features of the rows of every fold."""
+    design: IndexedDesign
+    """The features."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""
     sums: ProductSums
@@ -95,10 +95,10 @@ class KernelResiduals:
         first = FirstDesign.likely(base)
         indices = (Index.likely(p, len(at), dtype) for at in predicted)
         design = IndexedDesign(base, *indices)
-        designs, places = (design,) * FOLDS, design.places
-        of, fitted = (session.n, session.seed), rows_of_regression(session.n)
+        places, of = design.places, (session.n, session.seed)
+        fitted = rows_of_regression(session.n)
         second = ProductsPass(
-            designs,
+            design,
             Ridges.likely(len(places.given_x), r_x, fitted),
             Ridges.likely(len(places.given_y), r_y, fitted),
             *of,
@@ -107,9 +107,9 @@ class KernelResiduals:
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows + design.nbytes),
-            session.plan(DesignPass((first,) * FOLDS, *of, _FIRST, by_fold=True)),
+            session.plan(DesignPass(first, *of, _FIRST, by_fold=True)),
             _solving("solve", first.size, 1 + FOLDS),
-            session.plan(DesignPass(designs, *of, _SECOND)),
+            session.plan(DesignPass(design, *of, _SECOND)),
             _solving("solve again", design.size),
             session.plan(second),
             DriverStep(
@@ -125,13 +125,12 @@ class KernelResiduals:
         # second.
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
-        first = (drawn.first,) * FOLDS
-        by_fold = session.run(DesignPass(first, n, session.seed, _FIRST, by_fold=True))
+        by_fold = session.run(DesignPass(drawn.first, n, session.seed, _FIRST, by_fold=True))
         session.step("solve")
-        designs, fitted, explained = drawn.indexed(by_fold, kernels, self.widths)
-        sums = session.run(DesignPass(designs, n, session.seed, _SECOND)).whole()
+        design, fitted, explained = drawn.indexed(by_fold, kernels, self.widths)
+        sums = session.run(DesignPass(design, n, session.seed, _SECOND)).whole()
         session.step("solve again")
-        places = designs[0].places
+        places = design.places
         x = Ridges.fit(sums, places.given_x, places.x, _EXCESS)
         y = Ridges.fit(sums, places.given_y, places.y, _EXCESS)
         of_x, of_y = (
@@ -141,9 +140,9 @@ class KernelResiduals:
         )
         correlation = partial_correlation(places, sums, y)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
-        products = session.run(ProductsPass(designs, x, y, n, session.seed))
+        products = session.run(ProductsPass(design, x, y, n, session.seed))
         session.step("spectrum")
-        return ResidualProducts(designs, fitted, products, (of_x, of_y), correlation)
+        return ResidualProducts(design, fitted, products, (of_x, of_y), correlation)
 
 
 def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str:

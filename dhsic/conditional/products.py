@@ -56,8 +56,8 @@ class ProductsPass:
 
     Parameters
     ----------
-    designs : sequence of IndexedDesign
-        Features of the rows of every fold.
+    design : IndexedDesign
+        Features of rows.
     x, y : Ridges
         Regressions of the features of either variable.
     n : int
@@ -68,7 +68,7 @@ class ProductsPass:
         Name of the pass in progress reports.
     """
 
-    designs: Sequence[IndexedDesign]
+    design: IndexedDesign
     x: Ridges
     y: Ridges
     n: int
@@ -79,7 +79,7 @@ class ProductsPass:
     @property
     def size(self) -> int:
         """Number of products, m."""
-        r_x, r_y, _, r_w = self.designs[0].base.sizes
+        r_x, r_y, _, r_w = self.design.base.sizes
         return r_x * r_w * r_y
 
     @property
@@ -98,12 +98,12 @@ class ProductsPass:
             operations += 2.0 * (one.vectors.size + one.spread.size) * self.levered
             width = max(width, 3 * len(one.mean))
         # Keys of all rows, twice, and their numbers.
-        scratch = self.designs[0].scratch(tile) + 8 * tile * (3 * m + width) + 24 * rows + state
+        scratch = self.design.scratch(tile) + 8 * tile * (3 * m + width) + 24 * rows + state
         return Footprint(
-            sum(one.nbytes for one in self.designs) + self.x.nbytes + self.y.nbytes,
+            self.design.nbytes + self.x.nbytes + self.y.nbytes,
             scratch,
             state,
-            self.designs[0].work + Work.of(products=operations, entries=8.0 * m),
+            self.design.work + Work.of(products=operations, entries=8.0 * m),
         )
 
     def chunk(self, block: RowBlock) -> ProductSums:
@@ -127,7 +127,7 @@ class ProductsPass:
         1 - h for a projection, and that of their squares has the expectation sum (1 - h)^2. So the
         squares are divided by 1 - h, of which x and y take a half each.
         """
-        rows = self.designs[fold](values)
+        rows = self.design(values, fold)
         x = self.x.residuals(rows.x, rows.base.x)
         y = self.y.residuals(rows.y, rows.base.y)
         plain = row_products(rows.base._replace(x=x).products, y)

@@ -60,8 +60,8 @@ class Joined(Protocol):
         """Bytes needed for so many rows, the features among them."""
         ...
 
-    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
-        """Features of rows of every variable, shape (b, q)."""
+    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+        """Features of rows of a fold, of every variable, shape (b, q)."""
         ...
 
 
@@ -115,8 +115,8 @@ class DesignPass:
 
     Parameters
     ----------
-    designs : sequence of Joined
-        Features of the rows of every fold, which differ in predictions of features alone.
+    design : Joined
+        Features of rows.
     n : int
         Rows of the data, of which `rows_of_regression` are drawn.
     seed : int
@@ -127,7 +127,7 @@ class DesignPass:
         Whether the sums of every fold stay apart.
     """
 
-    designs: Sequence[Joined]
+    design: Joined
     n: int
     seed: int
     name: str
@@ -136,21 +136,19 @@ class DesignPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        design, tile = self.designs[0], min(rows, TILE_ROWS)
-        q, parts = design.size, self._parts
+        tile, q, parts = min(rows, TILE_ROWS), self.design.size, self._parts
         state = 8 * parts * (q * (q + 1) + 1)
         # Keys of all rows, twice, and numbers of the drawn ones.
-        scratch = design.scratch(tile) + 8 * tile * q + 8 * q * q + 24 * rows + state
-        work = design.work + Work.of(products=2.0 * q * q)
-        held = sum(one.nbytes for one in self.designs)
-        return Footprint(held, scratch, state, self._share * work)
+        scratch = self.design.scratch(tile) + 8 * tile * q + 8 * q * q + 24 * rows + state
+        work = self.design.work + Work.of(products=2.0 * q * q)
+        return Footprint(self.design.nbytes, scratch, state, self._share * work)
 
     def chunk(self, block: RowBlock) -> SumsByFold:
         """Sums over the drawn rows of one block."""
-        q, parts = self.designs[0].size, self._parts
+        q, parts = self.design.size, self._parts
         found = SumsByFold(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
         for fold, some in tiles_of_folds(self.seed, block, self._drawn(block)):
-            rows = self.designs[fold].joined([x[some] for x in block.values])
+            rows = self.design.joined([x[some] for x in block.values], fold)
             at = fold % parts
             found.rows[at] += len(some)
             found.totals[at] += rows.sum(axis=0)

@@ -64,7 +64,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
     result = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian()))
-    rows = features_by_fold(result.designs, 3, [x[:, None], y[:, None], z])
+    rows = features_by_fold(result.design, 3, [x[:, None], y[:, None], z])
     most = _MOST_FREEDOM * n
 
     def fits(regressors, targets, excess=0.0):
@@ -83,7 +83,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
-    base = result.designs[0].base
+    base = result.design.base
     for values, centre, kernel in zip((x, y), base.centres, result.kernels, strict=True):
         ((hat, _),) = oracles.ridge_in_dual(
             rows.base.given @ rows.base.given.T, values[:, None], _RIDGES, most
@@ -96,25 +96,25 @@ def test_kernel__is_what_dense_matrices_say(n, d):
         np.testing.assert_allclose(kernel.gamma, usual, rtol=1e-6)
 
 
-def by_fold(designs, seed, values, function):
-    """Arrays of all rows, each by the design of its fold."""
+def by_fold(seed, values, function):
+    """Arrays of all rows, each found by its fold."""
     order, found = [], []
     for fold, some in tiles_of_folds(seed, RowBlock(0, tuple(values))):
         order.append(some)
-        found.append(function(designs[fold], *(v[some] for v in values)))
+        found.append(function(fold, *(v[some] for v in values)))
     assert len(found) == FOLDS
     places = np.argsort(np.concatenate(order))
     return [np.concatenate(part)[places] for part in zip(*found, strict=True)]
 
 
-def features_by_fold(designs, seed, values):
+def features_by_fold(design, seed, values):
     """Features of all rows."""
 
-    def joined(design, *values):
-        rows = design(values)
+    def joined(fold, *values):
+        rows = design(values, fold)
         return *rows.base, rows.x, rows.y
 
-    *base, x, y = by_fold(designs, seed, values, joined)
+    *base, x, y = by_fold(seed, values, joined)
     return IndexedRows(FeatureRows(*base), x, y)
 
 
@@ -124,19 +124,18 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     x, y, z = (v[:, None] if v.ndim == 1 else v for v in spread(n, 0, d=2))
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
-    designs = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian())).designs
+    design = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian())).design
     own = np.concatenate([some for k, some in tiles_of_folds(3, RowBlock(0, (x,))) if k == fold])
     # The mean of all rows is taken off, so that it alone is of all of them.
     others = np.setdiff1d(np.arange(n), own)
-    given = designs[fold].base.of_given(z)
+    given = design.base.of_given(z)
     # The first features of x are principal directions of its kernel as it is.
     first = ConditionalDesign.of(
         [Gaussian().fit(one).widened(_WIDTH) for one in (x, y)], (x, y, z), ["number"] * 2, float
     )
     regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first.x(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
-    design = designs[fold].x
-    found = (given - design.mean) @ design.slopes
+    found = (given - design.x.mean) @ design.x.slopes[fold]
     errors = []
     for penalty in _RIDGES:
         gram = regressors.T @ regressors / len(others) + penalty * np.eye(regressors.shape[1])
@@ -145,9 +144,8 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
         errors.append(np.abs(np.abs(found[:, 0]) - np.abs(expected)).max() / np.std(expected))
     assert min(errors) < 1e-3 < np.median(errors)
     # That of the column is by all rows, as the one that its features are about.
-    assert designs[0].base.centres == designs[-1].base.centres
-    assert np.array_equal(designs[0].x.slopes[:, -1], designs[-1].x.slopes[:, -1])
-    about = x - designs[0].base.centres[0](x, given)
+    assert np.array_equal(design.x.slopes[0, :, -1], design.x.slopes[-1, :, -1])
+    about = x - design.base.centres[0](x, given)
     assert abs(np.corrcoef(about[:, 0], found[:, -1])[0, 1]) > 1.0 - 1e-9
 
 
@@ -198,11 +196,11 @@ def test_regressions__are_fitted_to_drawn_rows_of_many(monkeypatch):
     class Own:
         size = 2
 
-        def joined(self, values):
+        def joined(self, values, fold):
             return np.hstack(values)
 
     values = tuple(np.random.default_rng(0).standard_normal((2, 1000, 1)))
-    one = DesignPass((Own(),) * FOLDS, 1000, 3, "sums")
+    one = DesignPass(Own(), 1000, 3, "sums")
 
     def sums(design, *bounds):
         parts = [
@@ -217,9 +215,9 @@ def test_regressions__are_fitted_to_drawn_rows_of_many(monkeypatch):
     assert 200 < found.rows < 300  # 3.6 standard deviations
     for same, other in zip(found, sums(one, 0, 17, 600, 1000).whole(), strict=True):
         np.testing.assert_allclose(other, same, rtol=1e-10)
-    other = sums(DesignPass((Own(),) * FOLDS, 1000, 4, "sums"), 0, 1000).whole()
+    other = sums(DesignPass(Own(), 1000, 4, "sums"), 0, 1000).whole()
     assert other.totals[0] != found.totals[0]
-    apart = sums(DesignPass((Own(),) * FOLDS, 1000, 3, "sums", by_fold=True), 0, 1000)
+    apart = sums(DesignPass(Own(), 1000, 3, "sums", by_fold=True), 0, 1000)
     assert len(apart.rows) == FOLDS
     for same, whole in zip(found, apart.whole(), strict=True):
         np.testing.assert_allclose(whole, same, rtol=1e-10)
@@ -285,7 +283,7 @@ def test_predictions__leave_other_columns_as_they_are():
     both = np.stack([x, np.round(x)], axis=1)
     sources, _ = open_data((both, y, z), None, None, "refuse")
     session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    base = KernelResiduals().run(session, (Gaussian(), Gaussian())).designs[0].base
+    base = KernelResiduals().run(session, (Gaussian(), Gaussian())).design.base
     centred = base.centres[0](both, base.of_given(z))
     np.testing.assert_array_equal(centred[:, 1], both[:, 1])
     assert abs(np.corrcoef(centred[:, 0], z[:, 0])[0, 1]) < 0.1 < np.corrcoef(x, z[:, 0])[0, 1]
@@ -298,13 +296,14 @@ def test_predictions__of_columns_are_regressors(columns):
     x = np.column_stack([x, 100.0 * (noise + z[:, 1:])[:, : columns - 1]])
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
-    designs = KernelResiduals().run(session, (Gaussian(), Gaussian())).designs
+    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
 
-    def predictions(design, x, z):
+    def predictions(fold, x, z):
         given = design.base.of_given(z)
-        return (given - design.x.mean) @ design.x.slopes, x - design.base.centres[0](x, given)
+        predicted = (given - design.x.mean) @ design.x.slopes[fold]
+        return predicted, x - design.base.centres[0](x, given)
 
-    predicted, own = by_fold(designs, 0, [x, z], predictions)
+    predicted, own = by_fold(0, [x, z], predictions)
     own /= x.std(axis=0)
     if columns == 3:  # those that vary most, in any units
         axes = np.linalg.svd(own - own.mean(axis=0), full_matrices=False)[2]
@@ -325,12 +324,12 @@ def test_indices__have_no_linear_parts():
     both = np.concatenate([given, targets], axis=1)
     sums = DesignSums(500, both.sum(axis=0), both.T @ both)
     fit = Ridges.fit(sums, np.arange(6), np.arange(6, 9))
-    index = Index.of(fit, slice(0, 2), slice(2, 3), given, np.float64)
-    predictions = (given - index.mean) @ index.slopes
+    index = Index.of(fit, [fit] * FOLDS, slice(0, 2), slice(2, 3), given, np.float64)
+    predictions = (given - index.mean) @ index.slopes[0]
     spreads = predictions.std(axis=0)
     np.testing.assert_allclose(spreads[2:].max(), spreads[:2].max())
     centred = predictions - predictions.mean(axis=0)
-    features = index(given)
+    features = index(given, 0)
     left = np.abs(centred.T @ features)
     assert left.max() < 1e-8 * np.abs(centred).sum(axis=0).max()
     for part in index.parts:
