@@ -151,8 +151,9 @@ def independence_test(
     memory : int or str, optional
         Bytes that one process may use, as "2GiB".
     time : float or str, optional
-        Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that an "auto"
-        estimator may take by its plan, as 600 or "1h"; ten minutes of one thread where not given.
+        Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that the run may take
+        by its plan, as 600 or "1h", where estimator, landmarks, features or kernels are left open;
+        ten minutes of one thread where not given.
     progress : bool or callable, optional
         Whether a bar shows how far the run is; where not given, one comes after two seconds in
         terminals and notebooks. Or what receives events of `dhsic.engine.events`.
@@ -227,6 +228,7 @@ def hsic(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DependenceEstimate:
@@ -246,7 +248,7 @@ def hsic(
         As for `independence_test`, of two variables: the estimate is of the population, by features
         and with weighted means, "v-hsic" where weights are equal and all rows are landmarks. It is
         not unbiased.
-    precision, client, threads, memory, progress, checkpoint
+    precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -275,7 +277,9 @@ def hsic(
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(weights=weights)
     given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    session = open_session(variables, names, rng, precision, *place, tests=False, **given)
+    session = open_session(
+        variables, names, rng, precision, *place, time=time, tests=False, **given
+    )
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)

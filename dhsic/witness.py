@@ -33,6 +33,7 @@ def witness_functions(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> WitnessFunctions:
@@ -48,7 +49,7 @@ def witness_functions(
         As for `hsic`.
     estimator : str or COCO, optional
         "coco", or a value with its options.
-    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -75,7 +76,8 @@ def witness_functions(
     True
     """
     place = client, threads, memory, progress, checkpoint
-    session = open_session((x, y), names, rng, precision, *place, data=data, missing=missing)
+    given = {"data": data, "missing": missing}
+    session = open_session((x, y), names, rng, precision, *place, time=time, **given)
     chosen, reason, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"

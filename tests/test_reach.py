@@ -122,6 +122,9 @@ LITTLE = {
 }
 
 
+LESS = r"\d+ landmarks, since (\d+ landmarks|all pairs of rows) would take .* allow so much"
+
+
 def reason_of(result):
     for one in (result, *(getattr(result, part, None) for part in ("landmarks", "measured"))):
         for field in ("estimator_reason", "choice"):
@@ -133,8 +136,13 @@ def reason_of(result):
 @pytest.mark.parametrize(("run", "memory"), LITTLE.values(), ids=LITTLE)
 def test_little_memory__takes_less_and_says_so(run, memory, no_libraries):
     found = run(rng=0, threads=2, memory=memory)
-    less = r"\d+ landmarks, since (\d+ landmarks|all pairs of rows) would take .* allow so much"
-    assert re.search(less, reason_of(found))
+    assert re.search(LESS, reason_of(found))
+
+
+@pytest.mark.parametrize("run", [run for run, _ in LITTLE.values()], ids=LITTLE)
+def test_little_time__takes_less_and_says_so(run):
+    found = run(rng=0, threads=2, time=0.002)
+    assert re.search(LESS, reason_of(found))
 
 
 ASKED = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, ClassVar
 
 from dhsic._arguments import Precision, choose_method
@@ -105,6 +105,7 @@ def residual_independence_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> ResidualIndependenceTestResult:
@@ -146,7 +147,7 @@ def residual_independence_test(
         As for `score_dags`.
     kernels, estimator, null, n_resamples
         For the residuals, as for `dhsic.independence_test`.
-    rng, precision, client, threads, memory, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `dhsic.independence_test`.
 
     Returns
@@ -177,7 +178,7 @@ def residual_independence_test(
     >>> residual_independence_test(x, y, given=z, null="gamma", rng=0).pvalue > 0.05
     True
     """
-    began = time.perf_counter()
+    began = perf_counter()
     conditions = list(given) if isinstance(given, list | tuple) else [given]
     if not conditions:
         msg = "given must hold a variable or more, got none: use dhsic.independence_test"
@@ -188,7 +189,7 @@ def residual_independence_test(
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(None, groups, order)
     session = open_nodes(
-        (x, y, *conditions), names, data, missing, rng, precision, *place, labels=rows
+        (x, y, *conditions), names, data, missing, rng, precision, *place, time=time, labels=rows
     )
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))

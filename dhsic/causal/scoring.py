@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 from dhsic._arguments import Precision
@@ -83,6 +83,7 @@ def score_dags(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DAGScores:
@@ -128,7 +129,7 @@ def score_dags(
         and random signs that graphs share for landmarks and more than 100 graphs.
     n_resamples : int, optional
         Replicates, where the null has any.
-    rng, precision, client, threads, memory, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `dhsic.independence_test`.
 
     Returns
@@ -163,10 +164,12 @@ def score_dags(
     >>> len(scores), "a -> b, b -> c" in [str(one.dag) for one in scores.accepted()]
     (25, True)
     """
-    began = time.perf_counter()
+    began = perf_counter()
     place = client, threads, memory, progress, checkpoint
     # More nodes are refused before anything is read: their graphs outgrow any memory.
-    session = open_nodes(variables, names, data, missing, rng, precision, *place, most=MOST_NODES)
+    session = open_nodes(
+        variables, names, data, missing, rng, precision, *place, time=time, most=MOST_NODES
+    )
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
     # A regression is one of a node on a set of parents, and serves all graphs that have both.
@@ -206,7 +209,7 @@ def score_dags(
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
         version=__version__,
     )
 

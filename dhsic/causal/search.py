@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
+from dhsic._work import LONG
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import kernels_of_nodes, open_nodes
 from dhsic.causal.regression import (
@@ -89,7 +90,7 @@ class DAGSearch(Result):
     regression : str
         How nodes were regressed.
     estimator : str
-        Estimator of the dependence.
+        Estimator of the test of all residuals.
     null : str
         How its null distribution was made.
     precision : str
@@ -190,7 +191,9 @@ class DAGSearch(Result):
             ("order", ", ".join(self.order)),
             ("residuals", f"p = {self.pvalue:.4g} of their joint independence, approximate"),
             ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {n}"),
-            ("by", f"{self.regression}, {self.estimator}, {self.null} null"),
+            ("regression", self.regression),
+            ("statistic", f"{self.estimator}: {self.estimator_reason}"),
+            ("null", self.null),
             ("seed", str(self.seed)),
             ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
@@ -214,6 +217,7 @@ def search_dag(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DAGSearch:
@@ -246,6 +250,9 @@ def search_dag(
         against have a Gaussian kernel of all, in units of their standard deviations.
     estimator, null, n_resamples, rng, precision, client, threads, memory, progress, checkpoint
         As for `score_dags`.
+    time : float or str, optional
+        As for `score_dags`, of all tests together, which have equal shares; ten minutes of one
+        thread for every node where not given.
 
     Returns
     -------
@@ -271,12 +278,12 @@ def search_dag(
     >>> print(search_dag(a, b, c, names=("a", "b", "c"), rng=0).dag)
     a -> b, b -> c
     """
-    began = time.perf_counter()
+    began = perf_counter()
     level = check_number(
         "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
     )
     place = client, threads, memory, progress, checkpoint
-    session = open_nodes(variables, names, data, missing, rng, precision, *place)
+    session = open_nodes(variables, names, data, missing, rng, precision, *place, time=time)
     everything = tuple(range(len(session.sources)))
     regressor = find_regression(regression)
     kernel_of = kernels_of_nodes(kernels, session)
@@ -293,10 +300,13 @@ def search_dag(
         **described_regression(regressor),
     )
     fitted = fit_regressions(session, regressor, wanted)
-    search = _Search(session, fitted, method, kernel_of)
+    # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
+    p, runtime = len(everything), session.runtime
+    whole = runtime.seconds or LONG * p / runtime.threads
+    search = _Search(session, fitted, method, kernel_of, whole / p**2)
     order, ordering = search.order()
     parents, pruning = search.prune(order, level)
-    joint, reason = search.joint(parents)
+    joint, tested = search.joint(parents)
     return DAGSearch(
         names=session.names,
         parents=parents,
@@ -310,13 +320,13 @@ def search_dag(
         dropped=session.dropped,
         data=session.verify(),
         regression=regressor.name,
-        estimator=method.estimator.name,
-        estimator_reason=reason,
-        null=method.null.name,
+        estimator=tested.estimator.name,
+        estimator_reason=tested.estimator_reason,
+        null=tested.null.name,
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
         version=__version__,
     )
 
@@ -346,12 +356,15 @@ class _Search:
         Method of the tests.
     kernels : tuple of Kernel
         Kernels of the residuals.
+    seconds : float
+        How long a test may take.
     """
 
     session: Session
     fitted: FittedRegressions
     method: ResidualTest
     kernels: tuple[Kernel, ...]
+    seconds: float
 
     def order(self) -> tuple[list[int], tuple[SearchTest, ...]]:
         """Phase 1: the nodes, causes before effects, and the tests."""
@@ -387,8 +400,8 @@ class _Search:
             parents[node] = parents_left
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
 
-    def joint(self, parents: Parents) -> tuple[Score, str]:
-        """The test that the residuals of a graph are jointly independent, and why its estimator."""
+    def joint(self, parents: Parents) -> tuple[Score, ResidualTest]:
+        """The test that the residuals of a graph are jointly independent, and its method."""
         residuals = self.fitted.variables({j: [given] for j, given in enumerate(parents)})
         return self._tested(residuals, self.kernels, ("residuals", parents))
 
@@ -407,13 +420,14 @@ class _Search:
 
     def _tested(
         self, variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
-    ) -> tuple[Score, str]:
+    ) -> tuple[Score, ResidualTest]:
         tested = self.session.over(variables, part)
+        tested.runtime = replace(tested.runtime, seconds=self.seconds)
         combinations = Combinations.single(kernels)
         method = self.method.on(tested, combinations)
         tested.expect(method.plan(tested, combinations))
         (score,) = method.test(tested, combinations)
-        return score, method.estimator_reason
+        return score, method
 
 
 def _nodes_without(nodes: Sequence[int], node: int) -> tuple[int, ...]:

@@ -220,6 +220,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
                 precision=options["precision"],
                 threads=place.threads,
                 memory=place.memory,
+                time=options["time"],
                 **watched,
             )
         if options["json_path"] is not None:

@@ -24,7 +24,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
-from dhsic.cli.resources import RESOURCE_OPTIONS, RunResources
+from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.estimators import NystromMHSIC
 
@@ -98,6 +98,7 @@ METHOD_OPTIONS = (
 CAUSE_RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
+    TIME_OPTION,
     *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
@@ -140,6 +141,7 @@ def method_arguments(options: dict[str, Any], place: RunResources) -> dict[str, 
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,
+        "time": options["time"],
     }
 
 

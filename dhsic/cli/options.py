@@ -302,7 +302,7 @@ def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
     estimator = estimator_options("nystrom-m")
     options = *MISSING_OPTIONS, KERNEL_OPTION
-    return with_options(command, DATA_OPTIONS, options, estimator, RUN_OPTIONS)
+    return with_options(command, DATA_OPTIONS, options, estimator, (TIME_OPTION,), RUN_OPTIONS)
 
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
@@ -329,7 +329,6 @@ def read_request(options: dict[str, Any]) -> Request:
         "kernels": read_kernels(options, request.arguments["names"]),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
-        "time": options["time"],
         **read_rows(options),
     }
     return replace(request, arguments=arguments)
@@ -390,6 +389,7 @@ def _request_of(
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,
+        "time": options["time"],
     }
     return Request(sources, arguments, place)
 

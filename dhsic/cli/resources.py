@@ -110,8 +110,8 @@ TIME_OPTION = click.option(
     "--time",
     callback=_seconds_of_option,
     metavar="TIME",
-    help="Time limit of the planned test, as 90s, 10min or 2h; --estimator auto chooses "
-    "landmarks, features and kernels to fit.  [default: ten minutes of one thread]",
+    help="Time limit of the planned run, as 90s, 10min or 2h: an estimator, landmarks, features "
+    "and kernels that are left open are chosen to fit.  [default: ten minutes of one thread]",
 )
 
 RESOURCE_OPTIONS = (

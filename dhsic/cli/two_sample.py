@@ -21,7 +21,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
-from dhsic.cli.resources import read_resources
+from dhsic.cli.resources import TIME_OPTION, read_resources
 from dhsic.estimators import Estimator
 from dhsic.io.open import open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
@@ -91,7 +91,14 @@ _PLAN = (
 
 def _two_sample_options(command: Command) -> Command:
     return with_options(
-        command, _OPTIONS, KERNEL_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, _PLAN, RUN_OPTIONS
+        command,
+        _OPTIONS,
+        KERNEL_OPTIONS,
+        NULL_OPTIONS,
+        LEVEL_OPTIONS,
+        _PLAN,
+        (TIME_OPTION,),
+        RUN_OPTIONS,
     )
 
 
@@ -138,6 +145,7 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,
+        "time": options["time"],
     }
     return Request(samples, arguments, place, dhsic.plan_two_sample)
 

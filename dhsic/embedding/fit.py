@@ -67,6 +67,7 @@ def mean_embedding(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> MeanEmbedding:
@@ -81,8 +82,8 @@ def mean_embedding(
     n_landmarks : int or str, optional
         Landmarks to draw, the m of [1]_: a number, or a multiple of sqrt(n) as "8sqrt". The error
         of the embedding of the law reaches its n^-1/2 near sqrt(n) log(n). Where not given,
-        "8sqrt", or the largest power of two that fits the memory and ten minutes of one thread by
-        the plan, if that is less; `choice` of the result says so.
+        "8sqrt", or the largest power of two that fits the memory and the time by the plan, if that
+        is less; `choice` of the result says so.
     selection : str, optional
         "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky",
         "leverage", "kmeans++", "coherence" or "determinant", see `dhsic.landmarks.select`.
@@ -92,7 +93,7 @@ def mean_embedding(
         A landmark is dropped where its squared distance to the span of the others, relative to
         the largest, is below it. The default follows the precision: 1e-8 for float64 tiles, 1e-4
         for float32.
-    rng, precision, client, threads, memory, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -121,7 +122,7 @@ def mean_embedding(
     check_landmark_options(_USUAL if n_landmarks is None else n_landmarks, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
-    session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)
+    session = _session(x, rng, precision, client, threads, memory, progress, checkpoint, time)
     asked = _embedding_kernel(kernel)
     check_kernel(asked, kinds_of(session.sources[0]), "x")
     # Without replacement: a row that is there twice spans nothing more.
@@ -283,6 +284,7 @@ def _session(
     memory: int | str,
     progress: Any,
     checkpoint: str | None,
+    time: float | str | None = None,
 ) -> Session:
     with graphs_on(client, threads):
         sources: Sequence[Any] = open_samples([x], ["x"])
@@ -294,7 +296,8 @@ def _session(
             "categorical column of pandas, or integer codes with kernel 'delta'"
         )
         raise DataError(msg)
-    return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+    place = client, threads, memory, progress, checkpoint
+    return session_over(sources, rng, precision, *place, time=time)
 
 
 def _keeps_codes(x: Any) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -75,6 +75,7 @@ def interaction_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> InteractionTestResult:
@@ -123,7 +124,7 @@ def interaction_test(
         alone, so that the factorisations are those given the stratum, or as whole groups of rows.
         Shifts and permutations are exact where such rows or groups are exchangeable, of the
         variable that is by itself or of the two others.
-    precision, client, threads, memory, progress, checkpoint
+    precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -156,11 +157,11 @@ def interaction_test(
     >>> [one.separated for one in found.factorisations]
     ['x1', 'x2', 'x3']
     """
-    began = time.perf_counter()
+    began = perf_counter()
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, groups)
     session = open_session(
-        variables, names, rng, precision, *place, data=data, missing=missing, rows=rows
+        variables, names, rng, precision, *place, time=time, data=data, missing=missing, rows=rows
     )
     _check_three(session)
     method = _LancasterMethod.choose(session, kernels, estimator, null, n_resamples)
@@ -188,6 +189,7 @@ def plan_interaction(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
 ) -> Plan:
     """Plan `interaction_test`: its steps and their memory; runs nothing.
 
@@ -197,7 +199,7 @@ def plan_interaction(
         As for `interaction_test`.
     kernels, estimator, null, n_resamples, names, data, missing, strata, groups
         As for `interaction_test`.
-    precision, client, threads, memory
+    precision, client, threads, memory, time
         As for `interaction_test`.
 
     Returns
@@ -214,7 +216,7 @@ def plan_interaction(
     place = client, threads, memory, None
     rows = RowLabels(strata, groups)
     session = open_session(
-        variables, names, 0, precision, *place, data=data, missing=missing, rows=rows
+        variables, names, 0, precision, *place, time=time, data=data, missing=missing, rows=rows
     )
     _check_three(session)
     return _LancasterMethod.choose(session, kernels, estimator, null, n_resamples).plan(session)

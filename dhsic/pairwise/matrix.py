@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -74,6 +74,7 @@ def dependence_matrix(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DependenceMatrix:
@@ -94,8 +95,8 @@ def dependence_matrix(
     n_landmarks : int or str, optional
         Landmarks of every variable: a number, or a multiple of sqrt(n) as "2sqrt". Memory grows
         with the square of the number that pruning keeps of all variables. Where not given,
-        "2sqrt", or the largest power of two that fits the memory and ten minutes of one thread by
-        the plan, if that is less; `landmarks.choice` of the result says so.
+        "2sqrt", or the largest power of two that fits the memory and the time by the plan, if that
+        is less; `landmarks.choice` of the result says so.
     null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
         "auto" takes exact replicates, but for more than 200 pairs, or where they would take more
         than 8 passes; the result says which and why. With `strata`, `groups` or `order` it takes
@@ -112,7 +113,7 @@ def dependence_matrix(
         places, or the later variable of every pair is shifted in time. `null_reason` of the result
         says which assumption it stands on. An order leaves few replicates, n / lag, and so no small
         `adjusted` p-values for many pairs.
-    precision, client, threads, memory, progress, checkpoint
+    precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -142,11 +143,11 @@ def dependence_matrix(
     >>> (found.adjusted <= 0.01)[0].tolist()
     [True, False, True]
     """
-    began = time.perf_counter()
+    began = perf_counter()
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, groups, order)
     given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    session = open_session(variables, names, rng, precision, *place, **given)
+    session = open_session(variables, names, rng, precision, *place, time=time, **given)
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
@@ -187,7 +188,7 @@ def dependence_matrix(
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
         version=__version__,
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
@@ -66,6 +66,7 @@ def rank_features(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> ColumnRanking:
@@ -125,7 +126,7 @@ def rank_features(
         shifted in time against all features at once. `null_reason` of the result says which
         assumption it stands on. An order leaves few replicates, n / lag, and so no small adjusted
         p-values but those of "max-t", which need no more of them for many features.
-    precision, client, threads, memory, progress, checkpoint
+    precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. Where replicates of all features do not fit the memory, they
         are made for some after others, a pass each; `plan_ranking` says how many.
 
@@ -176,12 +177,12 @@ def rank_features(
     >>> sorted(ranking.rejected(0.05, control="max-t"))
     ['x[1]', 'x[4]']
     """
-    began = time.perf_counter()
+    began = perf_counter()
     check_choice("by", by, get_args(By))
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, row_groups, order, "row_groups")
     given = {"data": data, "missing": missing, "rows": rows}
-    session = open_columns(features, target, rng, precision, *place, **given)
+    session = open_columns(features, target, rng, precision, *place, time=time, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
     read = joint_reader(by, feature_kernels, target_kernel)
@@ -229,7 +230,7 @@ def rank_features(
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
         version=__version__,
     )
 
@@ -256,6 +257,7 @@ def plan_ranking(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
 ) -> Plan:
     """Plan `rank_features`: its steps and their memory; runs nothing.
 
@@ -265,7 +267,7 @@ def plan_ranking(
         As for `rank_features`.
     groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, data, missing, strata, row_groups, order, precision, client, threads, memory
+    names, data, missing, strata, row_groups, order, precision, client, threads, memory, time
         As for `rank_features`.
 
     Returns
@@ -288,7 +290,7 @@ def plan_ranking(
     place = client, threads, memory
     rows = RowLabels(strata, row_groups, order, "row_groups")
     given = {"data": data, "missing": missing, "rows": rows}
-    session = open_columns(features, target, 0, precision, *place, **given)
+    session = open_columns(features, target, 0, precision, *place, time=time, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
     read = joint_reader(by, feature_kernels, target_kernel)
@@ -307,6 +309,7 @@ def open_columns(
     progress: Any = None,
     checkpoint: str | None = None,
     *,
+    time: float | str | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
     rows: RowLabels = ALL_ROWS,
@@ -321,7 +324,7 @@ def open_columns(
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
     place = client, threads, memory, progress, checkpoint
     told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    return open_session(given, names, rng, precision, *place, **told)
+    return open_session(given, names, rng, precision, *place, time=time, **told)
 
 
 def _ranked(

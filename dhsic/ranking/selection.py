@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
@@ -174,6 +174,7 @@ def select_features(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
 ) -> ColumnSelection:
     """Select k columns, or groups of them, that together tell the most of a target.
@@ -222,7 +223,7 @@ def select_features(
         stratum, in its standard deviations, so that features are selected for what they tell of the
         target within strata. Categories and booleans are taken as they are. Groups and the order
         of rows have no place here: scores have no p-value, and are the same whatever moves.
-    precision, client, threads, memory, progress
+    precision, client, threads, memory, time, progress
         As for `rank_features`.
 
     Returns
@@ -262,7 +263,7 @@ def select_features(
     >>> len({"x[1]", "x[4]"} & set(found)), "x[2]" in found
     (1, True)
     """
-    began = time.perf_counter()
+    began = perf_counter()
     check_choice("method", method, get_args(SelectionMethod))
     check_choice("criterion", criterion, get_args(SelectionCriterion))
     check_integer("block_rows", block_rows, minimum=2)
@@ -270,7 +271,7 @@ def select_features(
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
     place = client, threads, memory, progress
     given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
-    session = open_columns(features, target, rng, precision, *place, **given)
+    session = open_columns(features, target, rng, precision, *place, time=time, **given)
     # Only with linear kernels is HSIC of a set the sum over its features, so that one pass finds
     # the best set, see `dhsic.ranking.linear`.
     kernel = "linear" if method == "linear" else feature_kernel
@@ -326,7 +327,7 @@ def select_features(
         estimator_reason=reason,
         passes=len(session.finished),
         seed=session.seed,
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
         version=__version__,
     )
 

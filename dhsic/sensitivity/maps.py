@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
@@ -49,6 +49,7 @@ def sensitivity_map(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> SensitivityMap:
@@ -77,7 +78,7 @@ def sensitivity_map(
         "nystrom-m", "rff-hsic" ([1]_ equations 10 and 11, and for more than two variables), or
         "v-hsic" ([1]_ equations 8 and 9), whose cost is quadratic and which holds all rows in
         memory; or a value with its options.
-    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. The map is returned in the given precision.
 
     Returns
@@ -105,10 +106,11 @@ def sensitivity_map(
     >>> found.maps["x"].compute().shape
     (400, 4)
     """
-    began = time.perf_counter()
+    began = perf_counter()
     check_choice("of", of, get_args(Of))
     place = client, threads, memory, progress, checkpoint
-    session = open_session(variables, names, rng, precision, *place, data=data, missing=missing)
+    given = {"data": data, "missing": missing}
+    session = open_session(variables, names, rng, precision, *place, time=time, **given)
     planner = partial(plan_map, of=of, wrt=wrt)
     chosen, choice, fitting = choose_measure(
         session, kernels, estimator, unbiased=False, planner=planner

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -69,6 +69,7 @@ def two_sample_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> TwoSampleTestResult:
@@ -130,7 +131,7 @@ def two_sample_test(
         groups change sample with groups of equally many rows, within `strata` if these are given:
         exact where such groups are exchangeable, as independent draws. Groups of a size that no
         other has stay.
-    precision, client, threads, memory, progress, checkpoint
+    precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -173,12 +174,12 @@ def two_sample_test(
     >>> wrong.pvalue < 0.05 < right.pvalue
     True
     """
-    began = time.perf_counter()
+    began = perf_counter()
     labels = {"strata": strata, "groups": groups}
     options = kernels, estimator, names, data, missing, labels
     with graphs_on(client, threads):
         asked = _IndependenceArguments.read(samples, *options)
-        session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
+        session = asked.session(rng, precision, client, threads, memory, progress, checkpoint, time)
     with named_as_mmd():
         method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
         session.begin(method.plan(session))
@@ -202,6 +203,7 @@ def plan_two_sample(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
 ) -> Plan:
     """Plan `two_sample_test`: its steps and their memory; runs nothing.
 
@@ -211,7 +213,7 @@ def plan_two_sample(
         As for `two_sample_test`.
     kernels, estimator, null, n_resamples, names, data, missing, strata, groups
         As for `two_sample_test`.
-    precision, client, threads, memory
+    precision, client, threads, memory, time
         As for `two_sample_test`.
 
     Returns
@@ -229,7 +231,7 @@ def plan_two_sample(
     options = kernels, estimator, names, data, missing, labels
     with graphs_on(client, threads):
         asked = _IndependenceArguments.read(samples, *options)
-        session = asked.session(0, precision, client, threads, memory, None, None)
+        session = asked.session(0, precision, client, threads, memory, None, None, time)
     with named_as_mmd():
         method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
         return method.plan(session)
@@ -317,6 +319,7 @@ class _IndependenceArguments:
         memory: int | str,
         progress: Any,
         checkpoint: str | None,
+        time: float | str | None,
     ) -> Session:
         """A session over values and codes."""
         # MMD is HSIC with the codes of the samples as the second variable, see
@@ -328,7 +331,7 @@ class _IndependenceArguments:
             (codes,) = held_sources([codes], parse_bytes(memory), None)
         sources = values, codes
         place = client, threads, memory, progress, checkpoint
-        session = session_over(sources, rng, precision, *place)
+        session = session_over(sources, rng, precision, *place, time=time)
         session.dropped, session.remedy = self.dropped, DROP_MISSING
         session.moves = moves_between(self.samples, self.labels, session.seed)
         return session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +189,29 @@ BAD_SPECS = {
 def test_bad_specs__are_refused_in_a_line(invoke: Invoke, data: str, spec: Path, text: str) -> None:
     spec.write_text(text)
     check_refusal(invoke("test", data, *PAIR, "--cluster", spec), BAD_SPECS[text])
+
+
+TIMED = {
+    "sensitivity": ("sensitivity", *PAIR, "--out", "{out}.zarr"),
+    "rank": ("rank", "--features", "x", "--target", "y", "--plan"),
+    "two-sample": ("two-sample", "--sample", "x", "--sample", "z", "--plan"),
+    "interaction": ("interaction", *PAIR, "--variable", "z", "--plan"),
+    "dags": ("cause", "dags", *PAIR),
+    "order": ("cause", "order", *PAIR),
+    "residuals": ("cause", "residuals", *PAIR, "--given", "z"),
+}
+
+
+@pytest.mark.parametrize("arguments", TIMED.values(), ids=TIMED)
+def test_time__is_less_than_a_run_would_take(
+    arguments: tuple[str, ...], invoke: Invoke, data: str, tmp_path: Path
+) -> None:
+    at = 2 if arguments[0] == "cause" else 1
+    told = []
+    for k, time in enumerate(((), ("--time", "0.001s"))):
+        more = [one.format(out=tmp_path / str(k)) for one in arguments[at:]]
+        done = invoke(*arguments[:at], data, *more, *time, "--threads", 1)
+        assert done.exit_code == 0, done.stderr
+        told.append(done.stdout)
+    assert re.search(r"\b(8|16|32|64|128) landmarks", told[1])
+    assert not re.search(r"\b(8|16|32|64|128) landmarks", told[0])
