@@ -39,15 +39,11 @@ class _SeenRun:
     """Bytes of it that are not the user's."""
     last: float = 0.0
     """When it looked last."""
-    held: WeakValueDictionary[int, Budget] = field(default_factory=WeakValueDictionary)
-    """Budgets that looked and are still there: none of a run that has ended."""
-
-    def shares(self, now: float) -> bool:
-        """Whether it may take memory of the process now."""
-        return bool(self.held) and now - self.last < _RECENT_SECONDS
 
 
 _seen: dict[str, _SeenRun] = {}
+_held: WeakValueDictionary[int, Budget] = WeakValueDictionary()
+"""Budgets that looked and are still there: none of a run that has ended."""
 _lock = threading.Lock()
 
 
@@ -113,12 +109,12 @@ class Budget:
                 # Runs that are long over are forgotten, so that the table stays small.
                 for old in list(_seen)[:-_MOST_RUNS]:
                     del _seen[old]
-            for run, seen in _seen.items():
+            for run in {one.run for one in list(_held.values())} & _seen.keys() - {self.run}:
                 # Runs that looked lately share this process, and may take what they were allowed.
-                if run != self.run and seen.shares(now):
-                    others += seen.allowed
+                if now - _seen[run].last < _RECENT_SECONDS:
+                    others += _seen[run].allowed
             _seen[self.run].last = now
-            _seen[self.run].held[id(self)] = self
+            _held[id(self)] = self
         return self._used(resident) + more - tolerance * self.allowed - others
 
     def _used(self, resident: int) -> int:

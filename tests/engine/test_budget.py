@@ -146,9 +146,12 @@ def test_run__has_no_budget_when_it_has_ended(monkeypatch, place):
         found = dhsic.independence_test(x, y, rng=0, **options)
         assert budget._seen
         until = time.monotonic() + 30  # workers forget when their scheduler has told them
-        while any(seen.held for seen in budget._seen.values()) and time.monotonic() < until:
+        while (
+            any(one.run in budget._seen for one in budget._held.values())
+            and time.monotonic() < until
+        ):
             time.sleep(0.05)
-    assert not any(seen.held for seen in budget._seen.values()), found
+    assert not any(one.run in budget._seen for one in budget._held.values()), found
 
 
 def test_look__knows_the_same_run_with_its_plan(resident):
