@@ -99,7 +99,7 @@ def _costed(
     # Beside those that wait every thread has one, and works in a block or makes a new one; two on
     # the way to the sum of more than two.
     states = min(threads + most_waiting(plan.leaves, plan.fan_in), plan.leaves) * cost.state
-    adding = (min(plan.fan_in, 3) - 1) * cost.state
+    adding = (min(plan.leaves, plan.fan_in, 3) - 1) * cost.state
     working = max(task_bytes(sources, plan, cost.scratch), adding)
     passing = cost.payload + kept + tasks_bytes(sources, plan, working, states, threads)
     # Rows for the sample of an estimator are taken by the same workers, at another time.

@@ -14,6 +14,7 @@ from dhsic._work import NOTHING, Work
 from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.columns import Columns
 from dhsic.kernels.dot import Linear
+from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Laplacian
 
 __all__ = ["Power", "SharedTiles", "TileKernel", "powers_among", "tile_work"]
@@ -103,10 +104,12 @@ class SharedTiles:
     @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
-        alike: dict[tuple[int, type[TileKernel]], list[int]] = {}
+        alike: dict[tuple[int, type[TileKernel], tuple[int, ...]], list[int]] = {}
         for k, (kernel, variable) in enumerate(zip(self.kernels, self.variables, strict=True)):
-            # Only kernels of one class and one variable are powers of each other.
-            alike.setdefault((variable, type(kernel)), []).append(k)
+            # Only kernels of one class and of the same columns are powers of each other. Of
+            # thousands of columns, all pairs of kernels would take minutes to compare.
+            at = kernel.at if isinstance(kernel, OnColumns) else ()
+            alike.setdefault((variable, type(kernel), at), []).append(k)
         return tuple(
             Power(some[power.k], some[power.source], power.squarings)
             for some in alike.values()

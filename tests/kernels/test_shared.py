@@ -7,7 +7,7 @@ import pytest
 
 from dhsic._work import Work
 from dhsic.estimators.landmark.joint_frequencies import Waves
-from dhsic.kernels import Gaussian, Laplacian, Matern
+from dhsic.kernels import Gaussian, Laplacian, Matern, OnColumns
 from dhsic.kernels.shared import Power, SharedTiles
 
 
@@ -116,3 +116,18 @@ def test_shared_tiles__prepare_and_cost_what_is_computed():
 def test_shared_tiles__travel():
     shared = SharedTiles(gaussians(4.0, 1.0), (0, 0))
     assert pickle.loads(pickle.dumps(shared)).powers == shared.powers
+
+
+def test_columns__are_compared_with_kernels_of_their_own_alone(monkeypatch):
+    compared = []
+
+    def squarings(narrow, wide):
+        compared.append((narrow.at, wide.at))
+        return narrow.kernel.squarings(wide.kernel)
+
+    monkeypatch.setattr(OnColumns, "squarings", squarings)
+    kernels = [OnColumns(one, (j,)) for j in range(50) for one in gaussians(4.0, 1.0)]
+    shared = SharedTiles(tuple(kernels), (0,) * len(kernels))
+    assert shared.roots == tuple(range(1, 100, 2))
+    assert len(compared) == 100
+    assert all(one == other for one, other in compared)

@@ -398,6 +398,14 @@ def test_plan__says_passes_and_memory_and_runs_nothing(monkeypatch):
     assert groups.passes[1].bytes_to_driver < plans[1].passes[1].bytes_to_driver
 
 
+def test_plan__of_many_columns_keeps_the_landmarks():
+    """Landmarks of all columns together are drawn, and count, once."""
+    x, y = np.broadcast_to(np.float32(0.0), (300, 1500)), np.zeros(300)
+    plans = [dhsic.plan_ranking(x[:, :d], y, threads=1) for d in (10, 1500)]
+    assert plans[0].n_landmarks == plans[1].n_landmarks == 139
+    assert len(plans[1].passes) <= 2
+
+
 def test_progress__counts_every_row_of_every_pass():
     events = []
     x, y = make()

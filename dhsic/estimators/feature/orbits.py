@@ -104,7 +104,9 @@ class OrbitPass:
     @property
     def solve_bytes(self) -> int:
         """Bytes that `covariances` takes with what it is given."""
-        return 2 * self._state_bytes
+        cosets, _, products = self.shape
+        shifted = self.layout.dtype.itemsize * cosets * self.orbit.n_shifts * products
+        return self._state_bytes + shifted
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""

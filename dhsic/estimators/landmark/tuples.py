@@ -117,10 +117,12 @@ class Tuples:
     ) -> Tuples:
         """At p landmarks that all are kept, which take no memory: for plans."""
         zero = np.float64(0.0)
+        # Kernels of a variable share its landmarks, which count once.
+        points = [np.broadcast_to(zero, (p, d)) for d in dims]
         return cls(
             guessed.kernels,
             guessed.variables,
-            tuple(np.broadcast_to(zero, (p, dims[m])) for m in guessed.variables),
+            tuple(points[m] for m in guessed.variables),
             tuple(pairs),
             (np.arange(p),) * len(pairs),
             (np.broadcast_to(zero, p),) * len(guessed.kernels),
