@@ -102,6 +102,13 @@ def test_zero_weights__change_nothing_and_alone_are_no_evidence():
         np.testing.assert_array_equal(law.draws(np.random.default_rng(0), 2), [1.0, 1.0])
 
 
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.5], [2.0] * 60])
+def test_sf__of_tiny_statistics_is_one(weights):
+    law = ChiSquareMixture(np.array(weights))
+    values = [law.sf(x) for x in (1e-300, 1e-160, 1e-60, 1e-30)]
+    np.testing.assert_allclose(values, 1.0, rtol=1e-14)
+
+
 def test_sf__underflows_to_zero_without_a_warning():
     assert ChiSquareMixture(np.ones(5)).sf(1e6) == 0.0
 
