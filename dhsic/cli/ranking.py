@@ -82,9 +82,9 @@ _OPTIONS = (
     click.option(
         "--estimator",
         type=click.Choice(["auto", "nystrom-m", "nystrom-hsic", "v-hsic"]),
-        default="nystrom-m",
-        help="Estimator: nystrom-m and nystrom-hsic take time linear in the rows (nystrom-hsic is "
-        "faster for single columns), v-hsic quadratic.",
+        default="auto",
+        help="Estimator: v-hsic takes time quadratic in the rows; nystrom-hsic, for single columns, "
+        "and nystrom-m linear. auto takes v-hsic for few rows, and beyond it what is quicker.",
     ),
     click.option(
         "--landmarks",

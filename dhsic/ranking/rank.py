@@ -52,7 +52,7 @@ def rank_features(
     by: By = "pvalue",
     feature_kernels: ColumnKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,
-    estimator: EstimatorName | Estimator = "nystrom-m",
+    estimator: EstimatorName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
@@ -102,11 +102,11 @@ def rank_features(
     target_kernel : str or Kernel, optional
         Kernel of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
-        "nystrom-m", linear in n, with uniformly drawn landmarks; "nystrom-hsic", linear in n, the
+        "auto" takes "v-hsic" where that is quick, beyond it "nystrom-hsic" for single columns and a
+        target of one column with Gaussian kernels, else "nystrom-m". Or one of these by name, or a
+        value of it with its options: "v-hsic", quadratic in n; "nystrom-hsic", linear in n, the
         quick one for single columns with smooth kernels, most of all where the target repeats as
-        years and classes do; "v-hsic", quadratic in n; or a value of one with its options. "auto"
-        takes "v-hsic" where that is quick, beyond it "nystrom-hsic" for single columns and a target
-        of one column with Gaussian kernels, else "nystrom-m".
+        years and classes do; "nystrom-m", linear in n, with uniformly drawn landmarks.
     null : str, Shifts, Permutation or Multiplier, optional
         "auto" shifts the target within groups of rows, which is exact and nearly free.
     n_resamples : int, optional
@@ -244,7 +244,7 @@ def plan_ranking(
     by: By = "pvalue",
     feature_kernels: ColumnKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,
-    estimator: EstimatorName | Estimator = "nystrom-m",
+    estimator: EstimatorName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,

@@ -168,10 +168,10 @@ def test_estimates__are_those_of_hsic():
 
 def test_rank__finds_the_relevant_and_keeps_the_rest():
     x, y = make(400, 20)
-    ranking = dhsic.rank_features(x, y, rng=0, n_resamples=399)
+    ranking = dhsic.rank_features(x, y, rng=0, n_resamples=399, estimator="nystrom-m")
     for control in ("bh", "holm", "bonferroni", "max-t"):
         assert ranking.rejected(0.06, control) == ("x[0]",)
-    few = dhsic.rank_features(x, y, rng=0, n_resamples=39)
+    few = dhsic.rank_features(x, y, rng=0, n_resamples=39, estimator="nystrom-m")
     assert few.rejected(0.06, "holm") == ()  # 39 resamples cannot
     assert few.rejected(0.06, "max-t") == ("x[0]",)
 
@@ -285,17 +285,11 @@ def test_rank__float32_comes_near():
 def test_groups__are_tested_as_the_variables_that_they_are():
     x, y = make()
     groups = {"pair": [0, 2], "one": np.array([3]), "three": range(1, 4)}
-    ranking = dhsic.rank_features(x, y, groups=groups, rng=0, null=NULLS[0])
+    options = {"estimator": "nystrom-m", "null": NULLS[0], "rng": 0}
+    ranking = dhsic.rank_features(x, y, groups=groups, **options)
     assert [f.columns for f in ranking.features] == [(0, 2), (3,), (1, 2, 3)]
     for feature in ranking.features:
-        single = dhsic.independence_test(
-            x[:, feature.columns],
-            y,
-            kernels="gaussian",
-            estimator="nystrom-m",
-            null=NULLS[0],
-            rng=0,
-        )
+        single = dhsic.independence_test(x[:, feature.columns], y, kernels="gaussian", **options)
         assert feature.statistic == pytest.approx(single.statistic, rel=1e-9)
         assert feature.pvalue == single.pvalue
 
@@ -321,10 +315,10 @@ def test_kernels__are_one_a_feature():
     x, y = make(200, 3)
     x[:, 2] = np.round(x[:, 2])
     kernels = ["gaussian:0.5", Laplacian(), Delta()]
-    ranking = dhsic.rank_features(
-        x, y, feature_kernels=kernels, target_kernel="laplacian", rng=0, null=NULLS[0]
-    )
     options = {"estimator": "nystrom-m", "null": NULLS[0], "rng": 0}
+    ranking = dhsic.rank_features(
+        x, y, feature_kernels=kernels, target_kernel="laplacian", **options
+    )
     for c, feature in enumerate(ranking.features):
         single = dhsic.independence_test(x[:, c], y, kernels=[kernels[c], "laplacian"], **options)
         assert feature.kernel == single.variables[0].kernel
@@ -338,11 +332,10 @@ def test_kernels__with_scratch_and_few_landmarks_a_feature(kernel, precision):
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 4, (300, 3)).astype(float), rng.standard_normal((300, 2))
     y[:, 0] += x[:, 1]
-    options = {"null": NULLS[0], "rng": 0, "precision": precision}
+    options = {"estimator": "nystrom-m", "null": NULLS[0], "rng": 0, "precision": precision}
     ranking = dhsic.rank_features(x, y, feature_kernels=kernel, target_kernel="matern32", **options)
-    landmarks = {"estimator": "nystrom-m", **options}
     for c, feature in enumerate(ranking.features):
-        single = dhsic.independence_test(x[:, c], y, kernels=[kernel, "matern32"], **landmarks)
+        single = dhsic.independence_test(x[:, c], y, kernels=[kernel, "matern32"], **options)
         near = 1e-9 if precision == "float64" else 1e-3
         assert feature.statistic == pytest.approx(single.statistic, rel=near)
     assert ranking.ranked()[0].name == "x[1]"
@@ -362,15 +355,17 @@ def test_by__ranks_by_what_was_asked():
 
 def test_options__change_what_they_say():
     x, y = make()
-    base = dhsic.rank_features(x, y, rng=0)
+    options = {"estimator": "nystrom-m"}
+    base = dhsic.rank_features(x, y, rng=0, **options)
     assert base.n_resamples == 1199  # four orders of 300 rows, shifted, but for the data
-    assert dhsic.rank_features(x, y, rng=0, n_resamples=20).n_resamples == 19
-    other = dhsic.rank_features(x, y, rng=1)
+    assert dhsic.rank_features(x, y, rng=0, n_resamples=20, **options).n_resamples == 19
+    other = dhsic.rank_features(x, y, rng=1, **options)
     assert other.features[1].statistic != base.features[1].statistic
     assert base.null == "shifts"
     assert dhsic.rank_features(x, y, rng=0, null="multiplier").null == "multiplier"
-    auto = dhsic.rank_features(x, y, rng=0, estimator="auto", n_resamples=9)
-    assert auto.estimator == "v-hsic"
+    auto, default = (dhsic.rank_features(x, y, rng=0, **one) for one in ({"estimator": "auto"}, {}))
+    assert auto.features == default.features
+    assert auto.estimator == default.estimator == "v-hsic"
     assert "quick" in auto.estimator_reason
     named = dhsic.rank_features(x, y, rng=0, n_resamples=9, names=list("abcd"))
     assert named.ranked()[0].name == "a"
@@ -401,7 +396,8 @@ def test_plan__says_passes_and_memory_and_runs_nothing(monkeypatch):
 def test_plan__of_many_columns_keeps_the_landmarks():
     """Landmarks of all columns together are drawn, and count, once."""
     x, y = np.broadcast_to(np.float32(0.0), (300, 1500)), np.zeros(300)
-    plans = [dhsic.plan_ranking(x[:, :d], y, threads=1) for d in (10, 1500)]
+    options = {"estimator": "nystrom-m", "threads": 1}
+    plans = [dhsic.plan_ranking(x[:, :d], y, **options) for d in (10, 1500)]
     assert plans[0].n_landmarks == plans[1].n_landmarks == 139
     assert len(plans[1].passes) <= 2
 
@@ -409,7 +405,8 @@ def test_plan__of_many_columns_keeps_the_landmarks():
 def test_progress__counts_every_row_of_every_pass():
     events = []
     x, y = make()
-    dhsic.rank_features(x, y, rng=0, progress=events.append, null="multiplier")
+    options = {"estimator": "nystrom-m", "null": "multiplier"}
+    dhsic.rank_features(x, y, rng=0, progress=events.append, **options)
     names = [type(event).__name__ for event in events]
     assert names[0] == "RunStarted"
     assert names.count("PassFinished") == 2
@@ -647,7 +644,8 @@ def test_rank__by_sensitivity_sums_over_groups_and_uses_the_kernels_given():
     found = dhsic.rank_features(x, y, groups=groups, **options).features
     sizes = [f.sensitivity for f in found]
     np.testing.assert_allclose(sizes, [a + c, b, 0.0], rtol=1e-9, atol=1e-12)
-    joint = dhsic.sensitivity_map(x, y, kernels=["gaussian:0.3", "laplacian"], rng=0)
+    chosen = {"kernels": ["gaussian:0.3", "laplacian"], "estimator": "v-hsic"}
+    joint = dhsic.sensitivity_map(x, y, rng=0, **chosen)  # as "auto" takes of few rows
     assert sum(sizes) == pytest.approx(joint.features["x1"].sum(), rel=1e-9)
 
 
