@@ -55,7 +55,7 @@ _OPTIONS = (
     click.option(
         "--estimator",
         type=click.Choice(["auto", *MMD_ESTIMATORS]),
-        default="nystrom-mmd",
+        default="auto",
         help="Estimator of the discrepancy: landmarks (nystrom-mmd), random features, blocks, or "
         "all pairs of rows (v-mmd, u-mmd). auto takes v-mmd for few rows and nystrom-mmd for "
         "many.",
@@ -152,5 +152,8 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
 
 def _estimator_of_options(options: dict[str, Any]) -> str | Estimator:
     name: str = options["estimator"]
-    given = _KIND.given(options)
+    # Where such an option is given, auto is the estimator that takes landmarks.
+    if name == "auto" and any(options.get(option) is not None for option in _KIND.fields):
+        name = "nystrom-mmd"
+    given = _KIND.given({**options, "estimator": name})
     return MMD_ESTIMATORS[name](**given) if given else name

@@ -56,7 +56,7 @@ _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 def two_sample_test(
     *samples: Any,
     kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
-    estimator: MMDName | Estimator = "nystrom-mmd",
+    estimator: MMDName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
@@ -98,12 +98,13 @@ def two_sample_test(
     estimator : str or Estimator, optional
         Estimator of the discrepancy:
 
+        - "auto": "v-mmd" where that is quick and fits the memory, "nystrom-mmd" beyond, by
+          principal features of the values.
         - "nystrom-mmd": the norm of the difference of the mean embeddings, projected on landmarks
           drawn from the pool [2]_; linear in n.
         - "rff-mmd": that of the mean random Fourier features; linear in n.
         - "block-mmd": the mean of unbiased estimates of blocks of the pool [3]_.
         - "v-mmd", "u-mmd": from all pairs of rows, biased or unbiased, by pairs of row blocks.
-        - "auto": "v-mmd" where that is quick and fits the memory, "nystrom-mmd" beyond.
 
         Or, with options, the value of the estimator of independence that computes it:
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
@@ -191,7 +192,7 @@ def two_sample_test(
 def plan_two_sample(
     *samples: Any,
     kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
-    estimator: MMDName | Estimator = "nystrom-mmd",
+    estimator: MMDName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
@@ -319,7 +320,7 @@ class _IndependenceArguments:
         memory: int | str,
         progress: Any,
         checkpoint: str | None,
-        time: float | str | None,
+        time: float | str | None = None,
     ) -> Session:
         """A session over values and codes."""
         # MMD is HSIC with the codes of the samples as the second variable, see

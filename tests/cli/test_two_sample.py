@@ -113,7 +113,7 @@ def test_plan_runs_nothing(invoke: Invoke, samples: str) -> None:
 
 def test_workers_checkpoint_and_log(run: Any, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    options = ("--checkpoint", tmp_path / "kept", "--log-json", log)
+    options = ("--estimator", "nystrom-mmd", "--checkpoint", tmp_path / "kept", "--log-json", log)
     there = run(*options, "--workers", 1)
     assert there.pvalue == run(*options).pvalue
     lines = [json.loads(line) for line in log.read_text().splitlines()]

@@ -373,7 +373,8 @@ def test_samples__may_have_two_rows(estimator):
 
 
 def test_plan__runs_nothing_and_is_refused_where_it_does_not_fit():
-    planned = dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1)
+    samples = np.zeros((6_000, 3)), np.zeros((4_000, 3))
+    planned = dhsic.plan_two_sample(*samples, estimator="nystrom-mmd", threads=1)
     assert (planned.n, planned.n_landmarks) == (10_000, 800)
     x = np.random.default_rng(0).standard_normal((2, 30_000))
     with pytest.raises(MemoryBudgetError, match="fewer landmarks"):
