@@ -266,7 +266,7 @@ class _Contour:
 
     def _reach(self) -> float:
         """A value of t where the integrand has decayed."""
-        # Up to 7, which suits but tiny statistics, at once; cosh of much more has no float.
+        # Candidates up to 7 at once: hardly a law needs more, and cosh of much more has no float.
         reaches = np.cumprod([1.0 / 64.0, *[1.5] * 15])
         while (far := self._exponents(self._moved(reaches)).real > -_DECAY).all():
             reaches = reaches[-1:] * 1.5

@@ -223,8 +223,11 @@ def select_features(
         stratum, in its standard deviations, so that features are selected for what they tell of the
         target within strata. Categories and booleans are taken as they are. Groups and the order
         of rows have no place here: scores have no p-value, and are the same whatever moves.
-    precision, client, threads, memory, time, progress
+    precision, client, threads, memory, progress
         As for `rank_features`.
+    time : float or str, optional
+        As for `rank_features`, where "forward" and "backward" choose landmarks; "linear" and
+        "lasso" have none.
 
     Returns
     -------
