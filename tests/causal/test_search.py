@@ -15,6 +15,7 @@ from dhsic.causal import (
     residual_independence_test,
     search_dag,
 )
+from dhsic.causal.scoring import ResidualTest
 from dhsic.errors import DataError, InvalidArgumentError
 
 QUICK = Splines(n_knots=5)
@@ -43,6 +44,21 @@ def test_search__finds_a_chain():
     assert len(found.pruning) == 6
     assert {one.name for one in found.passes} == {"regressions", "Gram sums"}
     assert [one.name for one in found.passes].count("regressions") == 1
+
+
+@pytest.mark.parametrize(("time", "expected"), [(None, 600 / 4), (32, 2 * 32 / 16)])
+def test_tests__share_the_time(time, expected, monkeypatch):
+    """16 of 4 nodes at most, in seconds of one thread."""
+    allowed, on = [], ResidualTest.on
+
+    def choose(self, session, combinations):
+        allowed.append(session.runtime.processor_seconds)
+        return on(self, session, combinations)
+
+    monkeypatch.setattr(ResidualTest, "on", choose)
+    found = search(chain(), threads=2, time=time)
+    assert len(allowed) == len(found.ordering) + len(found.pruning) + 1 == 16
+    np.testing.assert_allclose(allowed, expected)
 
 
 def test_tests__are_single_tests_of_residuals():
