@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dhsic import plots
 from dhsic._arguments import Precision
 from dhsic._progress import Progress, shows_progress
@@ -37,7 +34,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.session import Session
 from dhsic.estimators import Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
-from dhsic.io.derived import DerivedSource
+from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, rows_text, time_text
@@ -45,7 +42,7 @@ from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DAGSearch", "JoinRows", "SearchTest", "search_dag"]
+__all__ = ["DAGSearch", "SearchTest", "search_dag"]
 
 _REMEDY = "take fewer nodes, n_knots or threads, or regression='splines'"
 
@@ -248,11 +245,11 @@ def search_dag(
     kernels : str, Kernel or a sequence of them, optional
         Kernels of residuals: one for all nodes, or one a node. The nodes that a residual is tested
         against have a Gaussian kernel of all, in units of their standard deviations.
-    estimator, null, n_resamples, rng, precision, client, threads, memory, progress, checkpoint
+    estimator, null, n_resamples, rng, precision
         As for `score_dags`.
-    time : float or str, optional
-        As for `score_dags`, of all tests together, which have equal shares; ten minutes of one
-        thread for every node where not given.
+    client, threads, memory, time, progress, checkpoint
+        As for `score_dags`. Tests share the time equally, ten minutes of one thread for every node
+        where not given.
 
     Returns
     -------
@@ -329,17 +326,6 @@ def search_dag(
         seconds=perf_counter() - began,
         version=__version__,
     )
-
-
-class JoinRows:
-    """Rows of several variables side by side, as a `RowFunction`."""
-
-    def __call__(
-        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
-    ) -> NDArray[np.float64]:
-        """Concatenate the columns."""
-        del rows
-        return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dhsic.engine.reduction import pickled, unpacked
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["DerivedSource", "RowFunction"]
+__all__ = ["DerivedSource", "JoinRows", "RowFunction"]
 
 _TILE_ROWS = 4096
 
@@ -29,6 +29,17 @@ class RowFunction(Protocol):
     ) -> NDArray[np.float64]:
         """Rows (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
         ...
+
+
+class JoinRows:
+    """Rows of several variables side by side, as a `RowFunction`."""
+
+    def __call__(
+        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        """Concatenate the columns."""
+        del rows
+        return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
 
 
 @dataclass(frozen=True)

@@ -223,11 +223,13 @@ def select_features(
         stratum, in its standard deviations, so that features are selected for what they tell of the
         target within strata. Categories and booleans are taken as they are. Groups and the order
         of rows have no place here: scores have no p-value, and are the same whatever moves.
-    precision, client, threads, memory, progress
+    precision, client, threads, memory
         As for `rank_features`.
     time : float or str, optional
         As for `rank_features`, where "forward" and "backward" choose landmarks; "linear" and
         "lasso" have none.
+    progress
+        As for `rank_features`.
 
     Returns
     -------

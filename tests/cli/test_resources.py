@@ -193,8 +193,11 @@ def test_bad_specs__are_refused_in_a_line(invoke: Invoke, data: str, spec: Path,
 
 TIMED = {
     "sensitivity": ("sensitivity", *PAIR, "--out", "{out}.zarr"),
-    "rank": ("rank", "--features", "x", "--target", "y", "--plan"),
-    "two-sample": ("two-sample", "--sample", "x", "--sample", "z", "--plan"),
+    "rank": ("rank", "--features", "x", "--target", "y", "--estimator", "nystrom-m", "--plan"),
+    "two-sample": (
+        *("two-sample", "--sample", "x", "--sample", "z"),
+        *("--estimator", "nystrom-mmd", "--plan"),
+    ),
     "interaction": ("interaction", *PAIR, "--variable", "z", "--plan"),
     "dags": ("cause", "dags", *PAIR),
     "order": ("cause", "order", *PAIR),
