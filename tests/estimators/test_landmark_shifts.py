@@ -326,10 +326,10 @@ def test_options__of_a_chain():
 def test_rank_features__is_the_test_of_every_feature():
     rng = np.random.default_rng(0)
     features, target = rng.standard_normal((300, 4)), rng.standard_normal(300)
-    ranking = dhsic.rank_features(features, target, rng=0)
+    options = {"estimator": "nystrom-m", "rng": 0}
+    ranking = dhsic.rank_features(features, target, **options)
     for j, feature in enumerate(ranking.features):
-        options = {"kernels": "gaussian", "estimator": "nystrom-m", "rng": 0}
-        alone = dhsic.independence_test(features[:, [j]], target, **options)
+        alone = dhsic.independence_test(features[:, [j]], target, kernels="gaussian", **options)
         assert feature.pvalue == pytest.approx(alone.pvalue)
     assert len(ranking.passes) == 1
 
