@@ -300,7 +300,8 @@ def search_dag(
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     p, runtime = len(everything), session.runtime
     whole = runtime.seconds or LONG * p / runtime.threads
-    search = _Search(session, fitted, method, kernel_of, whole / p**2)
+    session.runtime = replace(runtime, seconds=whole / p**2)
+    search = _Search(session, fitted, method, kernel_of)
     order, ordering = search.order()
     parents, pruning = search.prune(order, level)
     joint, tested = search.joint(parents)
@@ -342,15 +343,12 @@ class _Search:
         Method of the tests.
     kernels : tuple of Kernel
         Kernels of the residuals.
-    seconds : float
-        How long a test may take.
     """
 
     session: Session
     fitted: FittedRegressions
     method: ResidualTest
     kernels: tuple[Kernel, ...]
-    seconds: float
 
     def order(self) -> tuple[list[int], tuple[SearchTest, ...]]:
         """Phase 1: the nodes, causes before effects, and the tests."""
@@ -408,7 +406,6 @@ class _Search:
         self, variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
     ) -> tuple[Score, ResidualTest]:
         tested = self.session.over(variables, part)
-        tested.runtime = replace(tested.runtime, seconds=self.seconds)
         combinations = Combinations.single(kernels)
         method = self.method.on(tested, combinations)
         tested.expect(method.plan(tested, combinations))

@@ -13,8 +13,8 @@ from dhsic.cli.methods import ClassChoice, read_null
 from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     LEVEL_OPTION,
-    RUN_OPTIONS,
     STRATA_OPTION,
+    TIMED_RUN_OPTIONS,
     Request,
     groups_option,
     opened,
@@ -23,7 +23,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.printing import PLAN_OPTIONS, print_plan, print_test
 from dhsic.cli.recipes import code_of_interaction
-from dhsic.cli.resources import TIME_OPTION, read_resources
+from dhsic.cli.resources import read_resources
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.nulls import Multiplier, Permutation
 
@@ -95,14 +95,7 @@ def _interaction_options(command: Command) -> Command:
     # The test takes no order, so that groups cannot be series.
     labels = STRATA_OPTION, groups_option("--groups", series=False)
     return with_options(
-        command,
-        _OPTIONS,
-        labels,
-        _LEVEL,
-        MISSING_OPTIONS,
-        PLAN_OPTIONS,
-        (TIME_OPTION,),
-        RUN_OPTIONS,
+        command, _OPTIONS, labels, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, TIMED_RUN_OPTIONS
     )
 
 

@@ -227,6 +227,17 @@ class ClassChoice:
                 raise click.UsageError(msg)
         return {self.fields[option].name: options[option] for option in given}
 
+    def read(self, options: Mapping[str, Any], auto: str) -> Any:
+        """The name, or where options of the class are given the value that they make.
+
+        Where such an option is given, "auto" is the class named `auto`.
+        """
+        name = options[self.name]
+        if name == "auto" and any(options.get(option) is not None for option in self.fields):
+            name = auto
+        given = self.given({**options, self.name: name})
+        return self.classes[name](**given) if given else name
+
     def _help(self, option: str, text: str) -> str:
         """The help of an option, with the classes that take it and its default in each."""
         names: dict[Any, list[str]] = {}
@@ -265,12 +276,8 @@ def read_estimator(options: Mapping[str, Any]) -> EstimatorName | Estimator:
     click.UsageError, InvalidArgumentError
         An option that the estimator does not have, or a value that it cannot use.
     """
-    name: EstimatorName = options["estimator"]
-    # Where such an option is given, auto is the estimator that takes any number of variables.
-    if name == "auto" and any(options.get(option) is not None for option in _ESTIMATOR.fields):
-        name = _WITH_LANDMARKS
-    given = _ESTIMATOR.given({**options, "estimator": name})
-    return ESTIMATORS[name](**given) if given else name
+    read: EstimatorName | Estimator = _ESTIMATOR.read(options, _WITH_LANDMARKS)
+    return read
 
 
 def read_null(options: Mapping[str, Any]) -> NullName | Null:

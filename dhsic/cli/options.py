@@ -39,6 +39,7 @@ __all__ = [
     "RUN_OPTIONS",
     "SEED_OPTION",
     "STRATA_OPTION",
+    "TIMED_RUN_OPTIONS",
     "Request",
     "groups_option",
     "location",
@@ -281,6 +282,8 @@ RUN_OPTIONS = (
     OVERWRITE_OPTION,
 )
 
+TIMED_RUN_OPTIONS = (TIME_OPTION, *RUN_OPTIONS)
+
 
 def test_options(command: Command) -> Command:
     """Give a command the options that describe a test."""
@@ -293,8 +296,7 @@ def test_options(command: Command) -> Command:
         estimator_options("auto"),
         NULL_OPTIONS,
         LEVEL_OPTIONS,
-        (TIME_OPTION,),
-        RUN_OPTIONS,
+        TIMED_RUN_OPTIONS,
     )
 
 
@@ -302,7 +304,7 @@ def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
     estimator = estimator_options("nystrom-m")
     options = *MISSING_OPTIONS, KERNEL_OPTION
-    return with_options(command, DATA_OPTIONS, options, estimator, (TIME_OPTION,), RUN_OPTIONS)
+    return with_options(command, DATA_OPTIONS, options, estimator, TIMED_RUN_OPTIONS)
 
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:

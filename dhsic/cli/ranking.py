@@ -14,8 +14,8 @@ from dhsic.cli.missing import GAPS_OPTIONS
 from dhsic.cli.options import (
     LEVEL_OPTION,
     ORDER_OPTIONS,
-    RUN_OPTIONS,
     STRATA_OPTION,
+    TIMED_RUN_OPTIONS,
     groups_option,
     opened,
     read_rows,
@@ -23,7 +23,7 @@ from dhsic.cli.options import (
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
-from dhsic.cli.resources import TIME_OPTION, RunResources, read_resources
+from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.open import AnySource
 from dhsic.io.whole import write_whole
@@ -144,8 +144,7 @@ _OPTIONS = (
     STRATA_OPTION,
     groups_option("--row-groups"),
     *ORDER_OPTIONS,
-    TIME_OPTION,
-    *RUN_OPTIONS,
+    *TIMED_RUN_OPTIONS,
 )
 
 

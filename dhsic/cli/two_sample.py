@@ -13,7 +13,7 @@ from dhsic.cli.methods import NULL_OPTIONS, ClassChoice, read_null
 from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
     LEVEL_OPTIONS,
-    RUN_OPTIONS,
+    TIMED_RUN_OPTIONS,
     Request,
     location,
     read_row_labels,
@@ -21,8 +21,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
-from dhsic.cli.resources import TIME_OPTION, read_resources
-from dhsic.estimators import Estimator
+from dhsic.cli.resources import read_resources
 from dhsic.io.open import open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
 
@@ -91,14 +90,7 @@ _PLAN = (
 
 def _two_sample_options(command: Command) -> Command:
     return with_options(
-        command,
-        _OPTIONS,
-        KERNEL_OPTIONS,
-        NULL_OPTIONS,
-        LEVEL_OPTIONS,
-        _PLAN,
-        (TIME_OPTION,),
-        RUN_OPTIONS,
+        command, _OPTIONS, KERNEL_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, _PLAN, TIMED_RUN_OPTIONS
     )
 
 
@@ -126,7 +118,7 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
     """
     place, estimator, null = (
         read_resources(options),
-        _estimator_of_options(options),
+        _KIND.read(options, "nystrom-mmd"),
         read_null(options),
     )
     allowed = options["allow_missing_chunks"]
@@ -148,12 +140,3 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
         "time": options["time"],
     }
     return Request(samples, arguments, place, dhsic.plan_two_sample)
-
-
-def _estimator_of_options(options: dict[str, Any]) -> str | Estimator:
-    name: str = options["estimator"]
-    # Where such an option is given, auto is the estimator that takes landmarks.
-    if name == "auto" and any(options.get(option) is not None for option in _KIND.fields):
-        name = "nystrom-mmd"
-    given = _KIND.given({**options, "estimator": name})
-    return MMD_ESTIMATORS[name](**given) if given else name

@@ -88,9 +88,10 @@ def choose_ranking(
     planner = partial(_ranking_plan, null=null, n_resamples=n_resamples, read=read)
     asked = session, combinations, null, n_resamples, planner
     chosen, reason = column_estimator(estimator, *asked)
+    few = _keep_few_landmarks(combinations, session.dims[1])
+    landmarks = estimator == "auto" and isinstance(chosen, NystromMHSIC)
     # Maps of sensitivities are not made of principal features.
-    few = _keep_few_landmarks(combinations, session.dims[1]) and read(session, chosen) is None
-    if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
+    if landmarks and few and read(session, chosen) is None:
         # Pruning leaves 10 to 20 landmarks of a smooth kernel of one column, so that all products
         # of two such columns' features cost less than tuples of landmarks.
         chosen, why = column_estimator(NystromHSIC.name, *asked)
