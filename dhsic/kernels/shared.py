@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,7 +17,7 @@ from dhsic.kernels.dot import Linear
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Laplacian
 
-__all__ = ["Power", "SharedTiles", "TileKernel", "powers_among", "tile_work"]
+__all__ = ["Power", "SharedTiles", "TileKernel", "family_of", "powers_among", "tile_work"]
 
 Tile = NDArray[Any]
 T = TypeVar("T")
@@ -104,18 +104,8 @@ class SharedTiles:
     @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
-        alike: dict[tuple[int, type[TileKernel], tuple[int, ...]], list[int]] = {}
-        for k, (kernel, variable) in enumerate(zip(self.kernels, self.variables, strict=True)):
-            # Only kernels of one class and of the same columns are powers of each other. Of
-            # thousands of columns, all pairs of kernels would take minutes to compare.
-            at = kernel.at if isinstance(kernel, OnColumns) else ()
-            alike.setdefault((variable, type(kernel), at), []).append(k)
-        return tuple(
-            Power(some[power.k], some[power.source], power.squarings)
-            for some in alike.values()
-            if len(some) > 1
-            for power in powers_among([self.kernels[k] for k in some], _squarings)
-        )
+        families = [(m, *family_of(k)) for m, k in zip(self.variables, self.kernels, strict=True)]
+        return powers_among(self.kernels, _squarings, families)
 
     @property
     def work_tiles(self) -> int:
@@ -212,7 +202,14 @@ class SharedTiles:
                 power.write(outs)
 
 
-def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[Power, ...]:
+def family_of(kernel: TileKernel) -> tuple[type[TileKernel], tuple[int, ...]]:
+    """The class and the columns of a kernel, which kernels that are powers of it have, too."""
+    return type(kernel), kernel.at if isinstance(kernel, OnColumns) else ()
+
+
+def powers_among(
+    tiles: Sequence[T], squarings: Callable[[T, T], int], families: Sequence[Hashable]
+) -> tuple[Power, ...]:
     """Tiles that are powers of others, each after the one that it follows from.
 
     Parameters
@@ -221,11 +218,25 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
         Whatever tells a tile.
     squarings : callable
         How often the second tile is to be squared to give the first; 0 if never.
+    families : sequence of Hashable
+        One for each tile; only tiles of one family may be powers of each other. To compare all
+        pairs of tiles would take minutes for thousands of columns.
 
     Returns
     -------
     tuple of Power
     """
+    alike: dict[Hashable, list[int]] = {}
+    for k, family in enumerate(families):
+        alike.setdefault(family, []).append(k)
+    return tuple(
+        Power(some[power.k], some[power.source], power.squarings)
+        for some in alike.values()
+        for power in _powers_in_family([tiles[k] for k in some], squarings)
+    )
+
+
+def _powers_in_family(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> list[Power]:
     powers = []
     depths: dict[int, int] = {}
     all_wider = [
@@ -246,7 +257,7 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
         depths[k] = depth if depth <= _MOST_SQUARINGS else 0
         if near is not None and depths[k] > 0:
             powers.append(Power(k, near, wider[near]))
-    return tuple(powers)
+    return powers
 
 
 def _squarings(narrow: TileKernel, wide: TileKernel) -> int:

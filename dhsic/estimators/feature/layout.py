@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -16,7 +16,7 @@ from dhsic.estimators.feature.basis import Side
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
 from dhsic.kernels.ranked import OrderedColumns
-from dhsic.kernels.shared import Power, powers_among
+from dhsic.kernels.shared import Power, family_of, powers_among
 
 __all__ = ["Crossing", "KernelSide", "Layout", "Pair", "ProductPlace", "Rectangle"]
 
@@ -185,9 +185,10 @@ class Layout:
         # another's.
         numbers = [number for number, _ in self.kernels]
         maps = [side.map for _, side in self.kernels]
+        families = [(side.variable, *_family_of(side.map)) for _, side in self.kernels]
         return {
             numbers[k]: Power(numbers[k], numbers[source], squarings)
-            for k, source, squarings in powers_among(maps, _squarings)
+            for k, source, squarings in powers_among(maps, _squarings, families)
         }
 
     @cached_property
@@ -334,6 +335,13 @@ def _ranked_kernel(features: FeatureMap) -> Ranked | None:
 def _squarings(narrow: FeatureMap, wide: FeatureMap) -> int:
     """How often features are to be squared to give others; 0 if never."""
     return narrow.squarings(wide) if isinstance(narrow, KernelFeatures) else 0
+
+
+def _family_of(features: FeatureMap) -> tuple[Hashable, ...]:
+    """The rows, the class and the columns, which features that are powers of these have, too."""
+    if not isinstance(features, KernelFeatures):
+        return ()
+    return features.rows, *family_of(features.kernel)
 
 
 def _side_by_side(counts: Iterable[int]) -> Iterator[slice]:
