@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from numbers import Real
 from typing import Any, ParamSpec, TypeVar
 
@@ -148,7 +148,7 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
         try:
             needed.bind(*args, **kwargs)
         except TypeError as error:
-            msg = f"{function.__name__}: {error}; it takes {', '.join(needed.parameters)}"
+            msg = f"{function.__name__}: {error}; {taken}"
             raise UnknownArgumentError(msg) from None
         return function(*args, **kwargs)
 
@@ -159,7 +159,23 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
         for name, parameter in needed.parameters.items()
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }.keys()
+    taken = _taken(needed)
     return checked
+
+
+def _taken(function: Signature) -> str:
+    """End of an error message that lists the arguments there are."""
+    by_name = [
+        one.name for one in function.parameters.values() if one.kind is Parameter.KEYWORD_ONLY
+    ]
+    # Written as in the signature, so that a star tells of any number of variables.
+    others = [
+        str(one.replace(annotation=Parameter.empty, default=Parameter.empty))
+        for one in function.parameters.values()
+        if one.name not in by_name
+    ]
+    named = [f"by name {', '.join(by_name)}"] if by_name else []
+    return f"it takes {' and '.join([', '.join(others), *named])}"
 
 
 def _unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownArgumentError:

@@ -84,6 +84,13 @@ def test_every_function__says_what_it_takes(function):
             function(seed=1)
 
 
+def test_too_many_positions__are_refused_with_what_goes_by_name():
+    with pytest.raises(UnknownArgumentError, match=r"too many .*takes x, y, given and by name meth"):
+        dhsic.conditional_independence_test(X, Y, Y, "kernel")
+    with pytest.raises(UnknownArgumentError, match=r"missing .*it takes first, second$"):
+        dhsic.mmd()
+
+
 def test_variables__are_given_by_position():
     with pytest.raises(UnknownArgumentError, match="no argument 'x'; variables are given by posit"):
         dhsic.independence_test(x=X, y=Y)

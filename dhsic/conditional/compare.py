@@ -59,8 +59,8 @@ _LIMIT = "the limit law, by the second moments of the products of residuals"
 def conditional_independence_test(
     x: Any,
     y: Any,
-    *,
     given: Any,
+    *,
     method: ConditionalMethod = "auto",
     kernels: Kernels | None = None,
     rng: RngLike = None,
@@ -172,8 +172,8 @@ def conditional_independence_test(
 def plan_conditional(
     x: Any,
     y: Any,
-    *,
     given: Any,
+    *,
     method: ConditionalMethod = "auto",
     kernels: Kernels | None = None,
     names: Sequence[str] | None = None,

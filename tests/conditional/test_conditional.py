@@ -447,6 +447,13 @@ def test_result__is_the_same_wherever_the_data_are(tmp_path):
     np.testing.assert_allclose(single.statistic, usual.statistic, rtol=2e-2)
 
 
+def test_given__may_stand_third():
+    x, y, z = np.random.default_rng(5).standard_normal((3, 60))
+    by_name = dhsic.conditional_independence_test(x, y, given=z, rng=0)
+    assert dhsic.conditional_independence_test(x, y, z, rng=0).pvalue == by_name.pvalue
+    assert str(dhsic.plan_conditional(x, y, z)) == str(dhsic.plan_conditional(x, y, given=z))
+
+
 def test_mixed__columns_can_be_given():
     x, y, labels = categories(400, 0)
     z = np.random.default_rng(5).standard_normal(400)
