@@ -85,7 +85,7 @@ def test_every_function__says_what_it_takes(function):
 
 
 def test_too_many_positions__are_refused_with_what_goes_by_name():
-    with pytest.raises(UnknownArgumentError, match=r"too many .*takes x, y, given and by name meth"):
+    with pytest.raises(UnknownArgumentError, match=r"too many .*takes x, y, given and by name m"):
         dhsic.conditional_independence_test(X, Y, Y, "kernel")
     with pytest.raises(UnknownArgumentError, match=r"missing .*it takes first, second$"):
         dhsic.mmd()
