@@ -26,6 +26,8 @@ from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.open import AnySource
+from dhsic.io.table_source import is_table
+from dhsic.io.table_variables import other_columns
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
@@ -41,10 +43,10 @@ _OPTIONS = (
     click.option(
         "--features",
         "variable",
-        required=True,
         metavar="[NAME=]ARRAY",
         help="The columns to rank: an array of the group, or columns of one as 'features[:, "
-        "0:12]'; of a table 'NAME=COL,COL'.",
+        "0:12]'; of a table 'NAME=COL,COL', or all but the target and labels of rows where this "
+        "is left out.",
     ),
     click.option(
         "--target",
@@ -157,6 +159,7 @@ def _rank_options(command: Command) -> Command:
 @click.command(
     epilog="""\b
 Examples
+  dhsic rank weather.csv --target ozone
   dhsic rank songs.zarr --features features --target year --precision float32
   dhsic rank songs.zarr --features features --target year \\
       --group timbre=0:12 --group covariances=12:90 --control max-t
@@ -175,6 +178,7 @@ def rank(**options: Any) -> None:
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)
     place = read_resources(options)
+    options["variable"] = options["variable"] or _all_features(options)
     features, target = opened(options, [options["variable"], options["target"]])
     arguments = _ranking_arguments(options, place, features)
     # On threads `rank_features` plans by itself before it reads.
@@ -197,6 +201,15 @@ def rank(**options: Any) -> None:
             journal.tell("result", features=len(result.features), strongest=strongest)
         finally:
             _print(result, options)
+
+
+def _all_features(options: dict[str, Any]) -> str:
+    """All columns of a table that have no other task."""
+    if not is_table(options["data"]):
+        msg = "--features must name the array whose columns are ranked, got none: name it"
+        raise click.UsageError(msg)
+    labels = [options[what] for what in ("strata", "row_groups") if options[what] is not None]
+    return other_columns(options["data"], [options["target"], *labels])
 
 
 def _ranking_arguments(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from dhsic.io.forms import AnySource
 from dhsic.io.frames import as_frame, frame_source
 from dhsic.io.table_source import TableSource, open_table
 
-__all__ = ["columns_by_variable", "open_table_variables"]
+__all__ = ["columns_by_variable", "open_table_variables", "other_columns"]
 
 _ROWS = 65536
 _SHARE = 0.5  # of the free memory: the columns are copied once, to lie side by side
@@ -53,6 +54,41 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
     table.check_text(columns)
     held = _held(table, columns)
     return [frame_source(as_frame(held.select(listed)), name) for name, listed in chosen.items()]
+
+
+def other_columns(path: str | os.PathLike[str], variables: Sequence[str]) -> str:
+    """All columns of a table but those of some variables, as `columns_by_variable` reads them.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV or Parquet file.
+    variables : sequence of str
+        As for `columns_by_variable`.
+
+    Returns
+    -------
+    str
+        ``features=column,column``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no others, or a variable cannot be read.
+    DataError
+        The file cannot be read.
+    """
+    known = open_table(Path(path)).columns
+    taken = {name for names in columns_by_variable(variables, known).values() for name in names}
+    others = [name for name in known if name not in taken]
+    if not others:
+        msg = (
+            f"{path} must have columns besides {', '.join(sorted(taken))}, got no others: add some"
+        )
+        raise InvalidArgumentError(msg)
+    listed = io.StringIO()
+    csv.writer(listed, lineterminator="").writerow(others)
+    return f"features={listed.getvalue()}"
 
 
 def columns_by_variable(

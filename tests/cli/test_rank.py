@@ -142,6 +142,34 @@ def test_refuses_in_a_line(
     assert "Traceback" not in done.stderr
 
 
+def test_a_table_is_ranked_whole_but_for_its_target_and_labels(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    x, y, z = np.random.default_rng(0).standard_normal((3, 60))
+    table, out = tmp_path / "table.csv", tmp_path / "ranking.json"
+    rows = [f"{a},{b},{c},{'uv'[i % 2]}" for i, (a, b, c) in enumerate(zip(x, y, z, strict=True))]
+    table.write_text("\n".join(['"x, of a=b",y,z,site', *rows]))
+
+    def ranked(*options: object) -> set[str]:
+        asked = ("--target", "y", *QUICK[2:], "--json", out, "--overwrite", *options)
+        done = invoke("rank", table, *asked)
+        assert done.exit_code == 0, done.stderr
+        return {feature["name"] for feature in json.loads(out.read_text())["features"]}
+
+    assert ranked() == {"x, of a=b", "z", "site"}
+    assert ranked("--strata", "site") == {"x, of a=b", "z"}
+
+
+def test_features_are_needed_where_they_could_be_any(
+    invoke: Invoke, data: str, tmp_path: Path
+) -> None:
+    assert "--features must name the array" in invoke("rank", data, "--target", "y").stderr
+    table = tmp_path / "table.csv"
+    table.write_text("y\n1\n2\n")
+    done = invoke("rank", table, "--target", "y")
+    assert "must have columns besides y, got no others" in done.stderr
+
+
 def test_help_shows_an_example(invoke: Invoke) -> None:
     assert "dhsic rank songs.zarr" in invoke("rank", "--help").stdout
     assert "rank" in main.commands  # type: ignore[attr-defined]
