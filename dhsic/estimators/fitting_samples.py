@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,15 +80,22 @@ class FittingSamples:
     def of_kernel(self, kernel: Kernel, m: int) -> Sample:
         """The sample of a variable as one of its kernels is to be fitted to it."""
         sample = self.drawn[m]
-        columns = tuple(range(sample.shape[1]))
-        if (m, columns) in self.found and not self.found[m, columns].total:
+        if m in self._constant:
             # A constant: any scale will do, and the median stays what the rows hold.
             # The added row is another value, so that the kernel finds a scale.
             value = filled(sample)[0]
             return np.vstack([sample, value + np.maximum(1.0, np.abs(value))])
-        sets = kernel.scale_columns(len(columns)) or (columns,)
+        d = sample.shape[1]
+        sets = kernel.scale_columns(d) or (tuple(range(d)),)
         missed = {at: self.found[m, at] for at in sets if (m, at) in self.found}
         return _completed(sample, missed, self.n)
+
+    @cached_property
+    def _constant(self) -> frozenset[int]:
+        """Variables all rows of which are the same."""
+        whole = {(m, tuple(range(x.shape[1]))) for m, x in enumerate(self.drawn)}
+        differing = ((m, self.found[m, at]) for m, at in whole & self.found.keys())
+        return frozenset(m for m, rows in differing if not rows.total)
 
 
 def beyond(

@@ -13,6 +13,7 @@ import numpy as np
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.columns import Columns
 from dhsic.kernels.missing import of_present, with_missing
+from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.ranked import Ranked
 
 __all__ = ["Combinations", "change"]
@@ -151,9 +152,17 @@ class Combinations:
         )
 
 
-@lru_cache(maxsize=1024)
 def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
-    """Fitted to three rows of so many columns and widened; plans of one test ask many times."""
+    """Fitted to three rows of so many columns and widened."""
+    if isinstance(kernel, OnColumns) and not kernel.scaled:
+        # Thousands of columns have the same kernel, each on its own.
+        return replace(kernel, kernel=_guessed(kernel.kernel, len(kernel.at), factor))
+    return _guessed(kernel, d, factor)
+
+
+@lru_cache(maxsize=1024)
+def _guessed(kernel: Kernel, d: int, factor: float) -> Kernel:
+    """The same, found once: plans of one test ask many times."""
     if isinstance(kernel, Columns) and kernel.alike:
         d = 1  # what is fitted to one column stands for all
     # Within 0 and 1, where some kernels are; of two rows the spreads would be the same.

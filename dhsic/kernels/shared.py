@@ -102,6 +102,11 @@ class SharedTiles:
         return tuple(k for k in range(len(self.kernels)) if k not in powers)
 
     @cached_property
+    def places(self) -> dict[int, int]:
+        """Where each of them is among `roots`."""
+        return {k: place for place, k in enumerate(self.roots)}
+
+    @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
         families = [(m, *family_of(k)) for m, k in zip(self.variables, self.kernels, strict=True)]
@@ -152,12 +157,21 @@ class SharedTiles:
         ]
 
     def rows_and_columns(
-        self, values: Sequence[NDArray[Any]], dtype: DTypeLike
+        self,
+        values: Sequence[NDArray[Any]],
+        dtype: DTypeLike,
+        needed: Container[int] | None = None,
     ) -> tuple[list[Matrix], list[Matrix]]:
-        """Prepare rows as both arguments of `tiles`, where all are of kernels."""
+        """Prepare rows as both arguments of `tiles`, where all are of kernels.
+
+        Kernels that are not needed have arrays without columns.
+        """
         kernels = ((k, self.kernels[k]) for k in self.roots)
+        none = np.empty((len(values[0]), 0), dtype)
         both = [
             kernel.rows_and_columns(values[self.variables[k]], dtype)
+            if needed is None or k in needed
+            else (none, none)
             for k, kernel in kernels
             if isinstance(kernel, Kernel)
         ]

@@ -18,8 +18,10 @@ from dhsic.estimators.base import fit_combinations_on_sample
 from dhsic.estimators.gram import lines as gram_lines
 from dhsic.estimators.gram import shifts as gram_shifts
 from dhsic.estimators.gram import steps as gram_steps
+from dhsic.estimators.gram import waves as gram_waves
 from dhsic.estimators.gram.lines import Across, Diagonals
 from dhsic.estimators.gram.shifts import ShiftedGramPass
+from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.gram.steps import orbit_steps, run_steps
 from dhsic.estimators.resample import TwoSided, chain_of, orbit_of
 from dhsic.io.open import open_variables
@@ -419,6 +421,50 @@ def test_ranking__gives_every_feature_its_own_test():
     assert whole.statistics.argmax() == 0
 
 
+@every_size
+@pytest.mark.parametrize(
+    ("estimator", "statistic"), [(VHSIC(), v_statistic), (UHSIC(), u_statistic)]
+)
+def test_waves__have_the_statistics_of_all_permutations(
+    estimator, statistic, n, n_resamples, widest, monkeypatch, small_lines
+):
+    monkeypatch.setattr(resample, "_WIDEST", widest)
+    monkeypatch.setattr(gram_shifts, "_FEWEST_TOGETHER", 2)
+    monkeypatch.setattr(gram_shifts, "_HELD_OF_WAVES", 0)
+    monkeypatch.setattr(gram_waves, "_COMPUTED", 2.0)
+    data = setting(n, 2)[::-1]
+    # A kernel that is a power of another's may be in another wave.
+    lengths = [(0, 1.0), (1, 0.3), (2, 2.0), (0, 4.0), (1, 1.0)]
+    features = [OnColumns(Gaussian(gamma), (j,)) for j, gamma in lengths]
+    null, here = Shifts(n_resamples), session(data)
+    combinations = Combinations.against(features, Gaussian())
+    found = estimator.test_grid(here, combinations, null)
+    permutations = orbit_of(here, null)
+    sides = GramSides.of(here, found.combinations, data, permutations)
+    assert len(gram_waves.waves_of(sides, 2)) == 3
+    grams = grams_of(found.combinations, data)
+    for c, (j, k) in enumerate(found.combinations.chosen):
+        expected = two_sided(grams, TwoSided((j,), k), 1, permutations, statistic)
+        np.testing.assert_allclose(orbit(found)[:, c], expected, rtol=0, atol=1e-12 * max(expected))
+
+
+def test_waves__sum_every_matrix_once():
+    features = [OnColumns(Gaussian(1.0), (j,)) for j in range(40)]
+    here = session([np.zeros((20, 40)), np.zeros(20)])
+    combinations = Combinations.against(features, Gaussian(1.0))
+    samples = [np.zeros((8, 40)), np.zeros((8, 1))]
+    sides = GramSides.of(here, combinations, samples, orbit_of(here, Shifts(50)))
+    waves = gram_waves.waves_of(sides, 16)
+    assert [len(wave.statistics) for wave in waves] == [16, 16, 8]
+    assert [wave.n_roots for wave in waves] == [19, 19, 11]  # with the target in three orders
+    assert sorted(c for wave in waves for c in wave.statistics) == list(range(40))
+    numbers = [number for wave in waves for number in wave.numbers.values()]
+    assert sorted(numbers) == list(range(41))
+    # Pairs of all columns would compute every kernel again and again.
+    (whole,) = gram_waves.waves_of(sides, 4)
+    assert len(whole.statistics) == 40
+
+
 def test_checkpoint__goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(resample, "_WIDEST", 64)
     data = setting(1500, 2)
@@ -463,17 +509,30 @@ def test_plan__bounds_the_memory_of_the_pass_and_not_by_far(m, kind, n, n_resamp
             zarr.create_array(tmp_path / f"{j}.zarr", data=x, chunks=(500, *x.shape[1:]))
             for j, x in enumerate(data)
         ]
-    here = session(data, threads=1)
     null = Shifts(n_resamples) if m == 2 else Chain(n_resamples)
-    fitted, samples = fit_combinations_on_sample(here, listed(m))
+    planned, measured = planned_and_measured(session(data, threads=1), listed(m), null)
+    assert planned / 4 < measured < planned + 500_000
+
+
+def planned_and_measured(here, combinations, null):
+    """Bytes of a worker in the pass of a test."""
+    fitted, samples = fit_combinations_on_sample(here, combinations)
     steps = orbit_steps(here, fitted, samples, null, unbiased=False)
     run_steps(here, steps)
-    (planned,) = VHSIC().plan(here, listed(m), null).passes
+    (planned,) = VHSIC().plan(here, combinations, null).passes
     tracemalloc.start()
     run_steps(here, steps)
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert planned.worker_bytes / 4 < measured < planned.worker_bytes + 500_000
+    return planned.worker_bytes, measured
+
+
+def test_plan__bounds_the_memory_of_many_columns():
+    x, y = np.random.default_rng(0).standard_normal((300, 200)), np.arange(300.0)
+    features = [OnColumns(Gaussian(), (j,)) for j in range(200)]
+    combinations = Combinations.against(features, Gaussian())
+    planned, measured = planned_and_measured(session([x, y], threads=1), combinations, Shifts(1000))
+    assert planned / 4 < measured < planned + 500_000
 
 
 def test_plan__is_that_of_what_runs():

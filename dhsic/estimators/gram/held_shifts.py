@@ -70,16 +70,20 @@ class HeldShifts:
     def suits(self) -> bool:
         """Whether this is the way: there are cosets, and Gram matrices are few and small."""
         sides, orbit = self.sides, self.sides.orbit
-        held = len(sides.combinations.kernels) * self._rows**2 * sides.dtype.itemsize
         met = len(self._lefts) * len(self._rights)
         in_sets = isinstance(orbit.groups, MovedGroups)
         return (
             (in_sets or (orbit.cosets > 1 and self._b == self._rows))
             and all(len(side) == 1 for side in sides.sides)
             and len({sides.combinations.variables[k] for (k,) in self._rights}) == 1
-            and held <= (_HELD_OF_SETS if in_sets else _HELD_BYTES)
+            and self.matrix_bytes <= (_HELD_OF_SETS if in_sets else _HELD_BYTES)
             and met <= _MOST_IN_VAIN * len(sides.pairs)
         )
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of all Gram matrices."""
+        return len(self.sides.combinations.kernels) * self._rows**2 * self.sides.dtype.itemsize
 
     @property
     def nbytes(self) -> int:

@@ -88,7 +88,7 @@ class GramOrbit:
 
     def joint_hsic(self, combination: tuple[int, ...]) -> float:
         """The V-statistic for the joint independence of the variables of a combination."""
-        c = self.sides.pairs.index(TwoSided.of(combination))
+        c = self.sides.statistics[TwoSided.of(combination)]
         return float(self._two_sided(range(1))[0, c, 0] + self._others(0)[c, 0]) / self.n
 
     def sums_of(self, combination: tuple[int, ...]) -> GramSums:
@@ -97,7 +97,7 @@ class GramOrbit:
         Those are about the pilots, and of diagonals of zeros where these do not count: what they
         say of HSIC is the same. The product is that of both sides.
         """
-        c = self.sides.pairs.index(TwoSided.of(combination))
+        c = self.sides.statistics[TwoSided.of(combination)]
         return self.sums_of_kernels(combination)._replace(joint=float(self._observed[c]))
 
     def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:

@@ -27,17 +27,21 @@ from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.held_shifts import HeldShifts
 from dhsic.estimators.gram.lines import Across, Diagonals, Lines
 from dhsic.estimators.gram.sides import CosetRows, GramPass, Members, PairSums
+from dhsic.estimators.gram.waves import Wave, waves_of
 
 __all__ = ["ShiftedGramPass"]
 
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
+Offsets = dict[Members, tuple[Matrix, Matrix]]
 
 # The n x n matrices are never held. In bands of 32 to 64 diagonals all shifts of 20,000 rows took
 # 9.2 s and 170 MiB.
 _BAND_BYTES = 2**23  # of the lines that are cut from tiles at a time
 _MOST_LINES = 512
 _FEWEST_LINES = 32
+_FEWEST_TOGETHER = 16  # statistics of a wave, whose kernels are computed at a time
+_HELD_OF_WAVES = 2**23  # of all Gram matrices, where waves are the other way
 _CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
 _FEWEST_TRANSFORMS = 4
 _CENTRED = 29.0  # passes over an entry of a line that is cut, centred and summed
@@ -76,7 +80,9 @@ class ShiftedGramPass(GramPass):
     def _held(self) -> HeldShifts | None:
         """The way of few rows, where it suits."""
         held = HeldShifts(self.sides, self.length)
-        return held if held.suits else None
+        # Waves of many kernels stay in the cache, which matrices of all of them do not.
+        suits = held.suits and (len(self.waves) == 1 or held.matrix_bytes <= _HELD_OF_WAVES)
+        return held if suits else None
 
     @property
     def one_block(self) -> bool:
@@ -86,7 +92,7 @@ class ShiftedGramPass(GramPass):
     @cached_property
     def band(self) -> int:
         """Lines that are cut from tiles at a time, of all kernels and cosets."""
-        lines = _BAND_BYTES // (self._n_roots * self.groups.size * self.sides.dtype.itemsize)
+        lines = _BAND_BYTES // (self.n_roots * self.groups.size * self.sides.dtype.itemsize)
         return min(self.groups.size, max(_FEWEST_LINES, min(lines, _MOST_LINES)))
 
     @cached_property
@@ -95,10 +101,19 @@ class ShiftedGramPass(GramPass):
         lines = _CACHE_BYTES // (self.length * self.sides.dtype.itemsize)
         return min(self.band, max(_FEWEST_TRANSFORMS, lines))
 
+    @cached_property
+    def waves(self) -> tuple[Wave, ...]:
+        """Statistics that are taken at a time: all of them, or those of a wave of kernels."""
+        lines = Diagonals.of_tile(self.groups.size, same=True)
+        whole = len(lines) * self.groups.size * self.sides.dtype.itemsize
+        # As many as have all lines of a group in one band, since every wave cuts those of the
+        # kernels on the right anew.
+        return waves_of(self.sides, max(_FEWEST_TOGETHER, _BAND_BYTES // whole))
+
     @property
-    def _n_roots(self) -> int:
-        still, moved = (len(self.sides.roots(coset)) for coset in (0, 1))
-        return still + (self.sides.orbit.cosets - 1) * moved
+    def n_roots(self) -> int:
+        """Kernels that are no powers, of every coset, in the wave that has most."""
+        return max(wave.n_roots for wave in self.waves)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
@@ -163,13 +178,12 @@ class _Buffers(NamedTuple):
         sides, b, part, f = shifted.sides, shifted.groups.size, shifted.part, shifted.frequencies
         real, both = sides.dtype, np.result_type(sides.dtype, np.complex64)
         tile = Diagonals.of_tile(b, same=False).strip_entries(shifted.band)
-        moved = len(sides.moved) if sides.orbit.cosets > 1 else 0
         return cls(
-            make((shifted._n_roots, shifted.band, b), real),
+            make((shifted.n_roots, shifted.band, b), real),
             make((1 + sides.shared.work_tiles, tile), real),
             make((len(sides.shared.powers), part, b), real),
             make((part, part + b), real),
-            make((len(sides.sides) + moved, part, f), both),
+            make((max(wave.n_sides for wave in shifted.waves), part, f), both),
             make((2, part, f), both),
         )
 
@@ -188,9 +202,6 @@ class _Task:
         self._shifted = shifted
         self._buffers = _Buffers.of(shifted)
         self._sums = PairSums.zeros(shifted.sides, shifted.frequencies)
-        self._by_right: dict[int, list[int]] = {}
-        for c, pair in enumerate(shifted.sides.pairs):
-            self._by_right.setdefault(pair.right, []).append(c)
 
     def sums_of(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Over all pairs of rows of either."""
@@ -232,52 +243,67 @@ class _Task:
         above = np.zeros((len(self._sides.numbers), len(rows)))
         sums = above, above if rows is columns else np.zeros((len(above), len(columns)))
         offsets = [_offsets(lines, *both) for both in zip(first, second, strict=True)]
-        # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
-        for _, band in lines.cut(self._shifted.band):
-            roots = self._roots(band, first, second)
-            for at, part in band.cut(self._shifted.part):
-                still: dict[Members, Spectrum] = {}
-                for coset, tiles in enumerate(roots):
-                    some = {k: tile[at] for k, tile in tiles.items()}
-                    moved = self._transformed(part, some, offsets[coset], sums, coset, rows)
-                    # Coset 0 comes first: its transforms are those of the sides that stay.
-                    still = still or moved
-                    self._meet(still, moved, part.weights, coset)
+        for wave in self._shifted.waves:
+            self._add_wave(wave, lines, first, second, offsets, sums)
         self._sums.rows[:, rows] += sums[0]
         if rows is not columns:
             self._sums.rows[:, columns] += sums[1]
 
+    def _add_wave(
+        self,
+        wave: Wave,
+        lines: Lines,
+        first: Sequence[CosetRows],
+        second: Sequence[CosetRows],
+        offsets: Sequence[Offsets],
+        sums: tuple[Vector, Vector],
+    ) -> None:
+        """Add the lines of the kernels of a wave, whose row sums are added to `sums`."""
+        # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
+        for _, band in lines.cut(self._shifted.band):
+            roots = self._roots(wave, band, first, second)
+            for at, part in band.cut(self._shifted.part):
+                still: dict[Members, Spectrum] = {}
+                for coset, tiles in enumerate(roots):
+                    some = {k: tile[at] for k, tile in tiles.items()}
+                    places = first[0].places
+                    moved = self._transformed(wave, part, some, offsets[coset], sums, coset, places)
+                    # Coset 0 comes first: its transforms are those of the sides that stay.
+                    still = still or moved
+                    self._meet(wave, still, moved, part.weights, coset)
+
     def _roots(
-        self, band: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]
+        self, wave: Wave, band: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]
     ) -> list[dict[int, Matrix]]:
         """Lines of the kernels that are no powers, of every coset."""
         buffers, work = iter(self._buffers.roots), self._buffers.work
         roots = []
         for coset, (rows, columns) in enumerate(zip(first, second, strict=True)):
             tiles = {}
-            for place, k in self._sides.roots(coset):
-                tiles[k], kernel = next(buffers)[: len(band)], self._sides.combinations.kernels[k]
+            for place, k in wave.sides.roots(coset):
+                tiles[k], kernel = next(buffers)[: len(band)], wave.sides.combinations.kernels[k]
                 band.write(kernel, rows.rows[place], columns.columns[place], tiles[k], work)
             roots.append(tiles)
         return roots
 
     def _transformed(
         self,
+        wave: Wave,
         part: Lines,
         tiles: dict[int, Matrix],
-        offsets: dict[Members, tuple[Matrix, Matrix]],
+        offsets: Offsets,
         sums: tuple[Vector, Vector],
         coset: int,
         places: NDArray[np.intp],
     ) -> dict[Members, Spectrum]:
         """Transforms of all sides that a coset needs, about their pilots, from rows at places."""
-        sides, at = self._sides, slice(part.start, part.stop)
-        self._raise(tiles, coset, len(part))
+        sides, at = wave.sides, slice(part.start, part.stop)
+        self._raise(wave, tiles, coset, len(part))
         padded, weights = self._buffers.lines[: len(part)], part.weights
         lines = padded[:, padded.shape[1] - self._shifted.groups.size :]
         spectra = {}
-        for place, (side, (above, across)) in enumerate(offsets.items()):
-            plain = tiles[side[0]]
+        for place, side in enumerate(sides.of_coset(coset)):
+            (above, across), plain = offsets[side], tiles[side[0]]
             for k in side[1:]:
                 plain = np.multiply(plain, tiles[k], out=lines)
             # The centred matrix of A_ij - a_i - a_j is that of A_ij, but no large mean cancels in
@@ -288,7 +314,7 @@ class _Task:
                 # U-statistics leave out the pair of a row with itself, under every shift the same
                 # line.
                 lines[part.main] = 0.0
-            number = sides.numbers.get((coset, side))
+            number = wave.numbers.get((coset, side))
             if number is not None:
                 if part.main.stop:
                     self._sums.diagonal[number, places] = lines[0]
@@ -301,16 +327,17 @@ class _Task:
             _transform_lines(lines, self._shifted.length, spectra[side])
         return spectra
 
-    def _raise(self, tiles: dict[int, Matrix], coset: int, count: int) -> None:
+    def _raise(self, wave: Wave, tiles: dict[int, Matrix], coset: int, count: int) -> None:
         """Add the kernels that are powers of others to their lines."""
-        needed = self._sides.needed(coset)
-        for number, power in enumerate(self._sides.shared.powers):
+        needed = wave.sides.needed(coset)
+        for number, power in enumerate(wave.sides.shared.powers):
             if power.k in needed:
                 out = self._buffers.powers[number, :count]
                 tiles[power.k] = power.of(tiles[power.source], out)
 
     def _meet(
         self,
+        wave: Wave,
         still: dict[Members, Spectrum],
         moved: dict[Members, Spectrum],
         weights: Vector,
@@ -319,7 +346,7 @@ class _Task:
         """Add the cross-spectra of all statistics in a coset."""
         conjugate, product = self._buffers.products[:, : len(weights)]
         weights = weights.astype(product.dtype)
-        for right, numbers in self._by_right.items():
+        for right, numbers in wave.by_right.items():
             # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
             np.conj(moved[right,], out=conjugate)
             for c in numbers:
@@ -330,9 +357,7 @@ class _Task:
                 self._sums.products[coset, c] += weights @ product
 
 
-def _offsets(
-    lines: Lines, first: CosetRows, second: CosetRows
-) -> dict[Members, tuple[Matrix, Matrix]]:
+def _offsets(lines: Lines, first: CosetRows, second: CosetRows) -> Offsets:
     """Those of every side as they stand on the lines."""
     both = zip(first.offsets.items(), second.offsets.values(), strict=True)
     return {side: lines.of_rows(offsets, other) for (side, offsets), other in both}

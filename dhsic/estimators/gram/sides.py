@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -127,6 +127,11 @@ class GramSides:
         return SharedTiles(self.combinations.kernels, self.combinations.variables)
 
     @cached_property
+    def statistics(self) -> dict[TwoSided, int]:
+        """Numbers of the statistics."""
+        return {pair: c for c, pair in enumerate(self.pairs)}
+
+    @cached_property
     def sides(self) -> tuple[Members, ...]:
         """The kernels whose product a side is, of all statistics, and each kernel by itself."""
         if not self.orbit.shifted:
@@ -173,8 +178,20 @@ class GramSides:
 
     def roots(self, coset: int) -> list[tuple[int, int]]:
         """Those of them that are no powers, each with its place among all such kernels."""
-        needed = self.needed(coset)
-        return [(place, k) for place, k in enumerate(self.shared.roots) if k in needed]
+        return self._roots[min(coset, 1)]
+
+    @cached_property
+    def _roots(self) -> list[list[tuple[int, int]]]:
+        """In the order of the data, and in any other."""
+        places = self.shared.places
+        return [sorted((places[k], k) for k in needed if k in places) for needed in self._needed]
+
+    def of_statistics(self, numbers: Sequence[int]) -> Self:
+        """Those of some of the statistics; kernels keep their numbers and places."""
+        part = replace(self, pairs=tuple(self.pairs[c] for c in numbers))
+        # Found once for all kernels, of which there may be thousands.
+        part.__dict__["shared"] = self.shared
+        return part
 
     @property
     def dims(self) -> list[int]:
@@ -224,7 +241,7 @@ class GramSides:
         """The same about 0."""
         orders = RowOrders.of(self.orbit, block)
         values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
-        both = self.shared.rows_and_columns(values, self.dtype)
+        both = self.shared.rows_and_columns(values, self.dtype, self.needed(coset))
         offsets = {side: np.zeros(block.rows, self.dtype) for side in self.of_coset(coset)}
         return CosetRows(self._places(block), *both, offsets)
 
@@ -299,9 +316,9 @@ class GramSides:
         cosets = self.orbit.cosets if self.orbit.shifted else 1
         sides = len(self.sides) + (cosets - 1) * len(self.moved)
         tiles = (kernels + self.shared.work_tiles) * min(rows, _PILOT_ROWS) * len(self.pilots[0])
-        width, columns = sum(self.widths(0).values()), sum(self.dims)
-        work = tiles + rows * (4 * columns + 3 * width)
-        return rows * (2 * width * cosets + sides), work
+        width, moved = (sum(self.widths(coset).values()) for coset in (0, 1))
+        work = tiles + rows * (4 * sum(self.dims) + 3 * width)
+        return rows * (2 * (width + (cosets - 1) * moved) + sides), work
 
     def _tiles(self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int) -> list[Matrix]:
         """Kernels between prepared rows and columns; of those that a coset needs."""
