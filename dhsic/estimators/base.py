@@ -28,7 +28,7 @@ from dhsic.estimators.outcomes import (
     Outcome,
     stages_of,
 )
-from dhsic.kernels import Columns, Combinations, Kernel, Ranked
+from dhsic.kernels import Columns, Combinations, Kernel, OnColumns, Ranked
 from dhsic.kernels.missing import of_rows
 from dhsic.nulls import (
     Chain,
@@ -302,11 +302,15 @@ def fitting_work(session: Session, combinations: Combinations | None = None) -> 
 
 def _family(kernel: Kernel) -> tuple[Any, ...]:
     """The same of kernels that differ by factors of their lengths alone."""
+    if isinstance(kernel, OnColumns):
+        return kernel.at, *_family(kernel.kernel)
     return type(kernel), getattr(kernel, "scale", ""), type(getattr(kernel, "kernel", None))
 
 
 def _fitted_entries(kernel: Kernel, d: int) -> float:
     """Passes over pairs of rows: for a median, and as many as ordering columns for ranks takes."""
+    if isinstance(kernel, OnColumns):
+        return _fitted_entries(kernel.kernel, len(kernel.at))
     ordered = _ORDERED * d if isinstance(kernel, Ranked) else 0.0
     if isinstance(kernel, Columns):
         return ordered + d * _median_entries(1)

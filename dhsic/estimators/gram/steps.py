@@ -45,6 +45,7 @@ Permuting = Shifts | Chain | Permutation
 
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 _VECTORS = 8  # of all rows, for every statistic
+_STATISTIC_CALLS = 100.0  # of small functions, for each
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
 )
@@ -208,7 +209,12 @@ def _passing_steps(
 def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> CostedStep:
     sides = reduction.sides
     values = 8 * len(sides.pairs) * (3 * len(sides.orbit) + _VECTORS * session.n)
-    cost = DriverStep("statistics", PairSums.nbytes_of(sides, reduction.frequencies) + values)
+    work = Work.of(
+        transforms=2.0 * sides.orbit.cosets * reduction.frequencies * len(sides.pairs),
+        calls=_STATISTIC_CALLS * len(sides.pairs),
+    )
+    held = PairSums.nbytes_of(sides, reduction.frequencies) + values
+    cost = DriverStep("statistics", held, work=work)
     return CostedStep(cost, lambda sums: GramOrbit(reduction, sums))
 
 

@@ -48,6 +48,11 @@ class Wave:
         return still + (self.sides.orbit.cosets - 1) * moved
 
     @property
+    def n_lines(self) -> int:
+        """Sides of every coset."""
+        return len(self.sides.sides) + (self.sides.orbit.cosets - 1) * len(self.sides.moved)
+
+    @property
     def n_sides(self) -> int:
         """Sides in the order of the data, and in that of another coset."""
         moved = len(self.sides.moved) if self.sides.orbit.cosets > 1 else 0
