@@ -169,8 +169,9 @@ def test_seconds__are_told_at_the_rates_that_are_given():
 
 def test_str__tells_how_many_threads_take_ten_minutes():
     long = PassPlan("shifts", (0, 130), 0, 0, 0, work=Work.of(calls=9000e6))
-    text = str(plan(steps=(long,)))
-    low, high = (format_seconds(9000 * times) for times in SPREAD)
+    whole = plan(steps=(long,))
+    text = str(whole)
+    low, high = (format_seconds(whole.processor_seconds * times) for times in SPREAD)
     assert f"about 2.5 h of one thread, nine times of ten {low} to {high}, at the rates of" in text
     assert "16 threads would take ten minutes" in text  # a little is done besides
     assert "ten minutes" not in str(plan())
