@@ -20,6 +20,7 @@ from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.normalised import CKA, NOCCO
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.feature.orbits import OrbitPass
+from dhsic.estimators.feature.pieces import fewest_parts, parted
 from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.estimators.feature.sub_corr import SubCorr
 from dhsic.estimators.resample import Orbit
@@ -428,3 +429,17 @@ def test_power__does_not_depend_on_the_order_of_the_rows(order):
         return x[rows[order]], y[rows[order]]
 
     assert sum(rejections(draw, 20, 0.05)) >= 16
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 39])
+def test_parts__are_the_fewest_that_fit(n):
+    for most in range(n + 2):
+        found = fewest_parts(range(n), lambda some, most=most: len(some) <= most)
+        cut = [parted(range(n), count) for count in range(1, n + 1)]
+        assert found == next((parts for parts in cut if len(parts[0]) <= most), cut[-1])
+
+
+def test_parts__of_what_fits_are_asked_for_once():
+    asked = []
+    assert fewest_parts(range(1000), lambda some: asked.append(some) is None) == [range(1000)]
+    assert asked == [range(1000)]

@@ -30,10 +30,17 @@ class Piece(NamedTuple):
 
 def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
     """As few parts of a sequence as fit, each of one entry at the least."""
-    counts = range(1, len(whole))
+
+    def suits(count: int) -> bool:
+        return all(map(fits, parted(whole, count)))
+
+    # Doubled, since one part is enough as a rule and a thousand take a thousand plans.
+    most = 1
+    while most < len(whole) and not suits(most):
+        most *= 2
+    counts = range(most // 2 + 1, min(most, len(whole)))
     # More parts are smaller parts, so that bisection finds the fewest.
-    fewest = bisect_left(counts, True, key=lambda count: all(map(fits, parted(whole, count))))
-    return parted(whole, fewest + 1)
+    return parted(whole, counts.start + bisect_left(counts, True, key=suits))
 
 
 def parted(whole: Any, count: int) -> list[Any]:
