@@ -68,7 +68,7 @@ class TupleTiles:
         work = 1 + max(t.kernels[k].work_tiles for k in t.needed)
         widest = max(int(lengths.max()) for lengths in self._roots.values())
         tiles = int(np.sum([self._roots[t.roots[k]] for k in t.computed], axis=0).max())
-        columns = sum(map(t.width, t.needed))
+        columns = t.needed_columns
         entries = t.entries.itemsize * (
             tiles + work * widest + self.most_sides + self._most_factors
         )

@@ -210,6 +210,11 @@ class Tuples:
                 needed.setdefault(self.roots[k], []).append(at)
         return {root: self._union(at) for root, at in sorted(needed.items())}
 
+    @cached_property
+    def needed_columns(self) -> int:
+        """Columns of prepared rows of all these roots."""
+        return sum(map(self.width, self.needed))
+
     def _union(self, landmarks: Sequence[Indices]) -> Indices:
         """Those in any, ascending; many statistics have the same array."""
         held = np.zeros(self.n_landmarks, bool)
@@ -229,7 +234,7 @@ class Tuples:
         """Columns of prepared rows of a kernel."""
         return self.kernels[k].width(self.landmarks[k].shape[1])
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of landmarks, pilots and choices; of landmarks also as they are prepared."""
         arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
@@ -241,7 +246,7 @@ class Tuples:
         """Values of what sides of several kernels are products of."""
         return sum(len(side) * len(at) for side, at in self.sides.items() if len(side) > 1)
 
-    @property
+    @cached_property
     def work(self) -> Work:
         """Work of a row for all tiles."""
         tiles = (
