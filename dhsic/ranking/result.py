@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
@@ -118,6 +119,8 @@ class RankedColumn:
         value: float = getattr(self, f"pvalue_{control.replace('-', '_')}")
         return value
 
+
+_LEVEL = 0.05  # at which a summary tells whether there are replicates enough
 
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
@@ -366,11 +369,17 @@ class ColumnRanking(Result):
         ]
 
     def _limit(self) -> list[tuple[str, str]]:
-        """How many p-values would be smaller with more replicates."""
+        """How many p-values would be smaller with more replicates, and whether bh finds any."""
         count = sum(is_least(f.pvalue, self.n_resamples) for f in self.features)
-        features = f"{count:,} feature{' has' if count == 1 else 's have'}"
+        if not count:
+            return []
         least = floor_text(self.n_resamples, reason=self.null_reason)
-        return [("p-values", f"{features} {least}")] if count else []
+        text = f"{count:,} feature{' has' if count == 1 else 's have'} {least}"
+        # The k smallest are rejected if they are k alpha / d at most (Benjamini, Hochberg 1995).
+        needed = math.ceil(len(self.features) / (count * _LEVEL)) - 1
+        if needed > self.n_resamples:
+            text += f"; bh needs {needed:,} to find so few at level {_LEVEL:g}, max-t no more"
+        return [("p-values", text)]
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts, the strongest column first.

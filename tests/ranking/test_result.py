@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,6 +46,22 @@ def test_text__has_the_strongest_and_says_what_is_left_out(ranking):
     assert len(ranking.table()[1]) == 25
     assert ranking.table(3)[1][0][1] == ranking.ranked()[0].name
     assert "25, ranked by pvalue" in lines[0]
+
+
+def test_text__says_where_bh_cannot_find_so_few(ranking):
+    def limit(count):
+        features = tuple(
+            dataclasses.replace(feature, pvalue=1 / (ranking.n_resamples + 1) if j < count else 0.5)
+            for j, feature in enumerate(ranking.features * 40)
+        )
+        return dict(dataclasses.replace(ranking, features=features).summary()).get("p-values")
+
+    assert limit(0) is None
+    # 1,000 features, of which 2 have p-values of 1 in 10,000 where bh just rejects them.
+    assert limit(2).endswith("; bh needs 9,999 to find so few at level 0.05, max-t no more")
+    enough = math.ceil(1000 / (0.05 * (ranking.n_resamples + 1)))
+    assert "bh" in limit(enough - 1)
+    assert "bh" not in limit(enough)
 
 
 def test_html__escapes_names(ranking):
