@@ -441,7 +441,7 @@ def test_waves__have_the_statistics_of_all_permutations(
     found = estimator.test_grid(here, combinations, null)
     permutations = orbit_of(here, null)
     sides = GramSides.of(here, found.combinations, data, permutations)
-    assert len(gram_waves.waves_of(sides, 2)) == 3
+    assert len(gram_waves.cut_into_waves(sides, 2)) == 3
     grams = grams_of(found.combinations, data)
     for c, (j, k) in enumerate(found.combinations.chosen):
         expected = two_sided(grams, TwoSided((j,), k), 1, permutations, statistic)
@@ -454,14 +454,14 @@ def test_waves__sum_every_matrix_once():
     combinations = Combinations.against(features, Gaussian(1.0))
     samples = [np.zeros((8, 40)), np.zeros((8, 1))]
     sides = GramSides.of(here, combinations, samples, orbit_of(here, Shifts(50)))
-    waves = gram_waves.waves_of(sides, 16)
+    waves = gram_waves.cut_into_waves(sides, 16)
     assert [len(wave.statistics) for wave in waves] == [16, 16, 8]
     assert [wave.n_roots for wave in waves] == [19, 19, 11]  # with the target in three orders
     assert sorted(c for wave in waves for c in wave.statistics) == list(range(40))
     numbers = [number for wave in waves for number in wave.numbers.values()]
     assert sorted(numbers) == list(range(41))
     # Pairs of all columns would compute every kernel again and again.
-    (whole,) = gram_waves.waves_of(sides, 4)
+    (whole,) = gram_waves.cut_into_waves(sides, 4)
     assert len(whole.statistics) == 40
 
 

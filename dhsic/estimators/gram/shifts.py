@@ -28,7 +28,7 @@ from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.held_shifts import HeldShifts
 from dhsic.estimators.gram.lines import STRIP, Across, Diagonals, Lines
 from dhsic.estimators.gram.sides import CosetRows, GramPass, Members, PairSums
-from dhsic.estimators.gram.waves import Wave, waves_of
+from dhsic.estimators.gram.waves import Wave, cut_into_waves
 
 __all__ = ["ShiftedGramPass"]
 
@@ -112,7 +112,7 @@ class ShiftedGramPass(GramPass):
         whole = len(lines) * self.groups.size * self.sides.dtype.itemsize
         # As many as have all lines of a group in one band, since every wave cuts those of the
         # kernels on the right anew.
-        return waves_of(self.sides, max(_FEWEST_TOGETHER, _BAND_BYTES // whole))
+        return cut_into_waves(self.sides, max(_FEWEST_TOGETHER, _BAND_BYTES // whole))
 
     @property
     def n_roots(self) -> int:

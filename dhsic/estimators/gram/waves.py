@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dhsic.estimators.gram.sides import GramSides, Members
 
-__all__ = ["Wave", "waves_of"]
+__all__ = ["Wave", "cut_into_waves"]
 
 _COMPUTED = 1.125  # times as many kernels as there are: no more may be computed twice
 
@@ -22,7 +22,7 @@ class Wave:
     Parameters
     ----------
     sides : GramSides
-        Of these statistics.
+        Those of these statistics.
     statistics : sequence of int
         Their numbers among all.
     numbers : dict of (int, tuple of int) to int
@@ -59,7 +59,7 @@ class Wave:
         return len(self.sides.sides) + moved
 
 
-def waves_of(sides: GramSides, most: int) -> tuple[Wave, ...]:
+def cut_into_waves(sides: GramSides, most: int) -> tuple[Wave, ...]:
     """All statistics, or so many at a time where few kernels are computed more often."""
     by_right: dict[int, list[int]] = {}
     for c, pair in enumerate(sides.pairs):
