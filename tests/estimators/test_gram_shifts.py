@@ -15,10 +15,10 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError, MemoryBudgetError
 from dhsic.estimators import resample
 from dhsic.estimators.base import fit_combinations_on_sample
+from dhsic.estimators.gram import bunches as gram_bunches
 from dhsic.estimators.gram import lines as gram_lines
 from dhsic.estimators.gram import shifts as gram_shifts
 from dhsic.estimators.gram import steps as gram_steps
-from dhsic.estimators.gram import waves as gram_waves
 from dhsic.estimators.gram.lines import Across, Diagonals
 from dhsic.estimators.gram.shifts import ShiftedGramPass
 from dhsic.estimators.gram.sides import GramSides
@@ -425,15 +425,15 @@ def test_ranking__gives_every_feature_its_own_test():
 @pytest.mark.parametrize(
     ("estimator", "statistic"), [(VHSIC(), v_statistic), (UHSIC(), u_statistic)]
 )
-def test_waves__have_the_statistics_of_all_permutations(
+def test_bunches__have_the_statistics_of_all_permutations(
     estimator, statistic, n, n_resamples, widest, monkeypatch, small_lines
 ):
     monkeypatch.setattr(resample, "_WIDEST", widest)
     monkeypatch.setattr(gram_shifts, "_FEWEST_TOGETHER", 2)
-    monkeypatch.setattr(gram_shifts, "_HELD_OF_WAVES", 0)
-    monkeypatch.setattr(gram_waves, "_COMPUTED", 2.0)
+    monkeypatch.setattr(gram_shifts, "_HELD_OF_BUNCHES", 0)
+    monkeypatch.setattr(gram_bunches, "_COMPUTED", 2.0)
     data = setting(n, 2)[::-1]
-    # A kernel that is a power of another's may be in another wave.
+    # A kernel that is a power of another's may be in another bunch.
     lengths = [(0, 1.0), (1, 0.3), (2, 2.0), (0, 4.0), (1, 1.0)]
     features = [OnColumns(Gaussian(gamma), (j,)) for j, gamma in lengths]
     null, here = Shifts(n_resamples), session(data)
@@ -441,27 +441,27 @@ def test_waves__have_the_statistics_of_all_permutations(
     found = estimator.test_grid(here, combinations, null)
     permutations = orbit_of(here, null)
     sides = GramSides.of(here, found.combinations, data, permutations)
-    assert len(gram_waves.cut_into_waves(sides, 2)) == 3
+    assert len(gram_bunches.cut_into_bunches(sides, 2)) == 3
     grams = grams_of(found.combinations, data)
     for c, (j, k) in enumerate(found.combinations.chosen):
         expected = two_sided(grams, TwoSided((j,), k), 1, permutations, statistic)
         np.testing.assert_allclose(orbit(found)[:, c], expected, rtol=0, atol=1e-12 * max(expected))
 
 
-def test_waves__sum_every_matrix_once():
+def test_bunches__sum_every_matrix_once():
     features = [OnColumns(Gaussian(1.0), (j,)) for j in range(40)]
     here = session([np.zeros((20, 40)), np.zeros(20)])
     combinations = Combinations.against(features, Gaussian(1.0))
     samples = [np.zeros((8, 40)), np.zeros((8, 1))]
     sides = GramSides.of(here, combinations, samples, orbit_of(here, Shifts(50)))
-    waves = gram_waves.cut_into_waves(sides, 16)
-    assert [len(wave.statistics) for wave in waves] == [16, 16, 8]
-    assert [wave.n_roots for wave in waves] == [19, 19, 11]  # with the target in three orders
-    assert sorted(c for wave in waves for c in wave.statistics) == list(range(40))
-    numbers = [number for wave in waves for number in wave.numbers.values()]
+    bunches = gram_bunches.cut_into_bunches(sides, 16)
+    assert [len(bunch.statistics) for bunch in bunches] == [16, 16, 8]
+    assert [bunch.n_roots for bunch in bunches] == [19, 19, 11]  # with the target in three orders
+    assert sorted(c for bunch in bunches for c in bunch.statistics) == list(range(40))
+    numbers = [number for bunch in bunches for number in bunch.numbers.values()]
     assert sorted(numbers) == list(range(41))
     # Pairs of all columns would compute every kernel again and again.
-    (whole,) = gram_waves.cut_into_waves(sides, 4)
+    (whole,) = gram_bunches.cut_into_bunches(sides, 4)
     assert len(whole.statistics) == 40
 
 

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
+from dhsic.estimators.gram.bunches import Bunch, cut_into_bunches
 from dhsic.estimators.gram.held_shifts import HeldShifts
 from dhsic.estimators.gram.lines import STRIP, Across, Diagonals, Lines
 from dhsic.estimators.gram.sides import CosetRows, GramPass, Members, PairSums
-from dhsic.estimators.gram.waves import Wave, cut_into_waves
 
 __all__ = ["ShiftedGramPass"]
 
@@ -41,8 +41,8 @@ Offsets = dict[Members, tuple[Matrix, Matrix]]
 _BAND_BYTES = 2**25  # of the lines that are cut from tiles at a time: strips of few overlap
 _MOST_LINES = 512
 _FEWEST_LINES = 32
-_FEWEST_TOGETHER = 16  # statistics of a wave, whose kernels are computed at a time
-_HELD_OF_WAVES = 2**23  # of all Gram matrices, where waves are the other way
+_FEWEST_TOGETHER = 16  # statistics of a bunch, whose kernels are computed at a time
+_HELD_OF_BUNCHES = 2**23  # of all Gram matrices, where bunches are the other way
 _CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
 _FEWEST_TRANSFORMS = 4
 _CENTRED = 29.0  # passes over an entry of a line that is cut, centred and summed
@@ -84,8 +84,8 @@ class ShiftedGramPass(GramPass):
     def _held(self) -> HeldShifts | None:
         """The way of few rows, where it suits."""
         held = HeldShifts(self.sides, self.length)
-        # Waves of many kernels stay in the cache, which matrices of all of them do not.
-        suits = held.suits and (len(self.waves) == 1 or held.matrix_bytes <= _HELD_OF_WAVES)
+        # Bunches of many kernels stay in the cache, which matrices of all of them do not.
+        suits = held.suits and (len(self.bunches) == 1 or held.matrix_bytes <= _HELD_OF_BUNCHES)
         return held if suits else None
 
     @property
@@ -106,18 +106,18 @@ class ShiftedGramPass(GramPass):
         return min(self.band, max(_FEWEST_TRANSFORMS, lines))
 
     @cached_property
-    def waves(self) -> tuple[Wave, ...]:
-        """Statistics that are taken at a time: all of them, or those of a wave of kernels."""
+    def bunches(self) -> tuple[Bunch, ...]:
+        """Statistics that are taken at a time: all of them, or those of a bunch of kernels."""
         lines = Diagonals.of_tile(self.groups.size, same=True)
         whole = len(lines) * self.groups.size * self.sides.dtype.itemsize
-        # As many as have all lines of a group in one band, since every wave cuts those of the
+        # As many as have all lines of a group in one band, since every bunch cuts those of the
         # kernels on the right anew.
-        return cut_into_waves(self.sides, max(_FEWEST_TOGETHER, _BAND_BYTES // whole))
+        return cut_into_bunches(self.sides, max(_FEWEST_TOGETHER, _BAND_BYTES // whole))
 
     @property
     def n_roots(self) -> int:
-        """Kernels that are no powers, of every coset, in the wave that has most."""
-        return max(wave.n_roots for wave in self.waves)
+        """Kernels that are no powers, of every coset, in the bunch that has most."""
+        return max(bunch.n_roots for bunch in self.bunches)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
@@ -162,8 +162,8 @@ class ShiftedGramPass(GramPass):
         cut = Diagonals.of_tile(b, same=one)
         strips = math.ceil(b / STRIP) * math.ceil(len(cut) / self.band)
         parts = math.ceil(len(cut) / self.part)
-        lines = sum(wave.n_lines for wave in self.waves)
-        roots = sum(wave.n_roots for wave in self.waves)
+        lines = sum(bunch.n_lines for bunch in self.bunches)
+        roots = sum(bunch.n_roots for bunch in self.bunches)
         calls = _TILE_CALLS * strips * roots + _PART_CALLS * parts * lines
         calls += _MET_CALLS * parts * cosets * len(sides.pairs)
         return (calls + one * _PREPARED_CALLS * lines) / (b**2 / 2 if one else b**2)
@@ -202,7 +202,7 @@ class _Buffers(NamedTuple):
             make((1 + sides.shared.work_tiles, tile), real),
             make((len(sides.shared.powers), part, b), real),
             make((part, part + b), real),
-            make((max(wave.n_sides for wave in shifted.waves), part, f), both),
+            make((max(bunch.n_sides for bunch in shifted.bunches), part, f), both),
             make((2, part, f), both),
         )
 
@@ -262,52 +262,54 @@ class _Task:
         above = np.zeros((len(self._sides.numbers), len(rows)))
         sums = above, above if rows is columns else np.zeros((len(above), len(columns)))
         offsets = [_offsets(lines, *both) for both in zip(first, second, strict=True)]
-        for wave in self._shifted.waves:
-            self._add_wave(wave, lines, first, second, offsets, sums)
+        for bunch in self._shifted.bunches:
+            self._add_bunch(bunch, lines, first, second, offsets, sums)
         self._sums.rows[:, rows] += sums[0]
         if rows is not columns:
             self._sums.rows[:, columns] += sums[1]
 
-    def _add_wave(
+    def _add_bunch(
         self,
-        wave: Wave,
+        bunch: Bunch,
         lines: Lines,
         first: Sequence[CosetRows],
         second: Sequence[CosetRows],
         offsets: Sequence[Offsets],
         sums: tuple[Vector, Vector],
     ) -> None:
-        """Add the lines of the kernels of a wave, whose row sums are added to `sums`."""
+        """Add the lines of the kernels of a bunch, whose row sums are added to `sums`."""
         # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
         for _, band in lines.cut(self._shifted.band):
-            roots = self._roots(wave, band, first, second)
+            roots = self._roots(bunch, band, first, second)
             for at, part in band.cut(self._shifted.part):
                 still: dict[Members, Spectrum] = {}
                 for coset, tiles in enumerate(roots):
                     some = {k: tile[at] for k, tile in tiles.items()}
                     places = first[0].places
-                    moved = self._transformed(wave, part, some, offsets[coset], sums, coset, places)
+                    moved = self._transformed(
+                        bunch, part, some, offsets[coset], sums, coset, places
+                    )
                     # Coset 0 comes first: its transforms are those of the sides that stay.
                     still = still or moved
-                    self._meet(wave, still, moved, part.weights, coset)
+                    self._meet(bunch, still, moved, part.weights, coset)
 
     def _roots(
-        self, wave: Wave, band: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]
+        self, bunch: Bunch, band: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]
     ) -> list[dict[int, Matrix]]:
         """Lines of the kernels that are no powers, of every coset."""
         buffers, work = iter(self._buffers.roots), self._buffers.work
         roots = []
         for coset, (rows, columns) in enumerate(zip(first, second, strict=True)):
             tiles = {}
-            for place, k in wave.sides.roots(coset):
-                tiles[k], kernel = next(buffers)[: len(band)], wave.sides.combinations.kernels[k]
+            for place, k in bunch.sides.roots(coset):
+                tiles[k], kernel = next(buffers)[: len(band)], bunch.sides.combinations.kernels[k]
                 band.write(kernel, rows.rows[place], columns.columns[place], tiles[k], work)
             roots.append(tiles)
         return roots
 
     def _transformed(
         self,
-        wave: Wave,
+        bunch: Bunch,
         part: Lines,
         tiles: dict[int, Matrix],
         offsets: Offsets,
@@ -316,8 +318,8 @@ class _Task:
         places: NDArray[np.intp],
     ) -> dict[Members, Spectrum]:
         """Transforms of all sides that a coset needs, about their pilots, from rows at places."""
-        sides, at = wave.sides, slice(part.start, part.stop)
-        self._raise(wave, tiles, coset, len(part))
+        sides, at = bunch.sides, slice(part.start, part.stop)
+        self._raise(bunch, tiles, coset, len(part))
         padded, weights = self._buffers.lines[: len(part)], part.weights
         lines = padded[:, padded.shape[1] - self._shifted.groups.size :]
         spectra = {}
@@ -333,7 +335,7 @@ class _Task:
                 # U-statistics leave out the pair of a row with itself, under every shift the same
                 # line.
                 lines[part.main] = 0.0
-            number = wave.numbers.get((coset, side))
+            number = bunch.numbers.get((coset, side))
             if number is not None:
                 if part.main.stop:
                     self._sums.diagonal[number, places] = lines[0]
@@ -346,17 +348,17 @@ class _Task:
             _transform_lines(lines, self._shifted.length, spectra[side])
         return spectra
 
-    def _raise(self, wave: Wave, tiles: dict[int, Matrix], coset: int, count: int) -> None:
+    def _raise(self, bunch: Bunch, tiles: dict[int, Matrix], coset: int, count: int) -> None:
         """Add the kernels that are powers of others to their lines."""
-        needed = wave.sides.needed(coset)
-        for number, power in enumerate(wave.sides.shared.powers):
+        needed = bunch.sides.needed(coset)
+        for number, power in enumerate(bunch.sides.shared.powers):
             if power.k in needed:
                 out = self._buffers.powers[number, :count]
                 tiles[power.k] = power.of(tiles[power.source], out)
 
     def _meet(
         self,
-        wave: Wave,
+        bunch: Bunch,
         still: dict[Members, Spectrum],
         moved: dict[Members, Spectrum],
         weights: Vector,
@@ -365,7 +367,7 @@ class _Task:
         """Add the cross-spectra of all statistics in a coset."""
         conjugate, product = self._buffers.products[:, : len(weights)]
         weights = weights.astype(product.dtype)
-        for right, numbers in wave.by_right.items():
+        for right, numbers in bunch.by_right.items():
             # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
             np.conj(moved[right,], out=conjugate)
             for c in numbers:

@@ -8,13 +8,13 @@ from functools import cached_property
 
 from dhsic.estimators.gram.sides import GramSides, Members
 
-__all__ = ["Wave", "cut_into_waves"]
+__all__ = ["Bunch", "cut_into_bunches"]
 
 _COMPUTED = 1.125  # times as many kernels as there are: no more may be computed twice
 
 
 @dataclass(frozen=True)
-class Wave:
+class Bunch:
     """Statistics whose kernels are computed for a band of lines at a time.
 
     Bands of thousands of kernels would be a few lines each, and a call as dear as its numbers.
@@ -26,7 +26,7 @@ class Wave:
     statistics : sequence of int
         Their numbers among all.
     numbers : dict of (int, tuple of int) to int
-        Those of the Gram matrices that no wave before has summed, by coset and side.
+        Those of the Gram matrices that no bunch before has summed, by coset and side.
     """
 
     sides: GramSides
@@ -59,7 +59,7 @@ class Wave:
         return len(self.sides.sides) + moved
 
 
-def cut_into_waves(sides: GramSides, most: int) -> tuple[Wave, ...]:
+def cut_into_bunches(sides: GramSides, most: int) -> tuple[Bunch, ...]:
     """All statistics, or so many at a time where few kernels are computed more often."""
     by_right: dict[int, list[int]] = {}
     for c, pair in enumerate(sides.pairs):
@@ -67,11 +67,11 @@ def cut_into_waves(sides: GramSides, most: int) -> tuple[Wave, ...]:
     cut = [some[at : at + most] for some in by_right.values() for at in range(0, len(some), most)]
     computed = sum(len(left) for left, _ in sides.pairs) + len(cut)
     if computed > _COMPUTED * len(sides.roots(0)):
-        return (Wave(sides, range(len(sides.pairs)), sides.numbers),)
-    left_over, waves = dict(sides.numbers), []
+        return (Bunch(sides, range(len(sides.pairs)), sides.numbers),)
+    left_over, bunches = dict(sides.numbers), []
     for some in cut:
         part = sides.of_statistics(some)
-        # A matrix that several waves need is summed in the first of them.
+        # A matrix that several bunches need is summed in the first of them.
         numbers = {key: left_over.pop(key) for key in part.numbers if key in left_over}
-        waves.append(Wave(part, some, numbers))
-    return tuple(waves)
+        bunches.append(Bunch(part, some, numbers))
+    return tuple(bunches)
