@@ -19,6 +19,9 @@ from dhsic.kernels.radial import Laplacian
 
 __all__ = ["Columns"]
 
+# Beyond, exponentials of prepared numbers and their products could overflow.
+_REACH = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
+
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
@@ -105,6 +108,8 @@ class Columns(Kernel):
 
     @property
     def work_tiles(self) -> int:
+        if self.of_laplacians:
+            return 2
         return 1 + max(part.work_tiles for part in self._given if part is not None)
 
     def width(self, d: int) -> int:
@@ -143,7 +148,7 @@ class Columns(Kernel):
         if self._laplacians is None:
             self._add_parts(rows, columns, out, work)
         else:
-            _add_laplacians(rows, columns, out, work[0])
+            _add_laplacians(rows, columns, out, work)
         # HSIC is linear in a kernel: with the mean over columns it is the mean of theirs, SubHSIC
         # of Zhang et al. (2018), section 5.1.
         if d > 1:
@@ -176,12 +181,9 @@ class Columns(Kernel):
         """
         counts, widths = zip(*(z.shape for z in columns), strict=True)
         if self._laplacians is not None:
-            # one call for all columns: a call for each takes longer than its few exponentials
-            out: Matrix = rows.take(np.repeat(np.arange(len(counts)), counts), axis=1)
-            np.subtract(out, np.concatenate(columns)[:, 0], out=out)
-            np.abs(out, out=out)
-            np.negative(out, out=out)
-            return np.exp(out, out=out)
+            # one call for all columns: a call for each takes longer than its few numbers
+            at = np.repeat(np.arange(len(counts)), counts)
+            return _laplacians_at(rows, at, np.concatenate(columns)[:, 0])
         out = np.empty((len(rows), sum(counts)), rows.dtype)
         places = (pairwise(accumulate(sizes, initial=0)) for sizes in (widths, counts))
         parts = self.counted(self.dimension(rows.shape[1]))
@@ -189,6 +191,12 @@ class Columns(Kernel):
             work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
             part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
         return out
+
+    @property
+    def of_laplacians(self) -> bool:
+        """Whether fitted kernels take exponentials of rows alone, and none of pairs of them."""
+        parts = (part for part in self._given if part is not None)
+        return all(isinstance(part, Laplacian) and part.origin is not None for part in parts)
 
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
@@ -288,15 +296,49 @@ class Columns(Kernel):
 
 
 def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-    """Write the sum of Laplacian kernels of prepared columns, without what a call of each takes."""
-    for j, (x, z) in enumerate(zip(rows.T, np.ascontiguousarray(columns.T), strict=True)):
-        to = work if j else out
-        np.subtract(x[:, None], z, out=to)
-        np.abs(to, out=to)
-        np.negative(to, out=to)
-        np.exp(to, out=to)
+    """Write the sum of Laplacian kernels of prepared columns, without what a call of each takes.
+
+    exp(-|x - z|) is the smaller one of exp(x) exp(-z) and exp(-x) exp(z), so that exponentials are
+    of rows and not of pairs of them.
+    """
+    each = rows.T, np.ascontiguousarray(columns.T)
+    near = _are_near(rows) & _are_near(columns)
+    with np.errstate(over="ignore"):  # where columns are not near
+        rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))
+    for j, (x, z) in enumerate(zip(*each, strict=True)):
+        to = work[0] if j else out
+        if near[j]:
+            np.multiply(rising[0][j][:, None], falling[1][j], out=to)
+            np.multiply(falling[0][j][:, None], rising[1][j], out=work[1])
+            np.minimum(to, work[1], out=to)
+        else:
+            np.subtract(x[:, None], z, out=to)
+            np.abs(to, out=to)
+            np.negative(to, out=to)
+            np.exp(to, out=to)
         if j:
             np.add(out, to, out=out)
+
+
+def _laplacians_at(rows: Matrix, at: Indices, z: Matrix) -> Matrix:
+    """Laplacian kernels of prepared columns, by their numbers, at a point each, shape (b, p)."""
+    if _are_near(rows).all() and _are_near(z).all():
+        # The smaller one of two products, as in `_add_laplacians`.
+        out, other = np.exp(rows).take(at, axis=1), np.exp(-rows).take(at, axis=1)
+        out *= np.exp(-z)
+        other *= np.exp(z)
+        return np.minimum(out, other, out=out)
+    out = rows.take(at, axis=1)
+    np.subtract(out, z, out=out)
+    np.abs(out, out=out)
+    np.negative(out, out=out)
+    return np.exp(out, out=out)
+
+
+def _are_near(prepared: Matrix) -> NDArray[np.bool_]:
+    """Whether exponentials of the numbers of a column may be multiplied."""
+    near: NDArray[np.bool_] = np.abs(prepared).max(axis=0, initial=0.0) <= _REACH[prepared.dtype]
+    return near
 
 
 def _fit_laplacians(sample: Vector) -> tuple[Kernel | None, ...]:

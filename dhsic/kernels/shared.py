@@ -22,6 +22,9 @@ __all__ = ["Power", "SharedTiles", "TileKernel", "family_of", "powers_among", "t
 Tile = NDArray[Any]
 T = TypeVar("T")
 
+_OF_LAPLACIAN = (
+    6.5  # passes over an entry: two products of exponentials of rows, the smaller, a sum
+)
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 
@@ -291,6 +294,8 @@ def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) 
         return Work.of(dtype, products=2.0 * width, cosines=parts)
     # A kernel of ranks or of some columns takes what the kernel within it takes.
     kernel = getattr(kernel, "kernel", kernel)
+    if isinstance(kernel, Columns) and kernel.of_laplacians:
+        return Work.of(dtype, entries=_OF_LAPLACIAN * width)
     if isinstance(kernel, Columns):
         adding = Work.of(dtype, entries=1)
         kinds = kernel.kinds(kernel.dimension(width)).values()

@@ -5,6 +5,7 @@ import pytest
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Columns, Delta, Distance, Gaussian, Laplacian, parse
+from dhsic.kernels.shared import tile_work
 from tests import oracles
 
 
@@ -38,6 +39,41 @@ def test_columns__prepares_rows_as_each_kernel_does(dtype):
 def test_columns__of_one_column_is_its_kernel_to_the_bit():
     x = sample()[:, [1]]
     np.testing.assert_array_equal(Columns(Laplacian()).fit(x)(x), Laplacian().fit(x)(x))
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 4e-6), (np.float64, 4e-14)])
+@pytest.mark.parametrize("far", [0.0, 30.0, 1e3, 1e8])
+def test_columns__of_laplacians_are_those_of_each_column(dtype, rtol, far):
+    x = sample()
+    # One row is far from the others, where exponentials of rows would overflow.
+    fitted = Columns(Laplacian()).fit(x)
+    x[0, 2] += far / fitted.parts[2].gamma
+    x[1] = x[2]
+    rows, tile, work = (
+        fitted.rows(x, dtype),
+        np.empty((40, 40), dtype),
+        np.empty((2, 40, 40), dtype),
+    )
+    fitted.tile(rows, fitted.columns(x, dtype), tile, work)
+    exact = [k(x[:, [j]]) for j, k in enumerate(fitted.parts)]
+    np.testing.assert_allclose(tile, np.mean(exact, axis=0), rtol=rtol)
+    np.testing.assert_array_equal(tile, tile.T)
+    np.testing.assert_array_equal(tile[1], tile[2])
+    points = [part.columns(x[:5, [j]], dtype) for j, part in enumerate(fitted.parts)]
+    found = fitted.side_by_side(rows, points)
+    expected = np.hstack([gram[:, :5] for gram in exact])
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=np.finfo(dtype).tiny)
+
+
+def test_columns__of_laplacians_are_planned_as_they_run():
+    fitted, guessed = (Columns(Laplacian()).fit(sample()[:, :d]) for d in (3, 1))
+    assert fitted.of_laplacians
+    assert guessed.of_laplacians
+    assert fitted.work_tiles == guessed.work_tiles == 2
+    assert not Columns(Gaussian()).fit(sample()).of_laplacians
+    some = tile_work(fitted, np.float64, 3)
+    assert some["exponentials"] == 0
+    assert some == tile_work(guessed, np.float64, 3)
 
 
 def test_columns__draws_frequencies_for_the_columns_that_count():
