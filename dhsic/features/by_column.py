@@ -21,6 +21,8 @@ __all__ = ["LandmarksByColumn", "at_quantiles"]
 
 Vector = NDArray[np.float64]
 
+_OF_LAPLACIAN = 12.0  # passes over a feature: two products of exponentials that lie far apart
+
 
 def at_quantiles(column: Vector, count: int) -> Vector:
     """Different values of a column, shape (p, 1), at evenly spaced ranks, at most `count`.
@@ -131,6 +133,8 @@ class LandmarksByColumn:
     @cached_property
     def work(self) -> Work:
         """Work of a row."""
+        if self.kernel.of_laplacians:
+            return Work.of(self.dtype, entries=_OF_LAPLACIAN * self.n_features)
         entries: dict[type[Kernel], float] = defaultdict(float)
         for (part, _), z in zip(
             self.kernel.counted(len(self.landmarks)), self.landmarks, strict=True
@@ -142,7 +146,8 @@ class LandmarksByColumn:
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernels' work tiles and of prepared rows."""
-        tiles = self.kernel.work_tiles * rows * max(map(len, self.landmarks))
+        one = self.n_features if self.kernel.of_laplacians else max(map(len, self.landmarks))
+        tiles = self.kernel.work_tiles * rows * one
         return tiles * self.dtype.itemsize + 3 * 8 * rows * self.width
 
     def __call__(self, x: NDArray[Any]) -> Matrix:

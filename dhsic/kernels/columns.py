@@ -21,6 +21,7 @@ __all__ = ["Columns"]
 
 # Beyond, exponentials of prepared numbers and their products could overflow.
 _REACH = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
+_FEWEST = 8  # rows of either side of a tile for which they pay
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -302,7 +303,9 @@ def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) ->
     of rows and not of pairs of them.
     """
     each = rows.T, np.ascontiguousarray(columns.T)
-    near = _are_near(rows) & _are_near(columns)
+    # Exponentials of one side are as many as those of pairs where the other has a row or two.
+    many = min(len(rows), len(columns)) >= _FEWEST
+    near = _are_near(rows) & _are_near(columns) & many
     with np.errstate(over="ignore"):  # where columns are not near
         rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))
     for j, (x, z) in enumerate(zip(*each, strict=True)):
