@@ -315,10 +315,7 @@ def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) ->
             np.multiply(falling[0][j][:, None], rising[1][j], out=work[1])
             np.minimum(to, work[1], out=to)
         else:
-            np.subtract(x[:, None], z, out=to)
-            np.abs(to, out=to)
-            np.negative(to, out=to)
-            np.exp(to, out=to)
+            _write_laplacian(x[:, None], z, to)
         if j:
             np.add(out, to, out=out)
 
@@ -332,10 +329,16 @@ def _laplacians_at(rows: Matrix, at: Indices, z: Matrix) -> Matrix:
         other *= np.exp(z)
         return np.minimum(out, other, out=out)
     out = rows.take(at, axis=1)
-    np.subtract(out, z, out=out)
+    _write_laplacian(out, z, out)
+    return out
+
+
+def _write_laplacian(x: Matrix, z: Matrix, out: Matrix) -> None:
+    """exp(-|x - z|), of numbers however far apart."""
+    np.subtract(x, z, out=out)
     np.abs(out, out=out)
     np.negative(out, out=out)
-    return np.exp(out, out=out)
+    np.exp(out, out=out)
 
 
 def _are_near(prepared: Matrix) -> NDArray[np.bool_]:

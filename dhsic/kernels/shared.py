@@ -22,9 +22,7 @@ __all__ = ["Power", "SharedTiles", "TileKernel", "family_of", "powers_among", "t
 Tile = NDArray[Any]
 T = TypeVar("T")
 
-_OF_LAPLACIAN = (
-    6.5  # passes over an entry: two products of exponentials of rows, the smaller, a sum
-)
+_OF_LAPLACIAN = 6.5  # passes over an entry: two products, the smaller one, and their sum
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 
