@@ -148,7 +148,7 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
         try:
             needed.bind(*args, **kwargs)
         except TypeError as error:
-            msg = f"{function.__name__}: {error}; {taken}"
+            msg = f"{function.__name__}: {error}; {_taken(needed)}"
             raise UnknownArgumentError(msg) from None
         return function(*args, **kwargs)
 
@@ -159,21 +159,18 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
         for name, parameter in needed.parameters.items()
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }.keys()
-    taken = _taken(needed)
     return checked
 
 
 def _taken(function: Signature) -> str:
     """End of an error message that lists the arguments there are."""
-    by_name = [
-        one.name for one in function.parameters.values() if one.kind is Parameter.KEYWORD_ONLY
-    ]
-    # Written as in the signature, so that a star tells of any number of variables.
-    others = [
-        str(one.replace(annotation=Parameter.empty, default=Parameter.empty))
-        for one in function.parameters.values()
-        if one.name not in by_name
-    ]
+    by_name, others = [], []
+    for one in function.parameters.values():
+        if one.kind is Parameter.KEYWORD_ONLY:
+            by_name.append(one.name)
+        else:
+            # Written as in the signature, so that a star tells of any number of variables.
+            others.append(str(one.replace(annotation=Parameter.empty, default=Parameter.empty)))
     named = [f"by name {', '.join(by_name)}"] if by_name else []
     return f"it takes {' and '.join([', '.join(others), *named])}"
 

@@ -19,6 +19,7 @@ from dhsic.cli.options import (
     groups_option,
     opened,
     read_rows,
+    with_options,
 )
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
@@ -151,9 +152,7 @@ _OPTIONS = (
 
 
 def _rank_options(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _OPTIONS)
 
 
 @click.command(

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from dhsic._progress import progress_bar
 from dhsic.cli.independence import test
 from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import read_request
+from dhsic.cli.options import read_request, with_options
 from dhsic.cli.run_status import follow
 from dhsic.cli.runs import finish, runs_option
 from dhsic.cluster import ClusterSpec
@@ -59,9 +59,7 @@ _OPTIONS = (
 
 
 def _queue_options(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(command, _OPTIONS)
 
 
 @click.group(short_help="Hand a test to SLURM or Kubernetes.")

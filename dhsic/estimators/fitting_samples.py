@@ -93,9 +93,11 @@ class FittingSamples:
     @cached_property
     def _constant(self) -> frozenset[int]:
         """Variables all rows of which are the same."""
-        whole = {(m, tuple(range(x.shape[1]))) for m, x in enumerate(self.drawn)}
-        differing = ((m, self.found[m, at]) for m, at in whole & self.found.keys())
-        return frozenset(m for m, rows in differing if not rows.total)
+        return frozenset(
+            m
+            for (m, at), rows in self.found.items()
+            if len(at) == self.drawn[m].shape[1] and not rows.total
+        )
 
 
 def beyond(

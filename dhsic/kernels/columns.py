@@ -202,16 +202,15 @@ class Columns(Kernel):
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
         """The columns that count, their origins and scales, where all kernels are Laplacian."""
-        at = [j for j, part in enumerate(self._given) if part is not None]
+        if self.alike or not self.of_laplacians:
+            return None
         parts = [
-            (part.origin[0], part._scale)
-            for part in self._given
+            (j, part.origin[0], part._scale)
+            for j, part in enumerate(self._given)
             if isinstance(part, Laplacian) and part.origin is not None
         ]
-        if self.alike or len(parts) < len(at):
-            return None
-        origins, scales = zip(*parts, strict=True)
-        return np.array(at), np.array(origins), np.array(scales)
+        at, origins, scales = map(np.array, zip(*parts, strict=True))
+        return at, origins, scales
 
     @property
     def differentiable(self) -> bool:

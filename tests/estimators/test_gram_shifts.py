@@ -105,10 +105,21 @@ def two_sided(grams, pair, variable, permutations, statistic=v_statistic):
     return [statistic([left, permuted(grams[pair.right], order)]) for order in orders]
 
 
-@every_size
-@pytest.mark.parametrize(
+both_statistics = pytest.mark.parametrize(
     ("estimator", "statistic"), [(VHSIC(), v_statistic), (UHSIC(), u_statistic)]
 )
+
+
+def assert_of_all_permutations(found, data, permutations, statistic):
+    """Of all combinations of two kernels, the data first."""
+    grams = grams_of(found.combinations, data)
+    for c, (j, k) in enumerate(found.combinations.chosen):
+        expected = two_sided(grams, TwoSided((j,), k), 1, permutations, statistic)
+        np.testing.assert_allclose(orbit(found)[:, c], expected, rtol=0, atol=1e-12 * max(expected))
+
+
+@every_size
+@both_statistics
 def test_grid__has_the_statistics_of_all_permutations(
     estimator, statistic, n, n_resamples, widest, monkeypatch, small_lines
 ):
@@ -117,12 +128,9 @@ def test_grid__has_the_statistics_of_all_permutations(
     found = estimator.test_grid(here, listed(2), null)
     permutations = orbit_of(here, null)
     assert here.finished[-1].blocks == permutations.groups.count
-    grams = grams_of(found.combinations, data)
     assert len(found.replicates) == len(permutations) - 1 >= n_resamples - 1
     assert found.detail == permutations.detail
-    for c, (j, k) in enumerate(found.combinations.chosen):
-        expected = two_sided(grams, TwoSided((j,), k), 1, permutations, statistic)
-        np.testing.assert_allclose(orbit(found)[:, c], expected, rtol=0, atol=1e-12 * max(expected))
+    assert_of_all_permutations(found, data, permutations, statistic)
 
 
 @every_size
@@ -422,9 +430,7 @@ def test_ranking__gives_every_feature_its_own_test():
 
 
 @every_size
-@pytest.mark.parametrize(
-    ("estimator", "statistic"), [(VHSIC(), v_statistic), (UHSIC(), u_statistic)]
-)
+@both_statistics
 def test_bunches__have_the_statistics_of_all_permutations(
     estimator, statistic, n, n_resamples, widest, monkeypatch, small_lines
 ):
@@ -442,10 +448,7 @@ def test_bunches__have_the_statistics_of_all_permutations(
     permutations = orbit_of(here, null)
     sides = GramSides.of(here, found.combinations, data, permutations)
     assert len(gram_bunches.cut_into_bunches(sides, 2)) == 3
-    grams = grams_of(found.combinations, data)
-    for c, (j, k) in enumerate(found.combinations.chosen):
-        expected = two_sided(grams, TwoSided((j,), k), 1, permutations, statistic)
-        np.testing.assert_allclose(orbit(found)[:, c], expected, rtol=0, atol=1e-12 * max(expected))
+    assert_of_all_permutations(found, data, permutations, statistic)
 
 
 def test_bunches__sum_every_matrix_once():

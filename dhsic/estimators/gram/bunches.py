@@ -48,11 +48,6 @@ class Bunch:
         return still + (self.sides.orbit.cosets - 1) * moved
 
     @property
-    def n_lines(self) -> int:
-        """Sides of every coset."""
-        return len(self.sides.sides) + (self.sides.orbit.cosets - 1) * len(self.sides.moved)
-
-    @property
     def n_sides(self) -> int:
         """Sides in the order of the data, and in that of another coset."""
         moved = len(self.sides.moved) if self.sides.orbit.cosets > 1 else 0
@@ -61,13 +56,12 @@ class Bunch:
 
 def cut_into_bunches(sides: GramSides, most: int) -> tuple[Bunch, ...]:
     """All statistics, or so many at a time where few kernels are computed more often."""
-    by_right: dict[int, list[int]] = {}
-    for c, pair in enumerate(sides.pairs):
-        by_right.setdefault(pair.right, []).append(c)
-    cut = [some[at : at + most] for some in by_right.values() for at in range(0, len(some), most)]
+    whole = Bunch(sides, range(len(sides.pairs)), sides.numbers)
+    each = whole.by_right.values()
+    cut = [some[at : at + most] for some in each for at in range(0, len(some), most)]
     computed = sum(len(left) for left, _ in sides.pairs) + len(cut)
     if computed > _COMPUTED * len(sides.roots(0)):
-        return (Bunch(sides, range(len(sides.pairs)), sides.numbers),)
+        return (whole,)
     left_over, bunches = dict(sides.numbers), []
     for some in cut:
         part = sides.of_statistics(some)

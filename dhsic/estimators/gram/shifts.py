@@ -141,7 +141,7 @@ class ShiftedGramPass(GramPass):
     def _work(self) -> Work:
         """Work of a pair of rows."""
         sides, cosets, held = self.sides, self.sides.orbit.cosets, self._held is not None
-        lines = len(sides.sides) + (cosets - 1) * len(sides.moved)
+        lines = sides.n_ordered
         padded = self.length / self.groups.size
         entries = (
             lines * (_GATHERED if held else _CENTRED) + padded * cosets * len(sides.pairs) * _MET
@@ -162,7 +162,7 @@ class ShiftedGramPass(GramPass):
         cut = Diagonals.of_tile(b, same=one)
         strips = math.ceil(b / STRIP) * math.ceil(len(cut) / self.band)
         parts = math.ceil(len(cut) / self.part)
-        lines = sum(bunch.n_lines for bunch in self.bunches)
+        lines = sum(bunch.sides.n_ordered for bunch in self.bunches)
         roots = sum(bunch.n_roots for bunch in self.bunches)
         calls = _TILE_CALLS * strips * roots + _PART_CALLS * parts * lines
         calls += _MET_CALLS * parts * cosets * len(sides.pairs)
@@ -278,6 +278,7 @@ class _Task:
         sums: tuple[Vector, Vector],
     ) -> None:
         """Add the lines of the kernels of a bunch, whose row sums are added to `sums`."""
+        places = first[0].places
         # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
         for _, band in lines.cut(self._shifted.band):
             roots = self._roots(bunch, band, first, second)
@@ -285,7 +286,6 @@ class _Task:
                 still: dict[Members, Spectrum] = {}
                 for coset, tiles in enumerate(roots):
                     some = {k: tile[at] for k, tile in tiles.items()}
-                    places = first[0].places
                     moved = self._transformed(
                         bunch, part, some, offsets[coset], sums, coset, places
                     )

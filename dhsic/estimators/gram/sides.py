@@ -162,6 +162,16 @@ class GramSides:
         moved = [(coset, side) for coset in range(1, self.orbit.cosets) for side in products]
         return {key: number for number, key in enumerate([*plain, *moved])}
 
+    @property
+    def n_ordered(self) -> int:
+        """Sides in every order in which they are computed."""
+        return len(self.sides) + (self._n_orders - 1) * len(self.moved)
+
+    @property
+    def _n_orders(self) -> int:
+        """Orders of the rows in which kernels are computed."""
+        return self.orbit.cosets if self.orbit.shifted else 1
+
     def of_coset(self, coset: int) -> tuple[Members, ...]:
         """The sides that are computed in the order of a coset."""
         return self.moved if coset else self.sides
@@ -313,12 +323,11 @@ class GramSides:
     def prepared_entries(self, rows: int) -> tuple[int, int]:
         """Entries of what is prepared of so many rows in all orders, and of what that takes."""
         kernels = len(self.combinations.kernels)
-        cosets = self.orbit.cosets if self.orbit.shifted else 1
-        sides = len(self.sides) + (cosets - 1) * len(self.moved)
+        orders = self._n_orders
         tiles = (kernels + self.shared.work_tiles) * min(rows, _PILOT_ROWS) * len(self.pilots[0])
         width, moved = (sum(self.widths(coset).values()) for coset in (0, 1))
         work = tiles + rows * (4 * sum(self.dims) + 3 * width)
-        return rows * (2 * (width + (cosets - 1) * moved) + sides), work
+        return rows * (2 * (width + (orders - 1) * moved) + self.n_ordered), work
 
     def _tiles(self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int) -> list[Matrix]:
         """Kernels between prepared rows and columns; of those that a coset needs."""
