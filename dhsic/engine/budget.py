@@ -25,6 +25,7 @@ TOLERANCE = 1.1
 """Times the allowed memory that a process takes at the most."""
 
 _RECENT_SECONDS = 60.0
+_COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
 _MOST_RUNS = 64
 
 
@@ -41,6 +42,17 @@ class _SeenRun:
     """When it looked last."""
 
 
+@dataclass
+class _Collection:
+    """The last collection of cycles of this process."""
+
+    seconds: float = 0.0
+    """How long it took."""
+    ended: float = 0.0
+    """When it was done."""
+
+
+_collected = _Collection()
 _seen: dict[str, _SeenRun] = {}
 _held: WeakValueDictionary[int, Budget] = WeakValueDictionary()
 """Budgets that looked and are still there: none of a run that has ended."""
@@ -82,23 +94,27 @@ class Budget:
             It takes, or would take, more than `TOLERANCE` times what is allowed, and so it does
             when all that can be given back is.
         """
+        # What the allocator keeps of freed memory counts as resident, and so do cycles of objects
+        # that nobody holds: both go back before a run is ended for them.
+        for give_back in (_trim, _collect):
+            if self._excess(more, TOLERANCE) <= 0:
+                return
+            give_back()
         if self._excess(more, TOLERANCE) > 0:
-            # What the allocator keeps of freed memory counts as resident: it goes back before a run
-            # is ended for it.
-            _give_back()
-            if self._excess(more, TOLERANCE) > 0:
-                raise MemoryBudgetError(self._words(more))
+            raise MemoryBudgetError(self._words(more))
 
     def make_room(self, more: int) -> None:
-        """Have the allocator give back what it keeps of freed memory, where so much more needs it.
+        """Give back freed memory, and at times what nobody holds, where so much more needs it.
 
         Parameters
         ----------
         more : int
             Bytes that may come next.
         """
-        if self._excess(more, 1.0) > 0:
-            _give_back()
+        for give_back in (_trim, _collect_at_times):
+            if self._excess(more, 1.0) <= 0:
+                return
+            give_back()
 
     def _excess(self, more: int, tolerance: float) -> float:
         now, others = time.monotonic(), 0
@@ -140,7 +156,22 @@ def own_bytes() -> int:
     return resident - of_files
 
 
-def _give_back() -> None:
+def _trim() -> None:
     """Have the allocator return what it keeps of freed memory, where it can."""
-    gc.collect()
     ask_allocator("malloc_trim", 0)
+
+
+def _collect() -> None:
+    """Free what only cycles of objects hold, and have the allocator return it."""
+    began = time.monotonic()
+    gc.collect()
+    _trim()
+    _collected.seconds, _collected.ended = time.monotonic() - began, time.monotonic()
+
+
+def _collect_at_times() -> None:
+    """The same, unless it was done lately."""
+    # In a process of many objects, as of notebooks, it takes tenths of a second, and every step of
+    # a run may need room.
+    if time.monotonic() - _collected.ended >= _COLLECTED_EVERY * _collected.seconds:
+        _collect()

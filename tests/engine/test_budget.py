@@ -37,7 +37,7 @@ def resident(monkeypatch):
     process = Process()
     monkeypatch.setattr(budget, "_seen", {})
     monkeypatch.setattr(budget, "own_bytes", lambda: process.bytes)
-    monkeypatch.setattr(budget, "_give_back", process.give_back)
+    monkeypatch.setattr(budget, "_trim", process.give_back)
     return process
 
 
@@ -89,6 +89,23 @@ def test_make_room__asks_the_allocator_where_the_largest_step_would_not_fit(resi
     assert resident.bytes == 500 * MIB
     runtime.planned(900 * MIB, 100 * MIB).make_room()
     assert resident.bytes == 200 * MIB
+
+
+def test_cycles__are_collected_before_a_run_ends_and_for_room_at_times_only(resident, monkeypatch):
+    """A collection takes tenths of a second in a process of many objects."""
+    collected = []
+    monkeypatch.setattr(budget.gc, "collect", lambda: collected.append(len(collected)))
+    watched = Budget(GIB, planned=900 * MIB)
+    watched.make_room(900 * MIB)
+    assert not collected
+    for lately, expected in ((True, 0), (False, 1)):
+        last = budget._Collection(seconds=10.0, ended=time.monotonic() - (1.0 if lately else 300.0))
+        monkeypatch.setattr(budget, "_collected", last)
+        watched.make_room(2 * GIB)
+        assert len(collected) == expected
+    with pytest.raises(MemoryBudgetError):
+        watched.look(2 * GIB)
+    assert len(collected) == 2
 
 
 def test_passes__are_cut_as_planned_though_the_process_grows(no_libraries, monkeypatch):
