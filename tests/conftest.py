@@ -1,6 +1,7 @@
 """Fixtures that several folders share."""
 
 import compileall
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -109,6 +110,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if is_quick(item.path) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
+
+
+def pytest_collection_finish():
+    """Let collections of garbage pass over what is there until the end, thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def start_cluster():

@@ -124,7 +124,7 @@ class RFFHSIC:
     >>> import numpy as np
     >>> import dhsic
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
-    >>> estimator = RFFHSIC(n_features=200, orthogonal=True)
+    >>> estimator = RFFHSIC(n_features=50, orthogonal=True)
     >>> result = dhsic.independence_test(x, x**2 + noise, estimator=estimator, rng=0)
     >>> result.pvalue < 0.01
     True
