@@ -21,10 +21,10 @@ DEFAULT = "independence_test"
 GUARDED = {
     Cell(DEFAULT, "normal, 3 columns", 3, 200): 15,
     Cell(DEFAULT, "2% dummies", 2, 400): 75,
-    Cell(DEFAULT, "2% dummies", 2, 1000): 60,
-    Cell(DEFAULT, "Poisson(0.03)", 2, 1000): 55,
+    Cell(DEFAULT, "2% dummies", 2, 1000): 37,
+    Cell(DEFAULT, "Poisson(0.03)", 2, 500): 78,
     Cell(DEFAULT, "0.5% dummy, continuous", 2, 1000): 37,
-    Cell(DEFAULT, "zero-inflated", 2, 1000): 40,
+    Cell(DEFAULT, "zero-inflated", 2, 500): 40,
     Cell(DEFAULT, "normal, 1 columns", 2, 200): 37,
     Cell("rank_features", "2% dummies", 9, 5000): 37,
     Cell("dependence_matrix", "2% dummies", 4, 200): 120,
