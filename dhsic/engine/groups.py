@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._random import generator
+from dhsic._random import generator, random_keys
 
 __all__ = ["Arrangement", "Groups", "Ranges", "RowGroups", "edges", "is_smooth"]
 
@@ -87,8 +87,8 @@ class RowGroups(Protocol):
         """Where the rows of the groups first..last-1 are."""
         ...
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
-        """Random orders of the rows of some groups, shape (count, b)."""
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of the rows of some groups in some cosets, shape (R, count, b)."""
         ...
 
 
@@ -213,21 +213,26 @@ class Groups:
         # Rows that are left over are fewer than those of a group, and add none.
         return rows // self.size
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
-        """Random orders of the rows of some groups, shape (count, b).
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of the rows of some groups in some cosets, shape (R, count, b).
 
         Every coset, group and variable has its own, so that neither chunks nor workers change
         them.
         """
-        orders: NDArray[np.intp] = np.array(
-            [
-                # A stream for each group, so that an order does not depend on the block that asks
-                # for it.
-                generator(self.seed, "shifts", coset, variable, group).permutation(self.size)
-                for group in range(first, first + count)
-            ]
-        )
+        # The groups of all cosets follow each other, of whole cosets without a gap.
+        if (first, count) == (0, self.count):
+            keys = self._keys(self.count * cosets.start, self.count * cosets.stop, variable)
+        else:
+            starts = (self.count * coset + first for coset in cosets)
+            keys = np.concatenate([self._keys(at, at + count, variable) for at in starts])
+        orders: Indices = keys.reshape(len(cosets), count, self.size).argsort(axis=-1)
         return orders
+
+    def _keys(self, start: int, stop: int, variable: int) -> NDArray[np.uint64]:
+        """A number for every row of groups, whose order within a group is a random one."""
+        # Keys go by the number of the row, so that no order depends on the block that asks for it;
+        # a generator for each order would take longer than the order.
+        return random_keys(self.seed, start * self.size, stop * self.size, "shifts", variable)
 
     def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""

@@ -154,16 +154,18 @@ class MovedGroups:
         ranges = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
         return Arrangement(ranges, np.searchsorted(ascending, members))
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
-        """Random orders of the rows of some groups, shape (count, b): one for those of a unit."""
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of the rows of groups, shape (R, count, b): one for those of a unit."""
         units = self.units[first : first + count]
         # Orders are of whole units, also where a run starts or ends within one.
         start, stop = int(units[0]), int(units[-1]) + 1
         b = self.size
         # Keys go by the numbers of rows, and their order within a group is a random one.
-        keys = random_keys(self.seed, start * b, stop * b, "shifts", coset, variable)
-        orders: Indices = keys.reshape(-1, b).argsort(axis=1)
-        return orders[units - start]
+        keys = np.array(
+            [random_keys(self.seed, start * b, stop * b, "shifts", c, variable) for c in cosets]
+        )
+        orders: Indices = keys.reshape(len(cosets), -1, b).argsort(axis=-1)
+        return orders[:, units - start]
 
     def _members(self, first: int, last: int) -> Indices:
         left = self.left[self.left_of(first, last)]

@@ -313,9 +313,12 @@ class WholeSets:
         """Rows as they are."""
         return Arrangement(self.ranges(first, last), np.arange(self.n))
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
-        """A random order of all rows, shape (1, n)."""
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of all rows, shape (R, 1, n)."""
         del first, count
+        return np.array([[self._order(coset, variable)] for coset in cosets])
+
+    def _order(self, coset: int, variable: int) -> Indices:
         order = np.arange(self.n)
         for number, (rows, sets) in enumerate(self.sets.parts):
             keys = random_keys(self.seed, 0, len(rows), "shifts", coset, variable, 0, number)
@@ -323,7 +326,7 @@ class WholeSets:
             places = rows[np.argsort(sets, kind="stable")]
             # Keys sort within sets; the sorted items fill the places of their own set.
             order[places.ravel()] = rows[np.lexsort((keys, sets))].ravel()
-        return order[None]
+        return order
 
 
 def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:

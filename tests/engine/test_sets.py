@@ -38,12 +38,17 @@ def rows_read(groups, first, last):
     return np.concatenate([np.arange(*one) for one in ranges])[places]
 
 
+def orders_of(groups, coset, first=0, count=None, variable=1):
+    """Random orders of the rows of groups in one coset, shape (count, b)."""
+    return groups.orders(range(coset, coset + 1), first, count or groups.count, variable)[0]
+
+
 def moved(groups, coset):
     """Where every row goes in a coset: those that stay are their own."""
     to = np.arange(groups.n)
     for g in range(groups.count):
         own = groups.rows[g]
-        to[own] = own[groups.orders(coset, g, 1, 1)[0]]
+        to[own] = own[orders_of(groups, coset, g, 1)[0]]
     return to
 
 
@@ -75,7 +80,7 @@ def test_strata__rows_stay_in_theirs():
 def test_groups__move_as_wholes(labels):
     sets = RowSets.of(None, labels, 0)
     n = len(labels)
-    whole = sets.whole.orders(1, 0, 1, 1)[0]
+    whole = orders_of(sets.whole, 1)[0]
     for to in (whole, moved(sets.groups(60), 1)):
         np.testing.assert_array_equal(np.sort(to), np.arange(n))
         assert (to != np.arange(n)).any()
@@ -86,7 +91,7 @@ def test_groups__move_as_wholes(labels):
 
 def test_strata_of_groups__are_kept():
     sets = KINDS["both"]
-    for to in (sets.whole.orders(2, 0, 1, 1)[0], moved(sets.groups(60), 2)):
+    for to in (orders_of(sets.whole, 2)[0], moved(sets.groups(60), 2)):
         np.testing.assert_array_equal((GROUPS % 3)[to], GROUPS % 3)
         np.testing.assert_array_equal(np.diff(to[np.argsort(GROUPS, kind="stable")])[::5] > 0, True)
 
@@ -123,22 +128,22 @@ def test_period__every_shift_is_a_multiple():
 
 def test_orders__are_drawn_anew_in_every_coset_and_variable():
     for groups in (KINDS["strata"].groups(60), KINDS["groups"].whole):
-        drawn = [groups.orders(c, 0, groups.count, m).tobytes() for c in (1, 2) for m in (1, 2)]
+        drawn = [orders_of(groups, c, variable=m).tobytes() for c in (1, 2) for m in (1, 2)]
         assert len(set(drawn)) == 4
-        again = groups.orders(1, 0, groups.count, 1)
-        np.testing.assert_array_equal(again, groups.orders(1, 0, groups.count, 1))
+        again = orders_of(groups, 1)
+        np.testing.assert_array_equal(again, orders_of(groups, 1))
 
 
 def test_orders__do_not_depend_on_the_groups_beside_them():
     groups = KINDS["unequal"].groups(60)
-    whole = groups.orders(3, 0, groups.count, 1)
+    whole = orders_of(groups, 3)
     for g in range(groups.count):
-        np.testing.assert_array_equal(groups.orders(3, g, 1, 1)[0], whole[g])
+        np.testing.assert_array_equal(orders_of(groups, 3, g, 1)[0], whole[g])
 
 
 def test_rows_of_a_unit__move_alike():
     groups = KINDS["groups"].groups(60)
-    orders = groups.orders(1, 0, groups.count, 1)
+    orders = orders_of(groups, 1)
     assert len(np.unique(groups.units)) < groups.count
     for unit in np.unique(groups.units):
         assert (orders[groups.units == unit] == orders[groups.units == unit][0]).all()

@@ -220,7 +220,7 @@ class HeldShifts:
         if groups.size == groups.n:
             return orbit.whole_orders(m)
         orders = RowOrders(orbit, m + 1, 0, groups.count, groups.n_left)
-        return np.array([orders.of_variable(coset, m) for coset in range(orbit.cosets)])
+        return orders.of_cosets(range(orbit.cosets), m)
 
     def _standing(self, values: Matrix) -> Matrix:
         """The entries of pairs of rows of which neither moves, shape (n_left^2, K)."""

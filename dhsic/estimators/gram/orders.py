@@ -49,12 +49,18 @@ class RowOrders:
 
     def of_variable(self, coset: int, m: int) -> Indices:
         """The order of the rows of a variable in a coset, shape (rows,)."""
-        if coset == 0 or m == 0 or self.count == 0:
-            return np.arange(len(self))
-        b = self.orbit.groups.size
-        orders = self.orbit.orders(coset, self.first, self.count, m)
-        moved = (orders + b * np.arange(self.count)[:, None]).ravel()
-        return np.concatenate([moved, np.arange(len(moved), len(self))])
+        one: Indices = self.of_cosets(range(coset, coset + 1), m)[0]
+        return one
+
+    def of_cosets(self, cosets: range, m: int) -> Indices:
+        """Those in several cosets, shape (R, rows)."""
+        orders = np.tile(np.arange(len(self)), (len(cosets), 1))
+        if m > 0 and self.count > 0:
+            starts = self.orbit.groups.size * np.arange(self.count)[:, None]
+            moved = self.orbit.orders_of(cosets, self.first, self.count, m) + starts
+            # Rows that are left over come last, and stay.
+            orders[:, : starts.size * self.orbit.groups.size] = moved.reshape(len(cosets), -1)
+        return orders
 
     def drawn(self, cosets: range) -> Indices:
         """A batch of permutations of all variables but the first, shape (r, M - 1, rows).
@@ -62,7 +68,7 @@ class RowOrders:
         Whoever takes permutations one batch after another draws them here.
         """
         others = range(1, self.n_variables)
-        return np.array([[self.of_variable(coset, m) for m in others] for coset in cosets])
+        return np.stack([self.of_cosets(cosets, m) for m in others], axis=1)
 
     def pieces(self) -> Iterator[tuple[slice, RowOrders]]:
         """Each group, and the rows left over: where they are, and their permutations."""
