@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["PURPOSES", "RngLike", "generator", "random_keys", "random_signs", "resolve_seed"]
+__all__ = [
+    "PURPOSES",
+    "RngLike",
+    "generator",
+    "random_keys",
+    "random_orders",
+    "random_signs",
+    "resolve_seed",
+]
 
 RngLike = (
     int
@@ -134,6 +142,42 @@ def random_keys(seed: int, start: int, stop: int, purpose: str, *index: int) -> 
     bits = np.random.Philox(key=key, counter=[counter, 0, 0, 0])
     words: NDArray[np.uint64] = bits.random_raw(skipped + stop - start)[skipped:]
     return words
+
+
+def random_orders(
+    seed: int, numbers: Iterable[int], size: int, purpose: str, *index: int
+) -> NDArray[np.intp]:
+    """Draw random orders of so many rows, by their numbers.
+
+    An order depends on the seed, the purpose, the index and its number alone: order k owns the
+    blocks of the Philox counter whose second word is k.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the test.
+    numbers : iterable of int
+        Those of K orders, from 0 to 2^64 - 1.
+    size : int
+        Rows, b.
+    purpose : str
+        One of `PURPOSES`.
+    *index : int
+        Further keys of the draw.
+
+    Returns
+    -------
+    ndarray of int, shape (K, b)
+    """
+    bits = np.random.Philox(key=_sequence(seed, purpose, *index).generate_state(2, np.uint64))
+    rng, state = np.random.Generator(bits), bits.state
+    orders = []
+    for number in numbers:
+        # A generator for each would take ten times as long as an order of 50 rows.
+        state["state"]["counter"][1] = number
+        bits.state = state
+        orders.append(rng.permutation(size))
+    return np.array(orders, np.intp).reshape(-1, size)
 
 
 def _sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:

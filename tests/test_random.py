@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
-from dhsic._random import PURPOSES, generator, random_keys, random_signs, resolve_seed
+from dhsic._random import (
+    PURPOSES,
+    generator,
+    random_keys,
+    random_orders,
+    random_signs,
+    resolve_seed,
+)
 from dhsic.errors import InvalidArgumentError
 
 
@@ -63,6 +71,32 @@ def test_random_keys__are_uniform_and_differ_with_seed_purpose_and_index():
     uniform = np.array(drawn) / 2.0**64
     assert np.abs(uniform.mean(axis=1) - 0.5).max() < 5.0 / np.sqrt(12 * 4096)
     assert np.abs(np.corrcoef(uniform) - np.eye(len(keys))).max() < 5.0 / np.sqrt(4096)
+
+
+def test_random_orders__depend_on_their_number_alone():
+    numbers = [0, 1, 7, 2**40, 2**64 - 1]
+    orders = random_orders(5, numbers, 30, "shifts", 1)
+    np.testing.assert_array_equal(np.sort(orders), [np.arange(30)] * 5)
+    again = random_orders(5, reversed(numbers), 30, "shifts", 1)
+    np.testing.assert_array_equal(again[::-1], orders)
+    assert random_orders(5, [], 30, "shifts", 1).shape == (0, 30)
+
+
+def test_random_orders__differ_with_number_seed_purpose_and_index():
+    keys = [(0, "shifts", 1), (1, "shifts", 1), (0, "groups", 1), (0, "shifts", 2)]
+    drawn = [random_orders(seed, range(50), 30, *key) for seed, *key in keys]
+    assert len({order.tobytes() for orders in drawn for order in orders}) == 200
+
+
+def test_random_orders__are_uniform():
+    """All 24 orders of 4 rows come alike often; and so do all pairs of those that follow."""
+    orders = random_orders(0, range(24 * 400), 4, "shifts", 1)
+    _, which = np.unique(orders, axis=0, return_inverse=True)
+    counts = np.bincount(which.ravel())
+    assert len(counts) == 24
+    assert chisquare(counts).pvalue > 1e-4
+    follows = np.bincount(which.ravel()[:-1] * 24 + which.ravel()[1:], minlength=24**2)
+    assert chisquare(follows).pvalue > 1e-4
 
 
 def test_generator__draws_differ_with_seed_purpose_and_index():

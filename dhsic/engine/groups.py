@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._random import generator, random_keys
+from dhsic._random import generator, random_orders
 
 __all__ = ["Arrangement", "Groups", "Ranges", "RowGroups", "edges", "is_smooth"]
 
@@ -219,20 +219,11 @@ class Groups:
         Every coset, group and variable has its own, so that neither chunks nor workers change
         them.
         """
-        # The groups of all cosets follow each other, of whole cosets without a gap.
-        if (first, count) == (0, self.count):
-            keys = self._keys(self.count * cosets.start, self.count * cosets.stop, variable)
-        else:
-            starts = (self.count * coset + first for coset in cosets)
-            keys = np.concatenate([self._keys(at, at + count, variable) for at in starts])
-        orders: Indices = keys.reshape(len(cosets), count, self.size).argsort(axis=-1)
-        return orders
-
-    def _keys(self, start: int, stop: int, variable: int) -> NDArray[np.uint64]:
-        """A number for every row of groups, whose order within a group is a random one."""
-        # Keys go by the number of the row, so that no order depends on the block that asks for it;
-        # a generator for each order would take longer than the order.
-        return random_keys(self.seed, start * self.size, stop * self.size, "shifts", variable)
+        # By the number of a group among those of all cosets, so that an order does not depend on
+        # the block that asks for it.
+        numbers = (self.count * c + g for c in cosets for g in range(first, first + count))
+        orders = random_orders(self.seed, numbers, self.size, "shifts", variable)
+        return orders.reshape(len(cosets), count, self.size)
 
     def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""

@@ -153,7 +153,7 @@ class Orbit:
         return np.concatenate([same, others])
 
     def whole_orders(self, variable: int) -> NDArray[np.intp]:
-        """Those of the first group in all cosets, shape (R, b), drawn once: a draw is dear."""
+        """Those of the first group in all cosets, shape (R, b), drawn once."""
         if variable not in self._whole_orders:
             orders = self.orders_of(range(self.cosets), 0, 1, variable)
             self._whole_orders[variable] = orders[:, 0]
