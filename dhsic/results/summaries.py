@@ -182,7 +182,7 @@ class GridSummary:
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
     >>> grid = dhsic.independence_test(x, np.sin(8.0 * x) + noise, rng=0).grid
     >>> grid.told
-    'ranks(gaussian), length x 1/8 and ranks(anderson-darling), 12.6 sd above the null mean'
+    'ranks(gaussian), length x 1/8 and ranks(anderson-darling), 12.0 sd above the null mean'
     """
 
     aggregate: str
