@@ -102,7 +102,7 @@ def random_signs(seed: int, start: int, stop: int, n: int) -> NDArray[np.int8]:
     -------
     ndarray of int8, shape (stop - start, n)
     """
-    key = _sequence(seed, "signs").generate_state(2, np.uint64)
+    key = _key(seed, "signs")
     groups = -(-n // _SIGNS_PER_COUNTER)
     words = np.empty((stop - start, groups, 4), np.uint64)
     for group in range(groups):
@@ -136,7 +136,7 @@ def random_keys(seed: int, start: int, stop: int, purpose: str, *index: int) -> 
     -------
     ndarray of uint64, shape (stop - start,)
     """
-    key = _sequence(seed, purpose, *index).generate_state(2, np.uint64)
+    key = _key(seed, purpose, *index)
     # A block of the counter has four words, of which some may be of rows before.
     counter, skipped = divmod(start, _WORDS_PER_COUNTER)
     bits = np.random.Philox(key=key, counter=[counter, 0, 0, 0])
@@ -169,7 +169,7 @@ def random_orders(
     -------
     ndarray of int, shape (K, b)
     """
-    bits = np.random.Philox(key=_sequence(seed, purpose, *index).generate_state(2, np.uint64))
+    bits = np.random.Philox(key=_key(seed, purpose, *index))
     rng, state = np.random.Generator(bits), bits.state
     orders = []
     for number in numbers:
@@ -178,6 +178,12 @@ def random_orders(
         bits.state = state
         orders.append(rng.permutation(size))
     return np.array(orders, np.intp).reshape(-1, size)
+
+
+def _key(seed: int, purpose: str, *index: int) -> NDArray[np.uint64]:
+    """Key of a Philox generator whose counter is set here."""
+    words = _sequence(seed, purpose, *index).generate_state(2, np.uint64)
+    return words.astype(np.uint64, copy=False)
 
 
 def _sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:

@@ -12,6 +12,7 @@ import gc
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -94,13 +95,7 @@ class Budget:
             It takes, or would take, more than `TOLERANCE` times what is allowed, and so it does
             when all that can be given back is.
         """
-        # What the allocator keeps of freed memory counts as resident, and so do cycles of objects
-        # that nobody holds: both go back before a run is ended for them.
-        for give_back in (_trim, _collect):
-            if self._excess(more, TOLERANCE) <= 0:
-                return
-            give_back()
-        if self._excess(more, TOLERANCE) > 0:
+        if not self._found_room(more, TOLERANCE, _collect):
             raise MemoryBudgetError(self._words(more))
 
     def make_room(self, more: int) -> None:
@@ -111,10 +106,17 @@ class Budget:
         more : int
             Bytes that may come next.
         """
-        for give_back in (_trim, _collect_at_times):
-            if self._excess(more, 1.0) <= 0:
-                return
+        self._found_room(more, 1.0, _collect_at_times)
+
+    def _found_room(self, more: int, tolerance: float, collect: Callable[[], None]) -> bool:
+        """Whether so much more fits, in the end with all that can be given back."""
+        # What the allocator keeps of freed memory counts as resident, and so do cycles of objects
+        # that nobody holds, which take long to find.
+        for give_back in (_trim, collect):
+            if self._excess(more, tolerance) <= 0:
+                return True
             give_back()
+        return self._excess(more, tolerance) <= 0
 
     def _excess(self, more: int, tolerance: float) -> float:
         now, others = time.monotonic(), 0

@@ -59,7 +59,7 @@ class RowOrders:
             starts = self.orbit.groups.size * np.arange(self.count)[:, None]
             moved = self.orbit.orders_of(cosets, self.first, self.count, m) + starts
             # Rows that are left over come last, and stay.
-            orders[:, : starts.size * self.orbit.groups.size] = moved.reshape(len(cosets), -1)
+            orders[:, : len(self) - self.n_left] = moved.reshape(len(cosets), -1)
         return orders
 
     def drawn(self, cosets: range) -> Indices:
