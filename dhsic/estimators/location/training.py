@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from dhsic.kernels import (
     Matern,
     RationalQuadratic,
 )
+from dhsic.kernels.base import Matrix
 
 __all__ = ["Placed", "Training", "criterion", "place", "value_of"]
 
@@ -76,18 +77,18 @@ def criterion(
     list of float
         Derivatives in the logarithms of the length scales; 0 of kernels other than radial ones.
     """
-    about, means, covariances, u = _moments(kernels, points, rows)
+    values = [_Values.of(*each) for each in zip(kernels, rows, points, strict=True)]
+    about, means, covariances, u = _moments([held.gram for held in values])
     norm = Norm.of(independent_covariance(covariances, means), regularisation)
     # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
     a = norm.solve(u)
     # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
-    for m, (kernel, x, z) in enumerate(zip(kernels, rows, points, strict=True)):
+    for m, held in enumerate(values):
         weights = _derivative_weights(m, about, means, covariances, a, form)
-        gradient = _in_points(kernel, x, z, weights) if kernel.differentiable else np.zeros_like(z)
-        gradients.append(gradient)
-        lengths.append(_in_length(kernel, x, z, weights, gradient))
+        gradients.append(held.in_points(weights))
+        lengths.append(held.in_length(weights, gradients[-1]))
     return norm(u), gradients, lengths
 
 
@@ -98,15 +99,15 @@ def value_of(
     regularisation: float,
 ) -> float:
     """The same without gradients."""
-    _, means, covariances, u = _moments(kernels, points, rows)
+    grams = [kernel(x, z) for kernel, x, z in zip(kernels, rows, points, strict=True)]
+    _, means, covariances, u = _moments(grams)
     return Norm.of(independent_covariance(covariances, means), regularisation)(u)
 
 
 def _moments(
-    kernels: Sequence[Kernel], points: Sequence[Vector], rows: Sequence[Vector]
+    values: Sequence[Vector],
 ) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
-    """Kernel values about their means, the means, the covariances and u."""
-    values = [k(x, z) for k, x, z in zip(kernels, rows, points, strict=True)]
+    """Kernel values about their means, the means, the covariances and u, from values (n, J)."""
     means = [k.mean(axis=0) for k in values]
     about = [_about(k, c) for k, c in zip(values, means, strict=True)]
     # With 1 / n, as the covariances of the rows that are tested.
@@ -146,31 +147,62 @@ def _derivative_weights(
     return weights
 
 
-def _in_points(kernel: Kernel, x: Vector, z: Vector, weights: Vector) -> Vector:
-    """sum_i weights_ij grad_z k(x_i, z_j), as k is symmetric."""
-    return _gradient(kernel, z, x, np.ascontiguousarray(weights.T))
+@dataclass(frozen=True)
+class _Values:
+    """Kernel values of rows at locations, kept with what both gradients are made from.
 
-
-def _in_length(kernel: Kernel, x: Vector, z: Vector, weights: Vector, in_points: Vector) -> float:
-    """sum_ij weights_ij dk(x_i, z_j) / d log(length).
-
-    A radial kernel stays the same where rows, locations and length grow together.
+    Parameters
+    ----------
+    kernel : Kernel
+        As fitted.
+    x, z : ndarray, shapes (n, d) and (J, d)
+        Rows and locations.
+    rows, points : tuple of ndarray
+        The same, each prepared as rows and as columns of a Gram matrix.
+    gram : ndarray, shape (n, J)
+        The values.
     """
-    if not isinstance(kernel, _RADIAL):
-        return 0.0
-    in_rows = _gradient(kernel, x, z, weights)
-    centre = 0.0 if kernel.origin is None else np.array(kernel.origin)
-    # Euler: k is homogeneous of degree 0 in rows, locations and length together.
-    return -float(np.vdot(x - centre, in_rows) + np.vdot(z - centre, in_points))
 
+    kernel: Kernel
+    x: Vector
+    z: Vector
+    rows: tuple[Matrix, Matrix]
+    points: tuple[Matrix, Matrix]
+    gram: Vector
 
-def _gradient(kernel: Kernel, x: Vector, z: Vector, weights: Vector) -> Vector:
-    """sum_j weights_ij grad_x k(x_i, z_j), shape (n, d)."""
-    rows, columns = kernel.rows(x), kernel.columns(z)
-    gram = np.empty(weights.shape)
-    kernel.tile(rows, columns, gram, np.empty((kernel.work_tiles, *gram.shape)))
-    work = np.empty((kernel.gradient_tiles, *gram.shape))
-    return kernel.gradient(rows, columns, gram, weights, work).astype(np.float64, copy=False)
+    @classmethod
+    def of(cls, kernel: Kernel, x: Vector, z: Vector) -> Self:
+        """Compute the values."""
+        rows, points = kernel.rows_and_columns(x), kernel.rows_and_columns(z)
+        gram = np.empty((len(x), len(z)))
+        kernel.tile(rows[0], points[1], gram, np.empty((kernel.work_tiles, *gram.shape)))
+        return cls(kernel, x, z, rows, points, gram)
+
+    def in_points(self, weights: Vector) -> Vector:
+        """sum_i weights_ij grad_z k(x_i, z_j), shape (J, d); 0 where there is no gradient."""
+        if not self.kernel.differentiable:
+            return np.zeros_like(self.z)
+        gram, weights = np.ascontiguousarray(self.gram.T), np.ascontiguousarray(weights.T)
+        return self._gradient(self.points[0], self.rows[1], gram, weights)  # as k is symmetric
+
+    def in_length(self, weights: Vector, in_points: Vector) -> float:
+        """sum_ij weights_ij dk(x_i, z_j) / d log(length); 0 of kernels other than radial ones.
+
+        A radial kernel stays the same where rows, locations and length grow together.
+        """
+        if not isinstance(self.kernel, _RADIAL):
+            return 0.0
+        in_rows = self._gradient(self.rows[0], self.points[1], self.gram, weights)
+        centre = 0.0 if self.kernel.origin is None else np.array(self.kernel.origin)
+        # Euler: k is homogeneous of degree 0 in rows, locations and length together.
+        return -float(np.vdot(self.x - centre, in_rows) + np.vdot(self.z - centre, in_points))
+
+    def _gradient(self, rows: Matrix, columns: Matrix, gram: Vector, weights: Vector) -> Vector:
+        """sum_j weights_ij grad_x k(x_i, z_j), shape (n, d)."""
+        work = np.empty((self.kernel.gradient_tiles, *gram.shape))
+        return self.kernel.gradient(rows, columns, gram, weights, work).astype(
+            np.float64, copy=False
+        )
 
 
 @dataclass(frozen=True)
@@ -237,11 +269,11 @@ class Training:
         from scipy.optimize import minimize  # slow to import
 
         starts = [self.start(at, factor) for at in drawn]
-        losses = [self.loss(start)[0] for start in starts]
-        if math.isinf(min(losses)):
+        values = [self._value(start) for start in starts]
+        if max(values) <= 0.0:
             return []
         # Of the rows drawn those with the largest statistic are climbed from.
-        start = starts[losses.index(min(losses))]
+        start = starts[values.index(max(values))]
         # All places on the way are kept, since the largest on these rows is often none on others.
         passed = [start]
         minimize(
@@ -254,6 +286,12 @@ class Training:
             callback=lambda moved: passed.append(moved.copy()),
         )
         return passed
+
+    def _value(self, moved: Vector) -> float:
+        """T / n, 0 where there is none."""
+        with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
+            value = value_of(*self.placed(moved), self.rows, self.regularisation)
+        return value if math.isfinite(value) else 0.0
 
     def bounds(self, count: int) -> list[tuple[float, float]]:
         """Bounds of every entry of the vector."""
