@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,8 +18,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.budget import Budget
 from dhsic.engine.checkpoint import Checkpoint, Shards
 from dhsic.engine.compute import Job, Near, as_task, held, neighbours_together
-from dhsic.engine.digest import can_digest
-from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
+from dhsic.engine.events import BlockFinished, Listener, PassFinished
 from dhsic.engine.failures import explained_failures
 from dhsic.engine.given import Span, blocks_of
 from dhsic.engine.groups import Ranges, RowGroups
@@ -34,17 +33,13 @@ from dhsic.engine.together import read_block
 
 __all__ = [
     "Payload",
-    "ReplicateTask",
     "run_chunk",
-    "run_map",
     "run_pass",
 ]
 
 State = TypeVar("State")
-Value = TypeVar("Value")
 Spans = tuple[Span, ...]
 
-_RANGES = 32
 _MOST_SHARDS = 128
 
 
@@ -68,17 +63,6 @@ class _Node(NamedTuple):
     task: Any
     leaf: int
     """The number of the first leaf from there on that is computed."""
-
-
-class ReplicateTask(NamedTuple):
-    """Shared input of the tasks over replicates."""
-
-    function: Callable[[range], Any]
-    shards: Shards | None
-    budget: Budget | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (ReplicateTask, pickled(tuple(self)))
 
 
 def run_pass(
@@ -155,64 +139,6 @@ def run_pass(
     return total.state, done
 
 
-def run_map(
-    name: str,
-    function: Callable[[range], Value],
-    count: int,
-    runtime: Runtime,
-    listener: Listener,
-    checkpoint: Checkpoint | None = None,
-) -> list[Value]:
-    """Apply a function to ranges of replicates, which depend on their number alone.
-
-    Parameters
-    ----------
-    name : str
-        Name of its result.
-    function : callable
-        Takes a range of replicates; travels once to every worker.
-    count : int
-        Number of replicates.
-    runtime : Runtime
-        Where tasks run.
-    listener : callable
-        Is told when it starts, when a range is done and when all are done.
-    checkpoint : Checkpoint, optional
-        Where ranges are kept, of a function whose fields say all that it computes.
-
-    Returns
-    -------
-    list
-        Values of the function, in the order of the ranges.
-    """
-
-    def tell(amount: int) -> None:
-        listener(BlockFinished(name, amount, "resamples"))
-
-    def job(there: Numbers) -> Job:
-        amount = sum(len(ranges[number]) for number in there)
-        started = PassStarted(name, len(ranges), count, "resamples")
-        listener(replace(started, resumed=amount, resumed_parts=len(there)))
-        return _replicates_job(
-            ReplicateTask(function, shards, runtime.budget), ranges, there, runtime
-        )
-
-    bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
-    # Fewer replicates than ranges leave empty ones, which make no task.
-    ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
-    shards = None
-    # Of a function that cannot be digested no one would know whose shards they are.
-    if checkpoint is not None and can_digest(function):
-        shards = checkpoint.shards(name, len(ranges), (function, count))
-    began = time.perf_counter()
-    with explained_failures(checkpoint):
-        partials = compute_missing(job, shards, runtime, tell)
-    seconds = time.perf_counter() - began
-    work = sum(partial.seconds for partial in partials)
-    listener(PassFinished(name, len(ranges), count, 0, seconds, work, "resamples"))
-    return [partial.state for partial in partials]
-
-
 def _spans(plan: PassPlan) -> list[Spans]:
     """Bounds of the blocks of every task: of one, or of two in the order of the rows."""
     spans = itertools.pairwise(plan.bounds)
@@ -279,20 +205,6 @@ def _job(
     keep, load = as_task(keep_shard), as_task(load_shard)
     top = _tree(shared, [subtree(number) for number in range(len(groups))], plan.fan_in, near)
     return Job(leaves, [_amount(plan, spans) for group in missing for spans in group], [top.task])
-
-
-def _replicates_job(
-    replicates: ReplicateTask, ranges: Sequence[range], there: Numbers, runtime: Runtime
-) -> Job:
-    shared, apply = held(replicates, runtime), as_task(_apply)
-    keep, load = as_task(keep_shard), as_task(load_shard)
-    missing = [number for number in range(len(ranges)) if number not in there]
-    leaves = {number: apply(shared, ranges[number]) for number in missing}
-    made = leaves
-    if replicates.shards is not None:
-        made = {number: keep(shared, number, leaf) for number, leaf in leaves.items()}
-    wanted = [made[n] if n in made else load(shared, n) for n in range(len(ranges))]
-    return Job(list(leaves.values()), [len(ranges[n]) for n in missing], wanted)
 
 
 def _tree(shared: Any, level: list[_Node], fan_in: int, near: Near) -> _Node:
@@ -362,10 +274,10 @@ def _block(
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))
 
 
-def _check_process_memory(shared: Payload | ReplicateTask, more: int = 0) -> None:
+def _check_process_memory(payload: Payload, more: int = 0) -> None:
     """Compare the memory of this process with what it may take."""
-    if shared.budget is not None:
-        shared.budget.look(more)
+    if payload.budget is not None:
+        payload.budget.look(more)
 
 
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
@@ -374,11 +286,3 @@ def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Pa
         state = payload.reduction.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
     return first
-
-
-def _apply(replicates: ReplicateTask, numbers: range) -> Partial[Any]:
-    if replicates.shards is not None:
-        replicates.shards.check()
-    _check_process_memory(replicates)
-    began = time.perf_counter()
-    return Partial(replicates.function(numbers), time.perf_counter() - began)

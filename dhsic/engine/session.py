@@ -20,7 +20,8 @@ from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
 from dhsic.engine.plan import PassPlan, Plan
 from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
-from dhsic.engine.run import run_map, run_pass
+from dhsic.engine.replicates import run_map
+from dhsic.engine.run import run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from dhsic.engine.checkpoint import Checkpoint
-from dhsic.engine.run import _leaves_of_shards, _spans, run_map, run_pass
+from dhsic.engine.replicates import run_map
+from dhsic.engine.run import _leaves_of_shards, _spans, run_pass
 from dhsic.io.open import open_variables
 from tests.engine.toys import PairSums, Sums, plan_of, threads
 

@@ -1,5 +1,7 @@
 """Replicates in parallel: the same ranges anywhere, in order."""
 
+import math
+import threading
 import time
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from dhsic._random import generator
+from dhsic.engine import replicates
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
 from dhsic.engine.session import Session
 from dhsic.io.open import open_variables
@@ -61,6 +64,53 @@ def test_map__tells_of_resamples_and_is_no_pass_over_the_data(runtime):
     assert sorted(event.amount for event in blocks) == [3] * 28 + [4] * 4
     assert last == PassFinished("null", 32, 100, 0, last.seconds, last.worker_seconds, "resamples")
     assert mapped.finished == []
+
+
+def ran_on(count, waits):
+    """The thread that each range ran on, and whether all that is told comes from this one."""
+    threads_of, told_by = [], set()
+
+    def told(numbers):
+        threads_of.append(threading.get_ident())
+        time.sleep(waits)
+        return numbers
+
+    def listen(event):
+        told_by.add(threading.get_ident())
+
+    ranges = session(threads(count), listen).map("null", told, 100)
+    assert [number for numbers in ranges for number in numbers] == list(range(100))
+    assert told_by == {threading.get_ident()}
+    return threads_of
+
+
+@pytest.mark.parametrize(("count", "alone"), [(3, math.inf), (1, 0.0)])
+def test_map__of_what_is_quick_or_has_one_thread_stays_in_this(count, alone, monkeypatch):
+    monkeypatch.setattr(replicates, "_ALONE", min(alone, threading.TIMEOUT_MAX))
+    assert ran_on(count, 0.001) == [threading.get_ident()] * 32
+
+
+def test_map__is_shared_by_all_threads_where_it_takes_long(monkeypatch):
+    monkeypatch.setattr(replicates, "_ALONE", 0.0)
+    assert len(set(ran_on(3, 0.05))) == 3
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_map__begins_no_range_after_an_error_on_any_thread(here, monkeypatch):
+    monkeypatch.setattr(replicates, "_ALONE", 0.0)
+    own, begun, raised = threading.get_ident(), [], threading.Event()
+
+    def told(numbers):
+        begun.append(numbers)
+        if (threading.get_ident() == own) is here:
+            raised.set()
+            raise ZeroDivisionError
+        raised.wait()
+        time.sleep(0.2)
+
+    with pytest.raises(ZeroDivisionError):
+        session(threads(2)).map("null", told, 100)
+    assert len(begun) <= 2
 
 
 def fail(numbers):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dhsic.engine.reduction import Partial
-from dhsic.engine.run import Payload, ReplicateTask, run_chunk
+from dhsic.engine.replicates import ReplicateTask
+from dhsic.engine.run import Payload, run_chunk
 from tests.engine.toys import Gather
 
 X = np.random.default_rng(0).standard_normal((40, 3))
