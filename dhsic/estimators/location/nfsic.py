@@ -49,9 +49,9 @@ _REMEDY = "take fewer locations, training rows, resamples or threads"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
-_CALLS = 1e5  # of small functions, a variable
-_PREPARED = 15e3  # passes over the training rows, centred and scaled for every evaluation
-_EVALUATIONS = 660.0  # of a kernel at the training rows, about: of values and of two gradients
+_CALLS = 8e4  # of small functions, a variable
+_PREPARED = 6e3  # passes over the training rows, centred and scaled for every evaluation
+_EVALUATIONS = 160.0  # of a kernel at the training rows, about: two thirds climb, a third judges
 _DERIVED = 1e4  # passes over its values, for moments and derivatives
 
 
