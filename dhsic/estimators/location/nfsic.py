@@ -50,7 +50,7 @@ _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 _CALLS = 8e4  # of small functions, a variable
-_PREPARED = 6e3  # passes over the training rows, centred and scaled for every evaluation
+_PREPARED = 11e3  # passes over the training rows, centred and scaled for every evaluation
 _EVALUATIONS = 160.0  # of a kernel at the training rows, about: two thirds climb, a third judges
 _DERIVED = 1e4  # passes over its values, for moments and derivatives
 
