@@ -27,8 +27,8 @@ __all__ = ["ReplicateTask", "run_map"]
 Value = TypeVar("Value")
 
 _RANGES = 32
-# Two threads take turns at the lock of the interpreter where arrays are small, and begin with work
-# of 50 ms so late that it is no slower for it.
+# Threads pass the lock of the interpreter on at every small array, so that two take longer over
+# quick work than one does: the others join after so many seconds.
 _ALONE = 0.05
 
 
@@ -138,8 +138,8 @@ def _on_threads(
             tell(len(ranges[number]))
 
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        others = [pool.submit(work_late) for _ in range(threads - 1)]
         try:
+            others = [pool.submit(work_late) for _ in range(min(threads, len(ranges)) - 1)]
             work(tell_done)
         finally:
             ended.set()
