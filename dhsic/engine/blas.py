@@ -1,4 +1,4 @@
-"""One BLAS thread while Dask's threads work: the parallelism is theirs."""
+"""One BLAS thread while other threads work: the parallelism is theirs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from dhsic.engine.memory import LIBRARIES, ask_allocator, resident_bytes
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
-__all__ = ["TOLERANCE", "Budget", "own_bytes"]
+__all__ = ["TOLERANCE", "Budget", "check_process_memory", "own_bytes"]
 
 TOLERANCE = 1.1
 """Times the allowed memory that a process takes at the most."""
@@ -150,6 +150,12 @@ class Budget:
             "allow more memory, or take fewer threads, landmarks, features or resamples; data in "
             "large stored chunks need less memory once they are written in smaller ones"
         )
+
+
+def check_process_memory(budget: Budget | None, more: int = 0) -> None:
+    """Compare the memory of this process with a budget, as `Budget.look`, where there is one."""
+    if budget is not None:
+        budget.look(more)
 
 
 def own_bytes() -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source, read_ranges
-from dhsic.engine.budget import Budget
+from dhsic.engine.budget import Budget, check_process_memory
 from dhsic.engine.compute import as_task, begin, ship
 from dhsic.engine.groups import edges
 from dhsic.engine.plan import PassPlan
@@ -121,8 +121,7 @@ def _cut_chunks(
 
 
 def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
-    if budget is not None:
-        budget.look(read_bytes([source], [(start, stop)]))
+    check_process_memory(budget, read_bytes([source], [(start, stop)]))
     return source.read(start, stop)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from dhsic.engine.blas import one_blas_thread
-from dhsic.engine.budget import Budget
+from dhsic.engine.budget import Budget, check_process_memory
 from dhsic.engine.checkpoint import Checkpoint, Shards
 from dhsic.engine.compute import Job, as_task, held
 from dhsic.engine.digest import can_digest
@@ -95,7 +95,7 @@ def run_map(
     with explained_failures(checkpoint):
         if runtime.client is None and shards is None:
             listener(started)
-            partials = _on_threads(replicates, ranges, runtime.threads, tell)
+            partials = _in_this_process(replicates, ranges, runtime.threads, tell)
         else:
             partials = compute_missing(job, shards, runtime, tell)
     seconds = time.perf_counter() - began
@@ -104,7 +104,7 @@ def run_map(
     return [partial.state for partial in partials]
 
 
-def _on_threads(
+def _in_this_process(
     replicates: ReplicateTask,
     ranges: Sequence[range],
     threads: int,
@@ -173,7 +173,6 @@ def _job(
 def _apply(replicates: ReplicateTask, numbers: range) -> Partial[Any]:
     if replicates.shards is not None:
         replicates.shards.check()
-    if replicates.budget is not None:
-        replicates.budget.look()
+    check_process_memory(replicates.budget)
     began = time.perf_counter()
     return Partial(replicates.function(numbers), time.perf_counter() - began)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.blocks import Source
-from dhsic.engine.budget import Budget
+from dhsic.engine.budget import Budget, check_process_memory
 from dhsic.engine.checkpoint import Checkpoint, Shards
 from dhsic.engine.compute import Job, Near, as_task, held, neighbours_together
 from dhsic.engine.events import BlockFinished, Listener, PassFinished
@@ -240,7 +240,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
     if payload.shards is not None:
         payload.shards.check()
     reuse_freed_memory()
-    _check_process_memory(payload)
+    check_process_memory(payload.budget)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
     # Blocks that travelled come in the order of the sources that no task reads.
@@ -252,7 +252,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
         blocks[start, stop] = _block(payload, start, stop, computed)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = payload.reduction.chunk(*(blocks[span] for span in spans))
-    _check_process_memory(payload)
+    check_process_memory(payload.budget)
     seconds = time.perf_counter() - began
     count_task(payload.reduction.name, blocks.values(), seconds)
     return Partial(state, seconds)
@@ -264,24 +264,18 @@ def _block(
     """The rows between two bounds, in the order of the groups where there are any."""
     if payload.groups is None:
         ranges: Ranges = ((start, stop),)
-        _check_process_memory(payload, read_bytes(payload.sources, ranges))
+        check_process_memory(payload.budget, read_bytes(payload.sources, ranges))
         values = read_block(payload.sources, ranges, computed, payload.finite)
         return RowBlock(start, values)
     ranges, places = payload.groups.arrange(start, stop)
     # Before the read, so that the error comes instead of the kill of the worker.
-    _check_process_memory(payload, read_bytes(payload.sources, ranges))
+    check_process_memory(payload.budget, read_bytes(payload.sources, ranges))
     values = read_block(payload.sources, ranges, computed, payload.finite)
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))
 
 
-def _check_process_memory(payload: Payload, more: int = 0) -> None:
-    """Compare the memory of this process with what it may take."""
-    if payload.budget is not None:
-        payload.budget.look(more)
-
-
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
-    _check_process_memory(payload)
+    check_process_memory(payload.budget)
     for other in others:
         state = payload.reduction.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)

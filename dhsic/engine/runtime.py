@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dhsic._validation import check_integer
-from dhsic.engine.budget import Budget
+from dhsic.engine.budget import Budget, check_process_memory
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.errors import InvalidArgumentError
@@ -61,8 +61,7 @@ class Runtime:
 
     def look(self, more: int = 0) -> None:
         """Compare the memory of this process with the budget, as `Budget.look`."""
-        if self.budget is not None:
-            self.budget.look(more)
+        check_process_memory(self.budget, more)
 
     def make_room(self) -> None:
         """Have this process give back freed memory where the largest step would need it."""

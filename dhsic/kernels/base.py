@@ -144,6 +144,24 @@ class Kernel(Centred, ABC):
             Scratch, with the dtype of `out`.
         """
 
+    def gram(self, rows: Matrix, columns: Matrix, dtype: DTypeLike = np.float64) -> Matrix:
+        """Gram matrix of prepared rows and columns, by `tile`, in an array of its own.
+
+        Parameters
+        ----------
+        rows, columns : ndarray, shapes (b, w) and (p, w)
+            From `rows` and `columns`, or slices of them along axis 0.
+        dtype : dtype, optional
+            Precision, that of `rows`.
+
+        Returns
+        -------
+        ndarray, shape (b, p)
+        """
+        out = np.empty((len(rows), len(columns)), dtype)
+        self.tile(rows, columns, out, np.empty((self.work_tiles, *out.shape), dtype))
+        return out
+
     @property
     def differentiable(self) -> bool:
         """Whether it has a `gradient`."""
@@ -258,9 +276,7 @@ class Kernel(Centred, ABC):
         if rows.shape[1] != columns.shape[1]:
             msg = f"x and y must have equally many columns; got shapes {x.shape} and {y.shape}"
             raise InvalidArgumentError(msg)
-        out = np.empty((len(rows), len(columns)))
-        self.tile(rows, columns, out, np.empty((self.work_tiles, *out.shape)))
-        return out
+        return self.gram(rows, columns).astype(np.float64, copy=False)
 
     def __add__(self, other: Kernel) -> Kernel:
         from dhsic.kernels.combined import Sum

@@ -174,11 +174,9 @@ class WithMissing(OfKernel):
         for start in range(0, count, _MEANS):
             at = slice(start, min(start + _MEANS, count))
             rows, columns = pair(at)
-            tile = np.empty((len(rows), len(columns)), rows.dtype)
-            work = np.empty((self.kernel.work_tiles, *tile.shape), rows.dtype)
-            self.kernel.tile(rows, columns, tile, work)
             # In double precision, as all sums.
-            means[at] = tile.mean(axis=axis, dtype=np.float64)
+            gram = self.kernel.gram(rows, columns, rows.dtype)
+            means[at] = gram.mean(axis=axis, dtype=np.float64)
         return means
 
 

@@ -75,7 +75,7 @@ class Pool:
         gram = np.empty((len(parts[0][1]), len(parts[0][2])))
         for start in range(0, len(gram), POOL_TILE_ROWS):
             at = slice(start, start + POOL_TILE_ROWS)
-            gram[at] = hadamard(_tile(kernel, x[at], z) for kernel, x, z in parts)
+            gram[at] = hadamard(kernel.gram(x[at], z) for kernel, x, z in parts)
         return gram
 
     def tolerance(self) -> float:
@@ -90,9 +90,3 @@ class Pool:
     def _prepared(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         # Prepared once: selections ask for columns again and again.
         return [(k.rows(x), k.columns(x)) for k, x in zip(self.kernels, self.points, strict=True)]
-
-
-def _tile(kernel: Kernel, rows: NDArray[Any], columns: NDArray[Any]) -> Matrix64:
-    out = np.empty((len(rows), len(columns)))
-    kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape)))
-    return out

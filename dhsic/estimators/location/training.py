@@ -174,8 +174,7 @@ class _Values:
     def of(cls, kernel: Kernel, x: Vector, z: Vector) -> Self:
         """Compute the values."""
         rows, points = kernel.rows_and_columns(x), kernel.rows_and_columns(z)
-        gram = np.empty((len(x), len(z)))
-        kernel.tile(rows[0], points[1], gram, np.empty((kernel.work_tiles, *gram.shape)))
+        gram = kernel.gram(rows[0], points[1]).astype(np.float64, copy=False)
         return cls(kernel, x, z, rows, points, gram)
 
     def in_points(self, weights: Vector) -> Vector:
