@@ -80,8 +80,3 @@ def test_long_files__are_there():
 def test_check__sees_an_import_from_above():
     assert units_imported("from dhsic.api import hsic") == {"api"}
     assert "cli" in units_imported("def f():\n    from dhsic import cli")
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_file__is_one_thing(path):
-    assert len(path.read_text().splitlines()) <= 420
