@@ -22,7 +22,7 @@ from dhsic.errors import MemoryBudgetError
 
 __all__ = ["TOLERANCE", "Budget", "check_process_memory", "own_bytes"]
 
-TOLERANCE = 1.1
+TOLERANCE = 1.0
 """Times the allowed memory that a process takes at the most."""
 
 _RECENT_SECONDS = 60.0

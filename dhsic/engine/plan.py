@@ -34,6 +34,8 @@ _CALLS = 700.0  # of small functions, a step
 _OPENING = 6  # steps' worth of them before the first and after the last
 _SCHEDULED = 5e-4  # seconds of a scheduler, a task
 _OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
+_OF_SCHEDULER = 48 * 2**20  # what a client and its scheduler were measured to take besides
+_OF_TASK = 16 * 2**10  # in the scheduler, the client and the messages between them
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 
 
@@ -225,6 +227,10 @@ class Plan(BarResult):
     rates : Rates, optional
         Rates of the machine whose seconds are told; those of `runtime` where not given, which are
         measured when they are first asked for.
+    kept_bytes : int, optional
+        Bytes of replicates, which stay beside all steps.
+    closing_bytes : int, optional
+        Bytes of what becomes of them after the last step.
 
     Examples
     --------
@@ -247,6 +253,8 @@ class Plan(BarResult):
     remedy: str
     would_fit: Callable[[], str] = field(default=str, compare=False, metadata=TRANSIENT)
     rates: Rates | None = None
+    kept_bytes: int = 0
+    closing_bytes: int = 0
 
     @property
     def passes(self) -> tuple[PassPlan, ...]:
@@ -269,12 +277,16 @@ class Plan(BarResult):
     @property
     def peak_driver_bytes(self) -> int:
         """Predicted peak bytes of this process, besides what its user holds in it."""
-        peak = held = 0
+        peak, held = self.closing_bytes, 0
         for step in self.steps:
             # A step works beside what those before it have left.
             peak = max(peak, held + self._driver_bytes(step))
             held += step.held_bytes if isinstance(step, DriverStep) else 0
-        return self.baseline_bytes + peak
+        if self.runtime.client is not None:
+            # The scheduler of a local cluster is in this process, with what it knows of each task.
+            tasks = max((step.tasks for step in self.passes), default=0)
+            peak += _OF_SCHEDULER + _OF_TASK * tasks
+        return self.baseline_bytes + self.kept_bytes + peak
 
     @property
     def peak_worker_bytes(self) -> int:
@@ -358,11 +370,16 @@ class Plan(BarResult):
             amount, name = max((step.worker_bytes, step.name) for step in self.passes)
         else:
             amount, name = max((self._driver_bytes(step), step.name) for step in self.steps)
+        kept = (
+            f", {format_bytes(self.kept_bytes)} the replicates"
+            if self.kept_bytes > needed / 8
+            else ""
+        )
         msg = (
             f"the plan needs {format_bytes(needed)} in one process and {format_bytes(allowed)} "
-            f"are allowed; {format_bytes(self.baseline_bytes)} of it are the libraries, and the "
-            f"largest step is {name!r} with {format_bytes(amount)}: {self.remedy}, or allow more "
-            f"memory{self.would_fit()}"
+            f"are allowed; {format_bytes(self.baseline_bytes)} of it are the libraries"
+            f"{kept}, and the largest step is {name!r} with {format_bytes(amount)}: "
+            f"{self.remedy}, or allow more memory{self.would_fit()}"
         )
         raise MemoryBudgetError(msg)
 

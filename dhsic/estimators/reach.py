@@ -14,6 +14,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.estimators.base import Estimator, Null
+from dhsic.estimators.resample import keeping_replicates
 from dhsic.kernels import Combinations
 from dhsic.landmarks import landmark_count
 
@@ -123,7 +124,10 @@ def plan_once(
 ) -> Plan:
     """The plan of the estimator, kept since it is asked for more than once."""
     key = "plan", estimator, combinations, null
-    return session.once(key, lambda: estimator.plan(session, combinations, null))
+    return session.once(
+        key,
+        lambda: keeping_replicates(estimator.plan(session, combinations, null), combinations, null),
+    )
 
 
 def telling(plan: Plan, ways: Iterable[Way]) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -14,9 +14,11 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import PATIENT
 from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.moved_groups import MovedGroups
+from dhsic.engine.plan import Plan
 from dhsic.engine.reduction import GroupReduction
 from dhsic.engine.session import Session
 from dhsic.engine.sets import Series, WholeSets
+from dhsic.kernels import Combinations
 from dhsic.nulls import Chain, Permutation, Shifts
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "TwoSided",
     "chain_of",
     "exact_null",
+    "keeping_replicates",
     "narrower",
     "orbit_of",
     "statistics_of",
@@ -37,6 +40,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
+_CLOSING = 8  # columns of replicates that a p-value takes beside all, a few of each array
 _WIDEST = 4096  # rows of a group; beyond, more cosets do as well and hold less
 
 
@@ -224,6 +228,15 @@ def statistics_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSi
     if isinstance(null, Chain):
         return [pair for stage in chain_of(chosen) for pair in stage]
     return [TwoSided.of(combination) for combination in chosen]
+
+
+def keeping_replicates(plan: Plan, combinations: Combinations, null: object) -> Plan:
+    """The plan with the bytes of replicates, of all statistics, until the p-value is known."""
+    stages = len(set(combinations.variables)) - 1 if isinstance(null, Chain) else 1
+    # An orbit has at least so many permutations, of every stage of a chain.
+    values = 8 * stages * getattr(null, "n_resamples", 0)
+    kept, closing = values * len(statistics_of(combinations.chosen, null)), values * _CLOSING
+    return replace(plan, kept_bytes=kept, closing_bytes=closing)
 
 
 def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 
 # Scores that are logarithms of ranks are equal, or differ by far more.
 _SAME = 1e-9
+_BUNCH_BYTES = 8 * 2**20  # of the values of some columns
 _SHARPNESS = 2.0  # of power 1 took two points more, and 3 about one, over 20 shapes
 
 
@@ -129,29 +130,75 @@ def aggregate(
     >>> found.strongest, bool(found.distribution.sf(found.statistic) <= 0.05)
     (1, True)
     """
-    rows = np.vstack([statistics, replicates])
-    distances, errors, ties, spread = standardised(rows, rounding, dtype)
-    if how == "soft":
-        scores = _soft(
-            distances, errors, _combination_weights(distances.shape[1], reference, share)
-        )
-    elif how == "min-p":
-        # Ranks tie at the top; a fraction below 1 orders rows of one rank by their distance.
-        each = _counts_below(rows, ties) + _broken_ties(distances)
-        # The slope of the arctangent is at most 1, so an error of a distance counts 1 / pi at most.
-        scores = _scores(each, errors / math.pi, reference, share)
-    else:
-        scores = _scores(distances, errors, reference, share)
-    distances_of_data = _own_distance(rows, spread, ties)
+    count = len(statistics)
+    apart = share > 0.0 and count > 1
+    weights = _combination_weights(count, reference, share)
+    own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
+    alone, others = _Running(how), _Running(how)
+    for columns in _bunches(len(replicates), count):
+        rows = np.vstack([statistics[columns], replicates[:, columns]])
+        distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
+        own[columns] = _own_distance(rows, spread, ties)
+        np.maximum(strongest, distances[1:].max(axis=1), out=strongest)
+        if how == "soft":
+            # log sum_c w_c exp(2 z_c) (Biggs et al. 2023, section 3). No derivative by a distance
+            # is larger than the sharpness, and all together are no larger.
+            distances *= _SHARPNESS
+            distances += np.log(weights[columns])
+            errors *= _SHARPNESS
+        elif how == "min-p":
+            # Ranks tie at the top; a fraction below 1 orders rows of one rank by their distance.
+            # The slope of the arctangent is at most 1, so an error counts 1 / pi at most.
+            distances = _counts_below(rows, ties) + _broken_ties(distances)
+            errors /= math.pi
+        numbers = np.arange(columns.start, columns.stop)
+        first = apart & (how != "soft") & (numbers == reference)
+        for running, taken in ((alone, first), (others, ~first)):
+            if taken.any():
+                each = distances if taken.all() else distances[:, taken]
+                running.take(each, errors[taken], numbers[taken])
+    scores = _shared(alone.scores, others.scores, share) if alone.taken else others.scores
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),
         scores.rounding,
         scores.strongest,
-        distances_of_data,
+        own,
         pvalues(statistics, replicates, dtype, rounding),
-        Strength(float(distances_of_data.max()), distances[1:].max(axis=1)),
+        Strength(float(own.max()), strongest),
     )
+
+
+def _bunches(rows: int, count: int) -> Iterator[slice]:
+    """Columns that are taken at a time."""
+    # Of millions of replicates each array takes as much as all of them: a few are of a bunch.
+    step = max(_BUNCH_BYTES // (8 * (rows + 1)), 1)
+    return (slice(first, min(first + step, count)) for first in range(0, count, step))
+
+
+class _Running:
+    """The scores of rows by columns that come one bunch after another."""
+
+    def __init__(self, how: Aggregate) -> None:
+        self.how, self.taken = how, False
+        self.values: Vector = np.empty(0)
+        self.rounding, self.strongest, self.largest = 0.0, -1, -math.inf
+
+    def take(self, each: Vector, errors: Vector, numbers: NDArray[np.intp]) -> None:
+        """Take some columns, shape (b + 1, g), with their errors and numbers."""
+        soft, best = self.how == "soft", int(each[0].argmax())
+        if each[0, best] > self.largest:
+            self.largest, self.strongest = float(each[0, best]), int(numbers[best])
+        values = _log_sum(each) if soft else each.max(axis=1)
+        if self.taken:
+            values = (np.logaddexp if soft else np.maximum)(self.values, values)
+        self.values, self.taken = values, True
+        self.rounding = max(self.rounding, float(errors.max()))
+
+    @property
+    def scores(self) -> _Scores:
+        """Those of all columns so far."""
+        return _Scores(self.values, self.rounding, self.strongest)
 
 
 class Standardised(NamedTuple):
@@ -209,37 +256,25 @@ def _combination_weights(count: int, reference: int, share: float) -> Vector:
     return weights
 
 
-def _soft(distances: Vector, errors: Vector, weights: Vector) -> _Scores:
-    """The soft maximum over combinations (Biggs et al. 2023, section 3)."""
-    # log sum_c w_c exp(2 z_c) less its largest term, since exp of a far distance overflows.
-    exponents = _SHARPNESS * distances + np.log(weights)
+def _log_sum(exponents: Vector) -> Vector:
+    """Take log sum_c exp(e_c) of every row; overwrites the exponents."""
+    # Less the largest term, since exp of a far distance overflows.
     best = exponents.max(axis=1)
-    values = best + np.log(np.exp(exponents - best[:, None]).sum(axis=1))
-    # no derivative by a distance is larger than the sharpness, and all together are no larger
-    return _Scores(values, _SHARPNESS * float(errors.max()), int(exponents[0].argmax()))
+    exponents -= best[:, None]
+    values: Vector = best + np.log(np.exp(exponents, out=exponents).sum(axis=1))
+    return values
 
 
-def _scores(each: Vector, errors: Vector, reference: int, share: float) -> _Scores:
-    """From those of every combination, shape (b + 1, G), to those of the test."""
-    everything = list(range(each.shape[1]))
-    if share == 0.0 or len(everything) == 1:
-        return _scores_by_largest(each, errors, everything)
-    alone = _scores_by_largest(each, errors, [reference])
-    others = _scores_by_largest(each, errors, [c for c in everything if c != reference])
+def _shared(alone: _Scores, others: _Scores, share: float) -> _Scores:
+    """Scores where the reference has a share of the level to itself."""
     # A p-value over its share of the level: the smaller quotient decides, as in a weighted
     # Bonferroni test. The rank of that score among all rows makes the level exact.
     weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
-    if _is_first(alone) and _is_first(others):  # ranks tell no more
-        decided = _scores_by_largest(each, errors, everything)
-    else:
-        decided = alone if weighed[0][0] >= weighed[1][0] else others
+    # Where the data lie above all replicates in both, ranks tell no more.
+    first = _is_first(alone) and _is_first(others)
+    ours, theirs = (alone.values, others.values) if first else weighed
+    decided = alone if ours[0] >= theirs[0] else others
     return _Scores(np.maximum(*weighed), _SAME, decided.strongest)
-
-
-def _scores_by_largest(each: Vector, errors: Vector, columns: list[int]) -> _Scores:
-    best = each[:, columns]
-    strongest = columns[int(best[0].argmax())]
-    return _Scores(best.max(axis=1), float(errors[columns].max()), strongest)
 
 
 def _is_first(scores: _Scores) -> bool:

@@ -76,7 +76,7 @@ def resample_features(
     resampling = FeatureResampling.of(
         session, sides, chosen, measure, null, variables, unbiased=unbiased
     )
-    columns = {pair: g for g, pair in enumerate(resampling.pairs)}
+    columns = {pair: g for g, pair in enumerate(dict.fromkeys(chosen))}
     values = np.zeros((resampling.count, len(columns)))
     errors: dict[tuple[Pair, int], float] = {}
     kept = None
@@ -104,13 +104,12 @@ def resample_features(
         rows = resampling.estimates.blocks.drawn(session) if kept is None else kept
         return resampling.estimates.of(chosen[g], rows, size)
 
+    every = values if len(columns) == len(chosen) else values[:, at]
     if isinstance(resampling.moves, Orbit):
         tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
-        return FeatureReplicates(
-            Resampled.of(values[:, at], tolerance), estimate, resampling.moves.detail
-        )
+        return FeatureReplicates(Resampled.of(every, tolerance), estimate, resampling.moves.detail)
     rounding = [independent_rounding(session, [sides[k] for k in pair]) for pair in chosen]
-    return FeatureReplicates(Resampled.of(values[:, at], np.array(rounding)), estimate, "")
+    return FeatureReplicates(Resampled.of(every, np.array(rounding)), estimate, "")
 
 
 def resampling_steps(

@@ -39,7 +39,7 @@ from dhsic.estimators.gram.steps import (
 from dhsic.estimators.gram.sums import GramSums, check_rows, gram_hsic, marginal_hsic
 from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
-from dhsic.estimators.resample import exact_null
+from dhsic.estimators.resample import exact_null, keeping_replicates
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     Chain,
@@ -203,13 +203,22 @@ class Quadratic:
         """
         fitted, note, parts = self._run(session, combinations, null)
         left_out = left_out_text(len(combinations) - len(fitted))
-        scaled = []
+        scaled, replicates, done = [], np.empty((0, 0)), 0
         for part, grams in parts:
-            scaled.append(self._scaled(grams, part))
+            values, own = self._scaled(grams, part)
+            scaled.append(values)
             note = note or grams.detail
+            # Each part has the replicates of some columns: all of them are held once alone.
+            if not done:
+                whole = len(part) == len(fitted)
+                replicates = own if whole else np.empty((len(own), len(fitted)))
+            if own is not replicates:
+                replicates[:, done : done + len(part)] = own
+            done += len(part)
+            del own, grams
         # Parts of combinations come one after another, and each has the sums of its own.
-        *values, replicates, with_itself, sums = zip(*scaled, strict=True)
-        statistics, sizes, errors = map(np.concatenate, values)
+        *each, with_itself, sums = zip(*scaled, strict=True)
+        statistics, sizes, errors = map(np.concatenate, each)
         of_estimates = list(chain.from_iterable(sums))
 
         def estimate(c: int) -> Estimate:
@@ -219,7 +228,7 @@ class Quadratic:
         return GridOutcome(
             fitted,
             statistics,
-            np.hstack(replicates),
+            replicates,
             estimate,
             "; ".join(filter(None, (note, left_out))),
             errors,
@@ -278,11 +287,11 @@ class Quadratic:
 
     def _scaled(
         self, grams: GramOrbit | SignedGrams, part: Combinations
-    ) -> tuple[Vector, Vector, Vector, Vector, Vector, list[GramSums]]:
-        """Statistics, sizes, rounding, replicates, HSIC of every variable with itself.
+    ) -> tuple[tuple[Vector, Vector, Vector, Vector, list[GramSums]], Vector]:
+        """Statistics, sizes, rounding, HSIC of every variable with itself, sums; and replicates.
 
-        And the sums that estimates come from where they are others than the sizes: one is told of
-        all combinations, of those of columns none is.
+        The sums are those that estimates come from where they are others than the sizes: one is
+        told of all combinations, of those of columns none is.
         """
         each = [grams.sums_of(gram_sums) for gram_sums in part.chosen]
         factors = np.array([self.factor(sums) for sums in each])
@@ -291,15 +300,16 @@ class Quadratic:
         with_itself = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
         others = self.unbiased_estimate and not self.unbiased and not part.features
-        return (
+        replicates *= factors
+        values = (
             factors * statistics,
             # The estimate is the statistic over n.
             factors * (statistics / each[0].n),
             factors * errors,
-            factors * replicates,
             with_itself,
             each if others else [],
         )
+        return values, replicates
 
     def _planned(self, session: Session, combinations: Combinations, null: Null | None) -> _Planned:
         """Decisions about the run, found once: planning takes as long as a test of few rows."""
@@ -317,7 +327,8 @@ class Quadratic:
 
         def plan_of_parts(*parts: Combinations) -> Plan:
             steps = (self._guessed(session, part, null) for part in parts)
-            return plan_steps(session, steps, combinations=combinations)
+            plan = plan_steps(session, steps, combinations=combinations)
+            return keeping_replicates(plan, combinations, null)
 
         def parts_of(size: int) -> list[range]:
             return [range(start, min(start + size, count)) for start in range(0, count, size)]
