@@ -76,7 +76,8 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     if not labels:
         msg = f"{data_name} must have rows and columns, got {len(frame)} x 0"
         raise DataError(msg)
-    if len({str(type_) for type_ in frame.schema.values()}) == 1:
+    types = list(frame.schema.values())
+    if len(set(map(str, types))) == 1 and types[0].is_numeric():
         values = frame.to_numpy()
         if values.dtype.kind in "fiu":
             for column in frame.iter_columns():
@@ -127,10 +128,7 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
         codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
         if codes is None:
             return encode_labels(column.to_list(), data_name)
-        values = codes.to_numpy()
-        gaps = values < 0
-        values = np.where(gaps, np.nan, values) if gaps.any() else values
-        return Encoded(values, "category", tuple(native.cat.categories))
+        return encode_codes(codes.to_numpy(), native.cat.categories, data_name)
     # For the error alone, which is that of arrays of times.
     if column.dtype in (nw.Datetime, nw.Date):
         return encode(np.array([], "M8[s]"), data_name)
