@@ -22,7 +22,7 @@ from dhsic.io.encode import (
 )
 from dhsic.io.sources import ArraySource
 
-__all__ = ["as_frame", "frame_source", "part_of_frame", "unknown_column"]
+__all__ = ["as_frame", "categories_of_pandas", "frame_source", "part_of_frame", "unknown_column"]
 
 _LISTED = 20
 
@@ -44,6 +44,9 @@ def as_frame(x: Any) -> Any:
         x = arrow.Table.from_batches([x])
     elif arrow is not None and isinstance(x, arrow.Array):
         x = arrow.chunked_array([x])
+    if arrow is not None and isinstance(x, arrow.Table):
+        for at in map(x.schema.get_field_index, categories_of_pandas(x.schema)):
+            x = x.set_column(at, x.schema.names[at], x.column(at).dictionary_encode())
     try:
         frame = nw.from_native(x, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
@@ -53,6 +56,13 @@ def as_frame(x: Any) -> Any:
         msg = f"a {type(x).__name__} is not computed yet: call .collect() on it first"
         raise DataError(msg)
     return frame if isinstance(frame, nw.DataFrame | nw.Series) else None
+
+
+def categories_of_pandas(schema: Any) -> list[str]:
+    """Columns of Arrow that were categories to pandas; Parquet keeps those of text alone."""
+    told = (schema.pandas_metadata or {}).get("columns", ())
+    names = [one.get("field_name") for one in told if one.get("pandas_type") == "categorical"]
+    return [name for name in names if schema.names.count(name) == 1]
 
 
 def frame_source(frame: Any, name: str) -> ArraySource:

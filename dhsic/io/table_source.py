@@ -13,6 +13,7 @@ from dhsic._validation import nearest
 from dhsic.engine.blocks import INEXACT
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.csv_lines import SEPARATORS, CsvLines, Dialect, count_csv, delimiter_hint
+from dhsic.io.frames import categories_of_pandas
 from dhsic.io.stray import (
     any_large,
     are_inexact,
@@ -361,7 +362,12 @@ def _null_values(more: Sequence[str]) -> list[str]:
 
 
 def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
+    import pyarrow as pa
+
     types = dict(zip(schema.names, schema.types, strict=True))
+    for name in categories_of_pandas(schema):
+        if not pa.types.is_dictionary(types[name]):
+            types[name] = pa.dictionary(pa.int32(), types[name])
     kinds = {
         name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
     }
