@@ -22,7 +22,14 @@ from dhsic.io.encode import (
 )
 from dhsic.io.sources import ArraySource
 
-__all__ = ["as_frame", "categories_of_pandas", "frame_source", "part_of_frame", "unknown_column"]
+__all__ = [
+    "as_frame",
+    "categories_of_pandas",
+    "frame_source",
+    "index_of_pandas",
+    "part_of_frame",
+    "unknown_column",
+]
 
 _LISTED = 20
 
@@ -45,6 +52,7 @@ def as_frame(x: Any) -> Any:
     elif arrow is not None and isinstance(x, arrow.Array):
         x = arrow.chunked_array([x])
     if arrow is not None and isinstance(x, arrow.Table):
+        x = x.drop_columns(index_of_pandas(x.schema, named=False))
         for at in map(x.schema.get_field_index, categories_of_pandas(x.schema)):
             x = x.set_column(at, x.schema.names[at], x.column(at).dictionary_encode())
     try:
@@ -63,6 +71,16 @@ def categories_of_pandas(schema: Any) -> list[str]:
     told = (schema.pandas_metadata or {}).get("columns", ())
     names = [one.get("field_name") for one in told if one.get("pandas_type") == "categorical"]
     return [name for name in names if schema.names.count(name) == 1]
+
+
+def index_of_pandas(schema: Any, *, named: bool = True) -> list[str]:
+    """Columns of Arrow that hold the labels of rows of pandas; those with a name of their own too.
+
+    Labels that pandas only counts may be of the rows of another table, and are not among them.
+    """
+    told = (schema.pandas_metadata or {}).get("index_columns", ())
+    names = [name for name in told if isinstance(name, str) and schema.names.count(name) == 1]
+    return [name for name in names if named or name.startswith("__index_level_")]
 
 
 def frame_source(frame: Any, name: str) -> ArraySource:
@@ -104,7 +122,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
 
 
 def part_of_frame(frame: Any, names: Sequence[str]) -> Any:
-    """Columns of a data frame by name, in the order of the names.
+    """Columns of a data frame by name, in the order of the names, as its library has them.
 
     Raises
     ------
@@ -115,7 +133,7 @@ def part_of_frame(frame: Any, names: Sequence[str]) -> Any:
     for name in names:
         if name not in known:
             raise unknown_column(name, list(known))
-    return frame.select([known[name] for name in names])
+    return frame.select([known[name] for name in names]).to_native()
 
 
 def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
@@ -145,6 +163,14 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
     if column.dtype in (nw.Duration, nw.Time):
         return encode(np.array([], "m8[s]"), data_name)
     values = column.to_numpy()
+    # Lists and structures of several values, and types that Arrow stores as another.
+    held = getattr(native, "type", column.dtype)
+    if values.ndim > 1 or hasattr(held, "extension_name"):
+        msg = (
+            f"{data_name} must have one number or label a row, got {held}: make a column of each "
+            "part, or numbers or text of it"
+        )
+        raise DataError(msg)
     _check_digits(column, values, data_name)
     return encode(values, data_name)
 

@@ -24,7 +24,7 @@ from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.row_labels import check_row_labels
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
-from dhsic.io.table_variables import open_table_variables
+from dhsic.io.table_variables import open_table_variables, table_index
 from dhsic.io.variable_texts import chosen_columns, parse_variable
 
 __all__ = [
@@ -58,7 +58,7 @@ def open_variables(
     names : sequence of str, optional
         Names for messages and results; where not given those that the data have, else x1, x2, ...
     beside : sequence of array-like, optional
-        What else has a value for each row: labels of its rows must be those of the variables.
+        Labels and weights of the same rows, whose index must be that of the variables.
 
     Returns
     -------
@@ -151,9 +151,13 @@ def open_labelled_data(
         opened = _named_or_opened(variables, names, told)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
         opened = _of_group(data, variables, names)
+        if told:
+            check_row_labels([table_index(data), *told])
     else:
         chosen, names_of_columns = pick_variables(variables, data) if variables else ([data], None)
-        opened = open_variables(chosen, names_of_columns if names is None else names, told)
+        # A table of Arrow has the labels of its rows in a column beside those that are named.
+        names = names_of_columns if names is None else names
+        opened = open_variables(chosen, names, [table_index(data), *told])
     beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     # Before gaps are looked for, which pairs the rows of all.
     n = opened[0].shape[0]

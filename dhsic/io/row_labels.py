@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError
+from dhsic.io.frames import index_of_pandas
 from dhsic.io.libraries import holds_columns, is_of
 
 __all__ = ["check_row_labels"]
@@ -33,9 +34,9 @@ def check_row_labels(data: Iterable[Any]) -> None:
     """
     every = list(_single(data))
     _check_dimensions([x for x in every if is_of(x, "xarray", "DataArray")])
-    # Polars and Arrow have no index, and arrays none either.
+    # Polars has no index, nor have arrays.
     held = [index for x in every if (index := _index_in_memory(x)) is not None]
-    lazy = {_origin(x): x for x in every if is_of(x, "dask.dataframe", "DataFrame", "Series")}
+    lazy = {_origin(x): x for x in every if _is_labelled_later(x)}
     alike = all(index.equals(held[0]) for index in held[1:])
     if alike and len(lazy) + bool(held) < 2:
         return
@@ -73,12 +74,19 @@ def _check_dimensions(arrays: Sequence[Any]) -> None:
 
 
 def _index_in_memory(x: Any) -> Any:
-    """The index of the rows of pandas and xarray data."""
+    """The index of the rows of pandas and xarray data, or of a table of Arrow that stores one."""
     if is_of(x, "pandas", "DataFrame", "Series"):
         return x.index
     if is_of(x, "xarray", "DataArray") and x.ndim:
         return x.indexes.get(x.dims[0])
+    if is_of(x, "pyarrow", "Table") and (stored := index_of_pandas(x.schema)):
+        return x.select(stored).to_pandas().index
     return None
+
+
+def _is_labelled_later(x: Any) -> bool:
+    # An index of Dask is a series without one.
+    return is_of(x, "dask.dataframe", "DataFrame", "Series") and hasattr(x, "index")
 
 
 def _origin(x: Any) -> str:
