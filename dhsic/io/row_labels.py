@@ -105,10 +105,11 @@ def _lazy_sums(x: Any) -> list[Any]:
 
 def _sums_of(index: Any) -> NDArray[np.uint64]:
     """Number of labels, and sums of their hashes, and of these times their places."""
+    from pandas import Index
     from pandas.util import hash_pandas_object
 
-    if hasattr(index, "unit"):  # of times, that are equal in any
-        index = index.asi8 * (np.timedelta64(1, index.unit) // np.timedelta64(1, "ns"))
+    if hasattr(index, "unit"):  # of times, which are equal in any
+        index = Index(index.asi8 * (np.timedelta64(1, index.unit) // np.timedelta64(1, "ns")))
     hashes = np.asarray(hash_pandas_object(index, index=False), np.uint64)
     places = np.arange(len(hashes), dtype=np.uint64)
     return np.array([len(hashes), hashes.sum(), (hashes * places).sum()], np.uint64)
