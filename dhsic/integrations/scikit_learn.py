@@ -52,7 +52,7 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     Parameters
     ----------
     X : array-like, shape (n, d)
-        Features.
+        Features; selectors of scikit-learn pass arrays, in which categories of numbers are numbers.
     y : array-like, shape (n,) or (n, q)
         Target; classes may be text.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
