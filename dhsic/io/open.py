@@ -319,8 +319,9 @@ def _labels_of_samples(
         )
         raise InvalidArgumentError(msg)
     told = [_labels_of(labels_of_sample, what, data) for labels_of_sample in given]
+    index = table_index(data)
     for rows in zip(chosen, told, strict=True):
-        check_row_labels(rows)
+        check_row_labels([index, *rows])
     opened = [
         open_one(x, f"{what} of {sample.name!r}") for x, sample in zip(told, samples, strict=True)
     ]

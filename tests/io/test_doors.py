@@ -488,6 +488,16 @@ def test_rows__of_every_function_are_compared_by_their_labels(name, form):
         FUNCTIONS[name](*LABELLED[form])
 
 
+@pytest.mark.parametrize("form", ["Arrow", "Parquet"])
+def test_rows__of_samples_of_a_table_are_compared_by_their_labels(form, tmp_path):
+    data = DATA[form](tmp_path)
+    strata = [ROWS["s"], ROWS["s"]]
+    found = dhsic.two_sample_test("x", "y", data=data, strata=strata, **OPTIONS)
+    assert found.pvalue == dhsic.two_sample_test(X, Y, strata=strata, **OPTIONS).pvalue
+    with refused():
+        dhsic.two_sample_test("x", "y", data=data, strata=[ROWS["s"], OTHERS["s"]])
+
+
 def test_rows__of_a_selector_are_compared_by_their_labels():
     with refused():
         selector(ROWS[["x"]], OTHERS["y"])
