@@ -16,7 +16,6 @@ from dhsic.engine.units import parse_bytes
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.held import held_sources
-from dhsic.io.labelled import check_row_labels
 from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import open_labelled_data
 from dhsic.io.weights import read_weights
@@ -82,8 +81,6 @@ def open_rows(
     given = {what: x for what, x in rows.labels if x is not None}
     _check_alone(rows, given)
     allowed = parse_bytes(memory)
-    if given:  # variables are compared with each other when they are opened
-        check_row_labels([*(variables if data is None else [data]), *given.values()])
     sources, labels, dropped = open_labelled_data(
         variables, names, data, missing, given, pairwise=pairwise
     )

@@ -14,6 +14,7 @@ from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.registry import NULLS, Counted
+from dhsic.io.libraries import is_of
 from dhsic.nulls import Shifts
 
 __all__ = ["PValue"]
@@ -99,9 +100,8 @@ class PValue:
         float
         """
         # causal-learn gives an array without columns where there is no condition.
-        nothing = (
-            z is None or 0 in getattr(z, "shape", ()) or (isinstance(z, list | tuple) and not z)
-        )
+        sizes = [size for size in getattr(z, "shape", ()) if isinstance(size, int)]  # not of Dask
+        nothing = z is None or 0 in sizes or (isinstance(z, list | tuple) and not z)
         given = () if nothing else (z,)
         first = self._of_first(x, y, *given)
         if first <= _SURE:
@@ -166,7 +166,7 @@ class PValue:
 
 
 def _in_memory(x: Any) -> bool:
-    return isinstance(x, np.ndarray) or hasattr(x, "iloc")
+    return isinstance(x, np.ndarray) or is_of(x, "pandas", "DataFrame", "Series")
 
 
 def _holds_numbers(x: Any) -> bool:

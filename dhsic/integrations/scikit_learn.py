@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
-from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError, InvalidArgumentError, require
-from dhsic.io.forms import is_of, is_sparse
-from dhsic.io.sources import ArraySource
+from dhsic.io.libraries import is_sparse
 from dhsic.nulls.multiple import Control
 from dhsic.ranking import rank_features, select_features
 
@@ -55,7 +52,7 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     Parameters
     ----------
     X : array-like, shape (n, d)
-        Features.
+        Features; selectors of scikit-learn pass arrays, in which categories of numbers are numbers.
     y : array-like, shape (n,) or (n, q)
         Target; classes may be text.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
@@ -85,7 +82,7 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     >>> int(scores.argmax()), bool(pvalues[1] <= 0.01)
     (1, True)
     """
-    ranking = rank_features(_checked_matrix(X), _target(y), rng=rng, progress=False, **options)
+    ranking = rank_features(X, _dense(y), rng=rng, progress=False, **options)
     return _standardised_ranking(ranking), np.array(
         [feature.pvalue for feature in ranking.features]
     )
@@ -197,9 +194,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
         method = check_choice("method", self.method, get_args(SelectorMethod))
         check_choice("control", self.control, get_args(Control))
-        values, target = validate_data(
-            self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4
-        )
+        validate_data(self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4)
         options: dict[str, Any] = {
             # A seed from its generator, so that one `random_state` governs a whole pipeline.
             "rng": int(check_random_state(self.random_state).randint(2**31)),
@@ -209,10 +204,10 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         }
         if self.estimator is not None:
             options["estimator"] = self.estimator
-        count = self._count(values.shape[1], ranks=method in _RANKS)
+        count = self._count(self.n_features_in_, ranks=method in _RANKS)
         find = self._rank if method in _RANKS else self._select
-        # Arrays of scikit-learn do not tell categories of numbers from numbers.
-        find(values, _target(y if _has_categories(y) else target), count, options)
+        # As they were given: arrays of scikit-learn have no categories, masks or labels of rows.
+        find(X, _dense(y), count, options)
         return self
 
     def _count(self, d: int, *, ranks: bool) -> int | None:
@@ -235,7 +230,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidArgumentError(msg)
         return count
 
-    def _rank(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
+    def _rank(self, x: Any, y: Any, count: int | None, options: dict[str, Any]) -> None:
         ranking = rank_features(x, y, by=self.method, **options)
         self.scores_ = _standardised_ranking(ranking)
         self.pvalues_ = np.array([column.pvalue for column in ranking.features])
@@ -245,15 +240,15 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             chosen = {column.name for column in ranking.ranked()[:count]}
         self.support_ = np.array([column.name in chosen for column in ranking.features])
 
-    def _select(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
+    def _select(self, x: Any, y: Any, count: int | None, options: dict[str, Any]) -> None:
         assert count is not None
         selection = select_features(x, y, count, method=self.method, **options)
         columns = [column for (column,) in selection.columns]
         # Features that were not chosen have no score: NaN, since 0 is one that features can have.
-        self.scores_ = np.full(x.shape[1], np.nan)
+        self.scores_ = np.full(self.n_features_in_, np.nan)
         self.__dict__.pop("pvalues_", None)  # of a fit before, by another method
         self.scores_[columns] = selection.scores
-        self.support_ = np.isin(np.arange(x.shape[1]), columns)
+        self.support_ = np.isin(np.arange(self.n_features_in_), columns)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         from sklearn.utils.validation import check_is_fitted
@@ -274,40 +269,8 @@ def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
     return np.array([np.nan if one.constant else one.standardised for one in features])
 
 
-def _checked_matrix(X: Any) -> Any:
-    # Sparse features are made dense some rows at a time.
-    if is_sparse(X):
-        return X
-    try:
-        return np.asarray(X, np.float64)
-    except (TypeError, ValueError) as error:
-        msg = f"X must hold numbers, (n, d), got what NumPy cannot read so ({error}): encode it"
-        raise DataError(msg) from error
-
-
-def _has_categories(y: Any) -> bool:
-    """Whether a column of pandas, or one of a table, is one of categories."""
-    types = y.dtypes if is_of(y, "pandas", "DataFrame") else [getattr(y, "dtype", None)]
-    return any(type(one).__name__ == "CategoricalDtype" for one in types)
-
-
-def _target(y: Any) -> Any:
-    """Numbers and categories as they are, and the codes of classes of any other type."""
+def _dense(y: Any) -> Any:
     if is_sparse(y):
         msg = "y must be dense, got a sparse matrix: call .toarray() on it"
         raise DataError(msg)
-    if _has_categories(y):
-        return y
-    values = np.asarray(y)
-    if values.dtype == object and all(isinstance(one, Real) for one in values.flat):
-        values = values.astype(np.float64)
-    if values.dtype.kind in "biufmM":  # of times the test says that they are none
-        return values
-    if any(one is None or one != one for one in values.flat):
-        msg = "y must have a class or a number in every row, got missing ones: leave these rows out"
-        raise DataError(msg)
-    # Classes may be numbers and texts in one array; equal texts are one class.
-    _, codes = np.unique(values.astype(str), return_inverse=True)
-    width = 1 if values.ndim == 1 else values.shape[1]
-    category: ValueKind = "category"
-    return ArraySource("y", codes.reshape(values.shape), kinds=(category,) * width)
+    return y

@@ -16,6 +16,8 @@ from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError
 from dhsic.io.encode import check_whole, encode_matrix, joined, unusable
 from dhsic.io.frames import as_frame, frame_source
+from dhsic.io.libraries import holds_columns, is_of, is_sparse
+from dhsic.io.row_labels import check_row_labels
 from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import open_stored, stored_source
 
@@ -36,23 +38,6 @@ _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
     "dict of columns, or the path of a zarr array"
 )
-
-
-def is_of(x: Any, module: str, *classes: str) -> bool:
-    """Whether x is of a class of a library that need not be installed."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
-
-
-def is_sparse(x: Any) -> bool:
-    """Whether x is a sparse matrix of SciPy."""
-    return is_of(x, "scipy.sparse", "sparray", "spmatrix")
-
-
-def holds_columns(x: Any) -> bool:
-    """Whether x has columns by their names; a sparse matrix of SciPy may be a dictionary too."""
-    named = isinstance(x, Mapping) and not is_sparse(x)
-    return named or is_of(x, "xarray", "Dataset")
 
 
 def open_one(x: Any, name: str) -> AnySource:
@@ -96,7 +81,8 @@ def open_one(x: Any, name: str) -> AnySource:
         return _array_source(_array_of_list(x, name), name)
     if isinstance(x, np.ndarray):
         return _array_source(x, name)
-    if is_of(x, "pandas", "Categorical"):  # as of pandas.cut, whose labels are intervals
+    # Categories as of pandas.cut, and others whose type NumPy would lose.
+    if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
         x = sys.modules["pandas"].Series(x)
     if (frame := as_frame(x)) is not None:
         return _with_shape(frame_source(frame, name))
@@ -119,8 +105,9 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
     Raises
     ------
     DataError
-        They are not in memory, or of unequal lengths.
+        They are not in memory, or of unequal lengths, or labels of rows differ.
     """
+    check_row_labels(columns.values())
     opened = [open_one(x, key) for key, x in columns.items()]
     arrays = [array for array in opened if isinstance(array, ArraySource)]
     if not opened or len(arrays) < len(opened):
@@ -215,7 +202,8 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> StoredSou
 def _labelled(x: Any, name: str) -> AnySource:
     """An xarray variable, with the labels of its columns."""
     # Not read yet: a lazy backend of xarray, which tasks slice by themselves.
-    if x.chunks is None and not isinstance(x.variable._data, np.ndarray):
+    lazy = x.chunks is None and not isinstance(x.variable._data, np.ndarray)
+    if lazy and isinstance(x.dtype, np.dtype):  # categories are of pandas, in memory
         source: AnySource = _with_shape(_numeric(StoredSource(name, x.variable, None)))
     else:
         source = open_one(x.data, name)
@@ -236,9 +224,11 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
     if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
         frame = frame.map_partitions(_as_floats, name)
     labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
-    # A frame of Dask does not know its rows until they are counted.
+    # A frame of Dask does not know its rows until they are counted: of the partitions that the
+    # array will have, since Dask joins small ones of Parquet where columns are chosen.
+    frame = frame.optimize()
     (lengths,) = compute_graphs(frame.map_partitions(len))
-    source = _graph(frame.to_dask_array(lengths=tuple(lengths)), name)
+    source = _graph(frame.to_dask_array(lengths=tuple(lengths), optimize=False), name)
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
 
 

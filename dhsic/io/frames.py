@@ -22,7 +22,14 @@ from dhsic.io.encode import (
 )
 from dhsic.io.sources import ArraySource
 
-__all__ = ["as_frame", "frame_source", "part_of_frame", "unknown_column"]
+__all__ = [
+    "as_frame",
+    "categories_of_pandas",
+    "frame_source",
+    "index_of_pandas",
+    "part_of_frame",
+    "unknown_column",
+]
 
 _LISTED = 20
 
@@ -44,6 +51,10 @@ def as_frame(x: Any) -> Any:
         x = arrow.Table.from_batches([x])
     elif arrow is not None and isinstance(x, arrow.Array):
         x = arrow.chunked_array([x])
+    if arrow is not None and isinstance(x, arrow.Table):
+        x = x.drop_columns(index_of_pandas(x.schema, named=False))
+        for at in map(x.schema.get_field_index, categories_of_pandas(x.schema)):
+            x = x.set_column(at, x.schema.names[at], x.column(at).dictionary_encode())
     try:
         frame = nw.from_native(x, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
@@ -53,6 +64,23 @@ def as_frame(x: Any) -> Any:
         msg = f"a {type(x).__name__} is not computed yet: call .collect() on it first"
         raise DataError(msg)
     return frame if isinstance(frame, nw.DataFrame | nw.Series) else None
+
+
+def categories_of_pandas(schema: Any) -> list[str]:
+    """Columns of Arrow that were categories to pandas; Parquet keeps those of text alone."""
+    told = (schema.pandas_metadata or {}).get("columns", ())
+    names = [one.get("field_name") for one in told if one.get("pandas_type") == "categorical"]
+    return [name for name in names if schema.names.count(name) == 1]
+
+
+def index_of_pandas(schema: Any, *, named: bool = True) -> list[str]:
+    """Columns of Arrow that hold the labels of rows of pandas; those with a name of their own too.
+
+    Labels that pandas only counts may be of the rows of another table, and are not among them.
+    """
+    told = (schema.pandas_metadata or {}).get("index_columns", ())
+    names = [name for name in told if isinstance(name, str) and schema.names.count(name) == 1]
+    return [name for name in names if named or name.startswith("__index_level_")]
 
 
 def frame_source(frame: Any, name: str) -> ArraySource:
@@ -76,7 +104,8 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     if not labels:
         msg = f"{data_name} must have rows and columns, got {len(frame)} x 0"
         raise DataError(msg)
-    if len({str(type_) for type_ in frame.schema.values()}) == 1:
+    types = list(frame.schema.values())
+    if len(set(map(str, types))) == 1 and types[0].is_numeric():
         values = frame.to_numpy()
         if values.dtype.kind in "fiu":
             for column in frame.iter_columns():
@@ -93,7 +122,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
 
 
 def part_of_frame(frame: Any, names: Sequence[str]) -> Any:
-    """Columns of a data frame by name, in the order of the names.
+    """Columns of a data frame by name, in the order of the names, as its library has them.
 
     Raises
     ------
@@ -104,7 +133,7 @@ def part_of_frame(frame: Any, names: Sequence[str]) -> Any:
     for name in names:
         if name not in known:
             raise unknown_column(name, list(known))
-    return frame.select([known[name] for name in names])
+    return frame.select([known[name] for name in names]).to_native()
 
 
 def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
@@ -127,16 +156,21 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
         codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
         if codes is None:
             return encode_labels(column.to_list(), data_name)
-        values = codes.to_numpy()
-        gaps = values < 0
-        values = np.where(gaps, np.nan, values) if gaps.any() else values
-        return Encoded(values, "category", tuple(native.cat.categories))
+        return encode_codes(codes.to_numpy(), native.cat.categories, data_name)
     # For the error alone, which is that of arrays of times.
     if column.dtype in (nw.Datetime, nw.Date):
         return encode(np.array([], "M8[s]"), data_name)
     if column.dtype in (nw.Duration, nw.Time):
         return encode(np.array([], "m8[s]"), data_name)
     values = column.to_numpy()
+    # Lists and structures of several values, and types that Arrow stores as another.
+    held = getattr(native, "type", column.dtype)
+    if values.ndim > 1 or hasattr(held, "extension_name"):
+        msg = (
+            f"{data_name} must have one number or label a row, got {held}: make a column of each "
+            "part, or numbers or text of it"
+        )
+        raise DataError(msg)
     _check_digits(column, values, data_name)
     return encode(values, data_name)
 

@@ -1,4 +1,4 @@
-"""Labels of data: names of variables, columns and rows."""
+"""Labels of data: names of variables and columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from dhsic.io.frames import as_frame, part_of_frame, unknown_column
 from dhsic.io.sources import ArraySource, GraphSource
 
 __all__ = [
-    "check_row_labels",
     "check_same_columns",
     "coded_alike",
     "columns_as_variables",
@@ -235,46 +234,3 @@ def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
             gaps = np.isnan(values[:, j])
             values[:, j] = codes[np.where(gaps, len(labels_here), values[:, j]).astype(np.intp)]
     return replace(source, array=values, columns=None, categories=tuple(joint))
-
-
-def check_row_labels(data: Sequence[Any]) -> None:
-    """Refuse rows whose labels say that they do not belong together.
-
-    Raises
-    ------
-    DataError
-        Labels differ or have another order, or the first dimension is that of others' columns.
-    """
-    arrays = [x for x in data if is_of(x, "xarray", "DataArray")]
-    for x in arrays:
-        for other in arrays:
-            # The rows of one are columns of the other: the lengths may agree by chance.
-            if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
-                msg = (
-                    f"rows must be the first dimension of every variable, got {x.dims} and "
-                    f"{other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
-                )
-                raise DataError(msg)
-    # Polars and Arrow have no index, and arrays none either.
-    labels = [index for x in data if (index := _row_labels(x)) is not None]
-    if any(not row_index.equals(labels[0]) for row_index in labels[1:]):
-        same = len({len(row_index) for row_index in labels}) == 1 and all(
-            set(row_index) == set(labels[0]) for row_index in labels
-        )
-        what = "in the same order" if same else "the same"
-        msg = (
-            f"pandas and xarray variables must have the same index: rows are paired by position, "
-            f"and their labels are not {what}. Align them, as by pandas.concat(..., axis=1, "
-            "join='inner') or xarray.align, or call .reset_index(drop=True) or .drop_vars(...) on "
-            "each if positions are right"
-        )
-        raise DataError(msg)
-
-
-def _row_labels(x: Any) -> Any:
-    """The index of the rows of pandas and xarray data."""
-    if is_of(x, "pandas", "DataFrame", "Series"):
-        return x.index
-    if is_of(x, "xarray", "DataArray") and x.ndim:
-        return x.indexes.get(x.dims[0])
-    return None

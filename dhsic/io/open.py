@@ -14,7 +14,6 @@ from dhsic.engine.blocks import Source
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.labelled import (
-    check_row_labels,
     check_same_columns,
     coded_alike,
     columns_as_variables,
@@ -22,9 +21,10 @@ from dhsic.io.labelled import (
     pick_variables,
 )
 from dhsic.io.missing import check_missing, without_missing
+from dhsic.io.row_labels import check_row_labels
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
-from dhsic.io.table_variables import open_table_variables
+from dhsic.io.table_variables import open_table_variables, table_index
 from dhsic.io.variable_texts import chosen_columns, parse_variable
 
 __all__ = [
@@ -41,7 +41,9 @@ __all__ = [
 ]
 
 
-def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> list[AnySource]:
+def open_variables(
+    data: Sequence[Any], names: Sequence[str] | None = None, beside: Sequence[Any] = ()
+) -> list[AnySource]:
     """Open variables that are aligned row by row.
 
     Parameters
@@ -55,6 +57,8 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         opens a URL by itself, with the credentials that it finds.
     names : sequence of str, optional
         Names for messages and results; where not given those that the data have, else x1, x2, ...
+    beside : sequence of array-like, optional
+        Labels and weights of the same rows, whose index must be that of the variables.
 
     Returns
     -------
@@ -69,6 +73,7 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         Times, complex numbers or values of several types; other than one or two dimensions; no
         rows; unequal lengths, or labels of rows that differ.
     """
+    check_row_labels([*data, *beside])
     if len(data) == 1:
         data, names = columns_as_variables(data[0], names)
     if len(data) < 2:
@@ -78,7 +83,6 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         )
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
-    check_row_labels(data)
     return _aligned_sources([open_one(x, name) for x, name in zip(data, given, strict=True)])
 
 
@@ -142,14 +146,19 @@ def open_labelled_data(
     # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
+    told = [_labels_of(given, what, data) for what, given in labels.items()]
     if data is None:
-        opened = _named_or_opened(variables, names)
+        opened = _named_or_opened(variables, names, told)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
         opened = _of_group(data, variables, names)
+        if told:
+            check_row_labels([table_index(data), *told])
     else:
         chosen, names_of_columns = pick_variables(variables, data) if variables else ([data], None)
-        opened = open_variables(chosen, names_of_columns if names is None else names)
-    beside = [_labels_of(given, what, data) for what, given in labels.items()]
+        # A table of Arrow has the labels of its rows in a column beside those that are named.
+        names = names_of_columns if names is None else names
+        opened = open_variables(chosen, names, [table_index(data), *told])
+    beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     # Before gaps are looked for, which pairs the rows of all.
     n = opened[0].shape[0]
     for what, labelled in zip(labels, beside, strict=True):
@@ -162,14 +171,14 @@ def open_labelled_data(
     return sources, dict(zip(labels, kept[len(opened) :], strict=True)), dropped
 
 
-def _labels_of(given: Any, what: str, data: Any) -> AnySource:
+def _labels_of(given: Any, what: str, data: Any) -> Any:
     """Labels that are given themselves, or by the names of columns of the data."""
     # A list of texts is names of columns only where there are columns to name.
     named = isinstance(given, str) or (
         isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
     )
     if data is None or not named:
-        return open_one(given, what)
+        return given
     if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
         if not isinstance(given, str):
             msg = (
@@ -179,7 +188,7 @@ def _labels_of(given: Any, what: str, data: Any) -> AnySource:
         (member,) = _members(data, [given], False)
         return member
     (chosen,), _ = pick_variables([given], data)
-    return open_one(chosen, what)
+    return chosen
 
 
 def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
@@ -208,10 +217,12 @@ def _renamed(opened: list[AnySource], names: Sequence[str] | None) -> list[AnySo
     return [replace(source, name=name) for source, name in zip(opened, given, strict=True)]
 
 
-def _named_or_opened(variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
+def _named_or_opened(
+    variables: Sequence[Any], names: Sequence[str] | None, beside: Sequence[Any]
+) -> list[AnySource]:
     """Variables that are given themselves; a name alone is no data."""
     try:
-        return open_variables(variables, names)
+        return open_variables(variables, names, beside)
     except DataError as error:
         if any(isinstance(variable, str) for variable in variables):
             msg = f"{error}; to choose columns by name, pass the table too, as data=table"
@@ -280,15 +291,16 @@ def open_sample_data(
         There are more or fewer labels than rows, or they are of several kinds.
     """
     check_missing(missing, pairwise=False)
-    if data is None:
-        opened = open_samples(samples, names)
-    elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        members = _members(data, samples if is_table(data) else _variable_texts(samples), False)
-        opened = open_samples(members, names)
-    else:
+    chosen = samples
+    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        chosen = _members(data, samples if is_table(data) else _variable_texts(samples), False)
+    elif data is not None:
         chosen, names_of_columns = pick_variables(samples, data)
-        opened = open_samples(chosen, names_of_columns if names is None else names)
-    beside = [_labels_of_samples(given, what, data, opened) for what, given in labels.items()]
+        names = names_of_columns if names is None else names
+    opened = open_samples(chosen, names)
+    beside = [
+        _labels_of_samples(given, what, data, chosen, opened) for what, given in labels.items()
+    ]
     # Each by itself, since samples are of different rows.
     parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
     kept = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
@@ -296,7 +308,7 @@ def open_sample_data(
 
 
 def _labels_of_samples(
-    given: Any, what: str, data: Any, samples: Sequence[AnySource]
+    given: Any, what: str, data: Any, chosen: Sequence[Any], samples: Sequence[AnySource]
 ) -> list[AnySource]:
     """Labels of the rows of every sample; equal ones are equal in all of them."""
     if not isinstance(given, list | tuple) or len(given) != len(samples):
@@ -306,9 +318,12 @@ def _labels_of_samples(
             f"their order, got {got}: give [labels of the first, labels of the second]"
         )
         raise InvalidArgumentError(msg)
+    told = [_labels_of(labels_of_sample, what, data) for labels_of_sample in given]
+    index = table_index(data)
+    for rows in zip(chosen, told, strict=True):
+        check_row_labels([index, *rows])
     opened = [
-        replace(_labels_of(labels_of_sample, what, data), name=f"{what} of {sample.name!r}")
-        for labels_of_sample, sample in zip(given, samples, strict=True)
+        open_one(x, f"{what} of {sample.name!r}") for x, sample in zip(told, samples, strict=True)
     ]
     for source, sample in zip(opened, samples, strict=True):
         if source.shape[0] != sample.shape[0]:

@@ -13,6 +13,7 @@ from dhsic._validation import nearest
 from dhsic.engine.blocks import INEXACT
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.csv_lines import SEPARATORS, CsvLines, Dialect, count_csv, delimiter_hint
+from dhsic.io.frames import categories_of_pandas, index_of_pandas
 from dhsic.io.stray import (
     any_large,
     are_inexact,
@@ -23,7 +24,7 @@ from dhsic.io.stray import (
     strays_of_text,
 )
 
-__all__ = ["FieldKind", "TableSource", "is_table", "open_table", "usual_delimiter"]
+__all__ = ["FieldKind", "TableSource", "is_parquet", "is_table", "open_table", "usual_delimiter"]
 
 FieldKind = Literal["numeric", "categorical"]
 
@@ -348,9 +349,12 @@ def _open_csv(path: Path, dialect: Dialect, na_values: Sequence[str]) -> TableSo
 
 def is_table(path: object) -> bool:
     """Whether a path is named as a table is."""
-    return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(
-        _CSV_NAMES + _PARQUET_NAMES
-    )
+    return is_parquet(path, _CSV_NAMES + _PARQUET_NAMES)
+
+
+def is_parquet(path: object, names: tuple[str, ...] = _PARQUET_NAMES) -> bool:
+    """Whether a path is named as Parquet files are, or has another of some names."""
+    return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(names)
 
 
 def _null_values(more: Sequence[str]) -> list[str]:
@@ -361,12 +365,19 @@ def _null_values(more: Sequence[str]) -> list[str]:
 
 
 def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
+    import pyarrow as pa
+
     types = dict(zip(schema.names, schema.types, strict=True))
+    for name in categories_of_pandas(schema):
+        if not pa.types.is_dictionary(types[name]):
+            types[name] = pa.dictionary(pa.int32(), types[name])
     kinds = {
         name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
     }
     names = {name: str(type_) for name, type_ in types.items()}
-    return TableSource(path, tuple(schema.names), kinds, names, rows)
+    unnamed = index_of_pandas(schema, named=False)
+    columns = tuple(name for name in schema.names if name not in unnamed)
+    return TableSource(path, columns, kinds, names, rows)
 
 
 def _kind_of_field(type_: Any) -> FieldKind | None:

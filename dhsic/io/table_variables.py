@@ -11,10 +11,11 @@ from typing import Any
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource
-from dhsic.io.frames import as_frame, frame_source
-from dhsic.io.table_source import TableSource, open_table
+from dhsic.io.frames import as_frame, frame_source, index_of_pandas
+from dhsic.io.libraries import is_of
+from dhsic.io.table_source import TableSource, is_parquet, open_table
 
-__all__ = ["columns_by_variable", "open_table_variables", "other_columns"]
+__all__ = ["columns_by_variable", "open_table_variables", "other_columns", "table_index"]
 
 _ROWS = 65536
 _SHARE = 0.5  # of the free memory: the columns are copied once, to lie side by side
@@ -54,6 +55,16 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
     table.check_text(columns)
     held = _held(table, columns)
     return [frame_source(as_frame(held.select(listed)), name) for name, listed in chosen.items()]
+
+
+def table_index(data: Any) -> Any:
+    """The labels of the rows of a Parquet file or a table of Arrow, as a table, or None."""
+    if not is_parquet(data):
+        return data if is_of(data, "pyarrow", "Table") else None
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(data) as file:
+        return file.read(index_of_pandas(file.schema_arrow))
 
 
 def other_columns(path: str | os.PathLike[str], variables: Sequence[str]) -> str:

@@ -30,7 +30,6 @@ from dhsic.estimators import (
     NullName,
 )
 from dhsic.io.held import held_sources
-from dhsic.io.labelled import check_row_labels
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
 from dhsic.io.pooled import LabelSource, PooledSource
@@ -279,9 +278,6 @@ class _IndependenceArguments:
             msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
             raise InvalidArgumentError(msg)
         given = {what: each for what, each in labels.items() if each is not None}
-        for each in given.values():
-            for pair in zip(samples, each if isinstance(each, list | tuple) else (), strict=False):
-                check_row_labels(pair)
         opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
         for sample in opened:
             if sample.shape[0] < _FEWEST:
