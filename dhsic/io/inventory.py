@@ -63,7 +63,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     chunks = tuple(
         tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
     )
-    fill = _fill_value_text(array)
+    fill = _fill_value_text(array, name)
     inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
     _refuse_others(inventory)
     if array.shards is None or fill is None or not within:
@@ -174,10 +174,10 @@ def _refuse_others(inventory: Inventory) -> None:
             raise DataError(msg)
 
 
-def _fill_value_text(array: Any) -> str | None:
+def _fill_value_text(array: Any, name: str) -> str | None:
     """The number that absent chunks are read as, in words; None where that is NaN or infinite."""
     value = np.array([0 if array.fill_value is None else array.fill_value], array.dtype)
-    read = marks.decoded(value, "") if (marks := marks_of(array, "")) else value
+    read = marks.decoded(value, name) if (marks := marks_of(array, name)) else value
     return f"{value[0]:g}" if np.isfinite(read).all() else None
 
 

@@ -119,9 +119,11 @@ def unmasked(x: Any) -> NDArray[Any]:
         return np.asarray(x)
     if x.dtype.kind in "iu":
         check_exact("masked data", x.compressed())
-    x, gap = (x * 1.0, np.nan) if x.dtype.kind in "biuf" else (x.astype(object), None)
-    filled: NDArray[Any] = x.filled(gap)
-    return filled
+    numbers = x.dtype.kind in "biuf"
+    dtype = x.dtype if x.dtype.kind == "f" else np.float64 if numbers else object
+    values = np.ma.getdata(x).astype(dtype)
+    values[np.ma.getmaskarray(x)] = np.nan if numbers else None
+    return values
 
 
 def _found(attributes: Mapping[str, Any], name: str) -> dict[str, list[float]]:

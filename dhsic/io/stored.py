@@ -55,7 +55,9 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
         return _opened_array(opener, store, kind, 3)
-    except FileNotFoundError:
+    except DataError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         return _opened_array(opener, store, kind, 2)
 
 
@@ -67,8 +69,6 @@ def _opened_array(
     except DhsicError:
         raise
     except Exception as error:
-        if zarr_format == 3 and isinstance(error, FileNotFoundError):
-            raise
         if isinstance(place, str) and os.path.isfile(place):
             msg = (
                 f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
