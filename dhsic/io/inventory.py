@@ -107,7 +107,7 @@ def _stamps(array: Any, name: str) -> Stamps | None:
         stamps = local_stamps(folder, name)
         if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
             return stamps
-        return {key: _whole_blosc(os.path.join(folder, key), told) for key, told in stamps.items()}
+        return stamps | {k: _whole_blosc(folder, k, s) for k, s in stamps.items() if s.size}
     prefix = f"{array.path}/" if array.path else ""
     listed = sync(stamps_of(store, prefix))
     if listed is None:
@@ -115,11 +115,9 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     return {key.removeprefix(prefix): stamp for key, stamp in listed.items()}
 
 
-def _whole_blosc(path: str, stamp: Stamp) -> Stamp:
+def _whole_blosc(folder: str, key: str, stamp: Stamp) -> Stamp:
     """The stamp of a chunk, of no bytes where it has less than it says: its decoder reads on."""
-    if not stamp.size:
-        return stamp
-    with open(path, "rb") as file:
+    with open(os.path.join(folder, key), "rb") as file:
         length = int.from_bytes(file.read(16)[12:], "little")
     return stamp if length <= stamp.size else Stamp(0, stamp.mark)
 
@@ -163,8 +161,7 @@ def _refuse_others(inventory: Inventory) -> None:
         # Stores that tell no sizes tell no marks either.
         for stamp in (stamp for stamp in across if stamp and stamp.mark and not stamp.size):
             start = inventory.chunk_rows * number
-            other = stamp in (_FOLDER, _PIPE)
-            got = f"a {stamp.mark}" if other else "one that is empty or cut off"
+            got = f"a {stamp.mark}" if stamp in (_FOLDER, _PIPE) else "an empty or cut off one"
             msg = (
                 f"stored chunk {number} along the rows of variable {inventory.name!r} must be a "
                 f"file, not {got}, for rows {start} to "

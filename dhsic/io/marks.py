@@ -38,7 +38,7 @@ class Marks(NamedTuple):
     scale: float
     offset: float
     limits: tuple[float, float]
-    """Of unpacked values; what is below or beyond is missing."""
+    """Unpacked values below and beyond are missing."""
 
     def decoded(self, block: NDArray[Any], name: str) -> NDArray[np.float64]:
         """Stored values of a variable as they are meant, NaN where one is missing.
@@ -54,8 +54,8 @@ class Marks(NamedTuple):
             marked = [values == fill for fill in self.fills]
         decoded: NDArray[np.float64] = values * np.float64(self.scale)
         decoded += self.offset
-        low, high = self.limits
-        gaps = np.logical_or.reduce([*marked, decoded < low, decoded > high])
+        marked += [decoded < self.limits[0], decoded > self.limits[1]]
+        gaps = np.logical_or.reduce(marked)
         if not is_exact(values):
             check_exact(f"variable {name!r}", values[~gaps])
         decoded[gaps] = np.nan
@@ -63,7 +63,7 @@ class Marks(NamedTuple):
 
 
 def marks_of(array: Any, name: str) -> Marks | None:
-    """What the attributes of an array say of its values.
+    """Read from the attributes of an array how its values are meant.
 
     Parameters
     ----------
@@ -154,8 +154,7 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except ValueError:
-        (number,) = np.frombuffer(base64.b64decode(value, validate=True), "<f8").tolist()
-        return float(number)
+        return float(np.frombuffer(base64.b64decode(value, validate=True), "<f8").item())
 
 
 def _packing(found: Mapping[str, list[float]]) -> tuple[float, float]:

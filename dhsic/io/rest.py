@@ -21,7 +21,7 @@ Indices = NDArray[np.intp]
 
 
 class OfSources:
-    """What a variable says as those others do that its rows are of."""
+    """Properties of a variable that are those of the others that its rows are of."""
 
     whole: Source
 

@@ -66,7 +66,7 @@ def _width(array: Any, columns: ColumnChoice) -> int:
 
 
 class OfRows:
-    """What variables say whose rows need no work to be read."""
+    """Properties of variables whose rows take no work to read."""
 
     @property
     def take_bytes(self) -> int:
@@ -83,7 +83,7 @@ class OfRows:
 
 
 class _OfKinds:
-    """What variables say of columns of which they know the kinds."""
+    """Properties of variables that know the kinds of their columns."""
 
     kinds: tuple[ValueKind, ...] | None
 
@@ -205,8 +205,7 @@ class StoredSource(OfRows, _OfKinds):
     def row_bytes(self) -> int:
         """Bytes of a stored row: all its columns are decoded."""
         # Columns of a chunk cannot be decoded apart, so that a plan counts all of them.
-        item = int(np.dtype(self.array.dtype).itemsize) if self.marks is None else 8
-        return _width(self.array, None) * item
+        return _width(self.array, None) * (8 if self.marks else np.dtype(self.array.dtype).itemsize)
 
     @cached_property
     def marks(self) -> Marks | None:
