@@ -76,7 +76,7 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
         place = getattr(sources[number], "place_of", None)
         name, row = (sources[number].name, row) if place is None else place(int(row))
         said = getattr(getattr(sources[number], "marks", None), "said", "")
-        marked = f" (gaps are marked by its attributes: {said})" if said else ""
+        marked = f" (as read by its attributes {said})" if said else ""
         msg = (
             f"variable {name!r} has NaN or infinity, first in row {int(row)}{marked}: "
             f"drop or fill such rows{remedy}"

@@ -30,7 +30,7 @@ class Marks(NamedTuple):
     """How the stored values of an array are to be read, as float64."""
 
     said: str
-    """The attributes that mark missing values."""
+    """The attributes, and what they hold."""
     packed: str
     """Type of the stored values, which may be labelled as of the other sign."""
     fills: tuple[float, ...]
@@ -106,7 +106,7 @@ def marks_of(array: Any, name: str) -> Marks | None:
     if not (whole and any(isinstance(v, float) and math.isfinite(v) for v in limits)):
         limits = sorted(v * scale + offset for v in limits)
     margin = _ROUNDED * abs(scale) if whole else 0.0
-    said = ", ".join(f"{key} {' to '.join(map(str, v))}" for key, v in found.items())
+    said = ", ".join(f"{key} {' and '.join(map(str, v))}" for key, v in found.items())
     ends = limits[0] - margin, limits[1] + margin
     marks = Marks(said, packed.str, tuple(fills), *_packing(found), ends)
     nothing = (np.dtype(array.dtype).str, (), 1, 0, (-math.inf, math.inf))
