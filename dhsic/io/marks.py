@@ -117,8 +117,7 @@ def unmasked(x: Any) -> NDArray[Any]:
     """An array without a mask: NaN in the place of masked numbers, None in that of others."""
     if not np.ma.is_masked(x):
         return np.asarray(x)
-    if x.dtype.kind in "iu":
-        check_exact("masked data", x.compressed())
+    check_exact("masked data", x.compressed())
     numbers = x.dtype.kind in "biuf"
     dtype = x.dtype if x.dtype.kind == "f" else np.float64 if numbers else object
     values = np.ma.getdata(x).astype(dtype)

@@ -89,7 +89,8 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         data = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
         # Such a store lists nothing, so that an absent object may be one that was lost; an empty
         # shard would be read as an absent one.
-        if not data and not self._fills and key.rpartition("/")[2] not in METADATA:
+        lost = not self._fills if data is None else not len(data)
+        if lost and key.rpartition("/")[2] not in METADATA:
             msg = (
                 f"stored chunk {self.url}/{key} is absent or empty: complete the data; or, where "
                 "its writer left out chunks that hold the fill value alone, allow it by "

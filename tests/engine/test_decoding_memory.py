@@ -61,7 +61,9 @@ def store(folder, x, layout, codec):
         chunks=(chunk, x.shape[1]),
         shards=shard and (shard, x.shape[1]),
         compressors=CODECS[codec],
-        attributes={"_FillValue": 9999, "missing_value": [9998, 9997]} if codec == "marked" else None,
+        attributes={"_FillValue": 9999, "missing_value": [9998, 9997]}
+        if codec == "marked"
+        else None,
     )
     return str(place)
 
