@@ -214,7 +214,10 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
         lambda: test([None, *WORDS[1:]], Y),
         Told("missing values in 1 rows.*drop"),
     ),
-    "masked values": (lambda: test(np.ma.masked_array(X, X > 1), Y), Told("fill them with NaN")),
+    "masked values": (
+        lambda: test(np.ma.masked_array(X, X > 1), Y),
+        Told("drop or fill such rows"),
+    ),
     "another word for it": (lambda: test(X, Y, missing="omit"), Told("'refuse', 'drop'")),
     # What the arguments are called elsewhere
     **{

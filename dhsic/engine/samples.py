@@ -58,6 +58,8 @@ def _sample_digest(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
         "dtype": rows.dtype.str,
         "columns": None if columns is None else list(columns),
         "categorical": source.categorical,
+        # A sample of rows need not have any that is marked as missing.
+        "marks": [str(array.marks) for array in getattr(source, "stored", ())],
     }
 
 

@@ -75,8 +75,10 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
         # Rows of pooled samples are told by the sample that they are of.
         place = getattr(sources[number], "place_of", None)
         name, row = (sources[number].name, row) if place is None else place(int(row))
+        said = getattr(getattr(sources[number], "marks", None), "said", "")
+        marked = f" (as read by its attributes {said})" if said else ""
         msg = (
-            f"variable {name!r} has NaN or infinity, first in row {int(row)}: "
+            f"variable {name!r} has NaN or infinity, first in row {int(row)}{marked}: "
             f"drop or fill such rows{remedy}"
         )
         raise DataError(msg)

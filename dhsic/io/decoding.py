@@ -10,7 +10,7 @@ import numpy as np
 
 from dhsic.io.chunks import is_zarr
 
-__all__ = ["Decoding", "decoding_of", "piece_shape"]
+__all__ = ["Decoding", "codec_name", "decoding_of", "piece_shape"]
 
 # Times the decoded bytes that a decoder holds, those included, as measured with zarr 3.1 and
 # numcodecs 0.16: gzip and lzma collect pieces, join them and copy them.
@@ -115,13 +115,13 @@ def piece_shape(array: Any) -> tuple[int, ...]:
 
 def _decoder(array: Any) -> float:
     """Times the decoded bytes that the codecs of a chunk hold; 0 where they are the stored ones."""
-    codecs = [name for name in map(_name_of_codec, array.compressors) if name not in _VIEWS]
-    filtered = any(_name_of_codec(codec) not in _VIEWS for codec in array.filters)
+    codecs = [name for name in map(codec_name, array.compressors) if name not in _VIEWS]
+    filtered = any(codec_name(codec) not in _VIEWS for codec in array.filters)
     most = max((_DECODERS.get(name, _OTHERS) for name in codecs), default=0.0)
     return max(most, _FILTERED) if filtered else most
 
 
-def _name_of_codec(codec: Any) -> str:
+def codec_name(codec: Any) -> str:
     """The name of a codec of either format of zarr."""
     known = getattr(codec, "codec_id", None)
     name = codec.to_dict()["name"] if known is None else known

@@ -17,9 +17,10 @@ from dhsic.errors import DataError
 from dhsic.io.encode import check_whole, encode_matrix, joined, unusable
 from dhsic.io.frames import as_frame, frame_source
 from dhsic.io.libraries import holds_columns, is_of, is_sparse
+from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.row_labels import check_row_labels
 from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
-from dhsic.io.stored import open_stored, stored_source
+from dhsic.io.stored import kinds_said, open_stored, stored_source
 
 __all__ = [
     "AnySource",
@@ -143,10 +144,9 @@ def _labels_of_source(source: ArraySource) -> tuple[str, ...]:
 
 def _array_source(x: NDArray[Any], name: str) -> ArraySource:
     """An array in memory; masked values are missing."""
-    if np.ma.is_masked(x):
-        msg = f"variable {name!r} has masked values: fill them with NaN, or drop such rows"
-        raise DataError(msg)
-    described = f"variable {name!r}"
+    # Masked booleans stay such, beside None.
+    boolean = np.ma.is_masked(x) and x.dtype == bool
+    x, described = unmasked(x.astype(object) if boolean else x), f"variable {name!r}"
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
     values, kinds, categories = encode_matrix(x, described)
@@ -155,7 +155,9 @@ def _array_source(x: NDArray[Any], name: str) -> ArraySource:
 
 def _array_of_list(x: Any, name: str) -> NDArray[Any]:
     try:
-        array = np.asarray(x)
+        # NumPy would leave out the masks of rows.
+        masked = any(isinstance(row, np.ma.MaskedArray) for row in x)
+        array = (np.ma.array if masked else np.asarray)(x)
     except ValueError as error:
         msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
         raise DataError(msg) from error
@@ -206,7 +208,14 @@ def _labelled(x: Any, name: str) -> AnySource:
     if lazy and isinstance(x.dtype, np.dtype):  # categories are of pandas, in memory
         source: AnySource = _with_shape(_numeric(StoredSource(name, x.variable, None)))
     else:
-        source = open_one(x.data, name)
+        data, marks = x.data, marks_of(x, name)
+        if marks is not None and x.chunks is not None:
+            data = data.map_blocks(marks.decoded, name, dtype=np.float64)
+        elif marks is not None:
+            data = marks.decoded(data, name)
+        source = open_one(data, name)
+        source = source if isinstance(source, StoredSource) else replace(source, marks=marks)
+    source = replace(source, kinds=kinds_said(x.attrs, source.shape[1]) or source.kinds)
     if x.ndim == 2 and x.dims[1] in x.coords:
         return replace(source, labels=tuple(map(str, x.coords[x.dims[1]].values.tolist())))
     return source
@@ -261,8 +270,11 @@ def _graph(x: Any, name: str) -> GraphSource:
         raise DataError(msg)
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
-    source = GraphSource(name, x[:, None] if x.ndim == 1 else x)
-    return _with_shape(_numeric(source))
+    source = _with_shape(_numeric(GraphSource(name, x[:, None] if x.ndim == 1 else x)))
+    # Of every array: whether a block has a mask shows when it is computed.
+    floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
+    array = source.array.map_blocks(unmasked, dtype=np.float64 if floats else x.dtype)
+    return replace(source, array=array)
 
 
 @dataclass(frozen=True)
@@ -311,8 +323,6 @@ def _numeric(source: Opened) -> Opened:
 
 
 def _with_shape(source: Opened) -> Opened:
-    if source.array.ndim not in (1, 2):
-        raise _shape_error(source.name, source.array.shape)
     n, d = source.shape
     if n == 0 or d == 0:
         msg = f"variable {source.name!r} must have rows and columns, got {n} x {d}"

@@ -10,10 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of, read_whole
+from dhsic.engine.blocks import Source, check_exact, read_whole
 from dhsic.engine.graphs import GraphPlace, graph_place, graphs_at
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
+from dhsic.io.rest import OfSources
+from dhsic.io.sources import OfRows
 
 __all__ = ["HeldSource", "held_sources", "within_strata"]
 
@@ -22,7 +24,7 @@ _ROUNDED = 16 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
-class HeldSource:
+class HeldSource(OfRows, OfSources):
     """The rows of another variable, which are read when the first of them is asked for.
 
     Parameters
@@ -72,36 +74,6 @@ class HeldSource:
         doubles = 8 * self.shape[1]
         return doubles if self.strata is not None else min(self.whole.row_bytes, doubles)
 
-    @property
-    def take_bytes(self) -> int:
-        """Nothing besides the rows."""
-        return 0
-
-    def decode_bytes(self, rows: int) -> int:
-        """Nothing is decoded."""
-        return 0
-
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return self.whole.categorical
-
-    @property
-    def stored(self) -> tuple[Any, ...]:
-        """The stored arrays of the other."""
-        stored: tuple[Any, ...] = getattr(self.whole, "stored", ())
-        return stored
-
-    @property
-    def kinds(self) -> tuple[ValueKind, ...]:
-        """Kinds of the columns."""
-        return kinds_of(self.whole)
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The names of the columns."""
-        return labels_of(self.whole)
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         return self.array[start:stop]
@@ -109,10 +81,6 @@ class HeldSource:
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by number."""
         return self.array[rows]
-
-    def lazy(self, bounds: Sequence[int]) -> list[Any]:
-        """Not for rows in memory."""
-        raise NotImplementedError
 
     def place_of(self, row: int) -> tuple[str, int]:
         """The name of the variable, and the number of a row in the other's data."""

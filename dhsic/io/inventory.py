@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
+from dhsic.io.decoding import codec_name
+from dhsic.io.marks import marks_of
 from dhsic.io.shard_index import absent_within
 
 __all__ = ["inventory_of", "inventory_of_file", "local_stamps"]
@@ -47,7 +49,8 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     Raises
     ------
     DataError
-        A folder or a pipe is in the place of a chunk, or the store does not answer.
+        A folder, a pipe or an empty file is in the place of a chunk, or one is cut off; or the
+        store does not answer.
     """
     stamps = _stamps(array, name)
     if stamps is None:
@@ -60,9 +63,9 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     chunks = tuple(
         tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
     )
-    _refuse_others(chunks, name)
-    fill = _fill_value_text(array)
+    fill = _fill_value_text(array, name)
     inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
+    _refuse_others(inventory)
     if array.shards is None or fill is None or not within:
         return inventory
     shards = (
@@ -100,12 +103,23 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     while isinstance(store, WrapperStore) and not isinstance(store, RemoteStore):
         store = store._store
     if isinstance(store, LocalStore):
-        return local_stamps(os.path.join(store.root, array.path), name)
+        folder = os.path.join(store.root, array.path)
+        stamps = local_stamps(folder, name)
+        if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
+            return stamps
+        return stamps | {k: _whole_blosc(folder, k, s) for k, s in stamps.items() if s.size}
     prefix = f"{array.path}/" if array.path else ""
-    stamps = sync(stamps_of(store, prefix))
-    if stamps is None:
+    listed = sync(stamps_of(store, prefix))
+    if listed is None:
         return None
-    return {key.removeprefix(prefix): stamp for key, stamp in stamps.items()}
+    return {key.removeprefix(prefix): stamp for key, stamp in listed.items()}
+
+
+def _whole_blosc(folder: str, key: str, stamp: Stamp) -> Stamp:
+    """The stamp of a chunk, of no bytes where it has less than it says: its decoder reads on."""
+    with open(os.path.join(folder, key), "rb") as file:
+        length = int.from_bytes(file.read(16)[12:], "little")
+    return stamp if length <= stamp.size else Stamp(0, stamp.mark)
 
 
 def local_stamps(root: str, name: str) -> dict[str, Stamp]:
@@ -142,22 +156,26 @@ def _files(root: str) -> Iterator[tuple[str, Stamp]]:
                     yield key, Stamp(told.st_size, str(told.st_mtime_ns)) if regular else _PIPE
 
 
-def _refuse_others(chunks: Sequence[Sequence[Stamp | None]], name: str) -> None:
-    for number, across in enumerate(chunks):
-        for stamp in (_FOLDER, _PIPE):
-            if stamp not in across:
-                continue
+def _refuse_others(inventory: Inventory) -> None:
+    for number, across in enumerate(inventory.chunks):
+        # Stores that tell no sizes tell no marks either.
+        for stamp in (stamp for stamp in across if stamp and stamp.mark and not stamp.size):
+            start = inventory.chunk_rows * number
+            got = f"a {stamp.mark}" if stamp in (_FOLDER, _PIPE) else "an empty or cut off one"
             msg = (
-                f"stored chunk {number} along the rows of variable {name!r} must be a file, not a "
-                f"{stamp.mark}: write it again, or take an intact copy of the data"
+                f"stored chunk {number} along the rows of variable {inventory.name!r} must be a "
+                f"file, not {got}, for rows {start} to "
+                f"{min(start + inventory.chunk_rows, inventory.rows) - 1}: write it again, or take "
+                "an intact copy of the data"
             )
             raise DataError(msg)
 
 
-def _fill_value_text(array: Any) -> str | None:
+def _fill_value_text(array: Any, name: str) -> str | None:
     """The number that absent chunks are read as, in words; None where that is NaN or infinite."""
-    value = 0 if array.fill_value is None else array.fill_value
-    return f"{value:g}" if np.isfinite(value) else None
+    value = np.array([0 if array.fill_value is None else array.fill_value], array.dtype)
+    read = marks.decoded(value, name) if (marks := marks_of(array, name)) else value
+    return f"{value[0]:g}" if np.isfinite(read).all() else None
 
 
 def _checksums(array: Any) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
-from dhsic.io.rest import RestSource
-from dhsic.io.sources import GraphSource
+from dhsic.engine.blocks import Source
+from dhsic.io.rest import OfSources, RestSource
+from dhsic.io.sources import GraphSource, OfRows
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -73,7 +73,7 @@ def _share(position: Indices, part: int, whole: int) -> Indices:
 
 
 @dataclass(frozen=True)
-class PooledSource:
+class PooledSource(OfSources):
     """Samples as one variable, see `rows_of_samples`.
 
     Parameters
@@ -130,24 +130,9 @@ class PooledSource:
         return max(sample.decode_bytes(rows) for sample in self.samples) + rows * self.row_bytes
 
     @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return self.samples[0].categorical
-
-    @property
-    def stored(self) -> tuple[Any, ...]:
-        """The stored arrays of all samples."""
-        return tuple(array for sample in self.samples for array in getattr(sample, "stored", ()))
-
-    @property
-    def kinds(self) -> tuple[ValueKind, ...]:
-        """Kinds of the columns."""
-        return kinds_of(self.samples[0])
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The names of the columns."""
-        return labels_of(self.samples[0])
+    def parts(self) -> tuple[Source, ...]:
+        """The samples."""
+        return self.samples
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
@@ -202,7 +187,7 @@ class PooledSource:
 
 
 @dataclass(frozen=True)
-class LabelSource:
+class LabelSource(OfRows):
     """The code of the sample of every pooled row.
 
     Parameters
@@ -221,7 +206,6 @@ class LabelSource:
 
     place: Literal["storage"] = "storage"
     chunk_rows: int | None = None
-    take_bytes: int = 0
     categorical: bool = False
 
     @property
@@ -234,10 +218,6 @@ class LabelSource:
         """Nothing is read: the least that a plan can divide by."""
         return 1
 
-    def decode_bytes(self, rows: int) -> int:
-        """Nothing is read."""
-        return 0
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         return self.take(np.arange(start, stop))
@@ -246,10 +226,6 @@ class LabelSource:
         """Rows by number."""
         codes: NDArray[Any] = self.codes[rows_of_samples(rows, self.sizes)[0]]
         return codes
-
-    def lazy(self, bounds: Sequence[int]) -> list[Any]:
-        """Not for codes, which any task makes by itself."""
-        raise NotImplementedError
 
 
 def _merged_rows(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:

@@ -15,13 +15,49 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["RestSource"]
+__all__ = ["OfSources", "RestSource"]
 
 Indices = NDArray[np.intp]
 
 
+class OfSources:
+    """Properties of a variable that are those of the others that its rows are of."""
+
+    whole: Source
+
+    @property
+    def parts(self) -> tuple[Source, ...]:
+        """The others, of the same columns."""
+        return (self.whole,)
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return self.parts[0].categorical
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """The stored arrays of the others."""
+        return tuple(array for part in self.parts for array in getattr(part, "stored", ()))
+
+    @property
+    def marks(self) -> Any:
+        """How the values of the first of them are read that says it."""
+        return next((marks for x in self.parts if (marks := getattr(x, "marks", None))), None)
+
+    @property
+    def kinds(self) -> tuple[ValueKind, ...]:
+        """Kinds of the columns."""
+        return kinds_of(self.parts[0])
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the columns."""
+        return labels_of(self.parts[0])
+
+
 @dataclass(frozen=True)
-class RestSource:
+class RestSource(OfSources):
     """The rows of another variable that are not left out, in their order.
 
     Parameters
@@ -79,31 +115,10 @@ class RestSource:
         return self.whole.decode_bytes(rows) + rows * self.row_bytes
 
     @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return self.whole.categorical
-
-    @property
     def columns(self) -> tuple[int, ...] | None:
         """The columns of what is stored that make the variable; None for all."""
         columns: tuple[int, ...] | None = getattr(self.whole, "columns", None)
         return columns
-
-    @property
-    def stored(self) -> tuple[Any, ...]:
-        """The stored arrays of the whole."""
-        stored: tuple[Any, ...] = getattr(self.whole, "stored", ())
-        return stored
-
-    @property
-    def kinds(self) -> tuple[ValueKind, ...]:
-        """Kinds of the columns."""
-        return kinds_of(self.whole)
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """The names of the columns."""
-        return labels_of(self.whole)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""

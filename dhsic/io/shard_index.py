@@ -48,8 +48,10 @@ def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[in
     size = 16 * prod(counts) + checked
     at_end = codec.get("index_location", "end") == "end"
     for shard, index in zip(shards, sync(_indices(array, shards, size, at_end)), strict=True):
-        if len(index) == size:  # else it is cut off, which is an error when it is read
-            starts = np.frombuffer(index, "<u8", 2 * prod(counts)).reshape(*counts, 2)[..., 0]
+        if len(index) in (0, size):  # else it is cut off, which is an error when it is read
+            # An empty shard is read as if all of its chunks were absent.
+            marks = np.frombuffer(index.ljust(size, b"\xff"), "<u8", 2 * prod(counts))
+            starts = marks.reshape(*counts, 2)[..., 0]
             yield from _absent(array, shard, np.argwhere(starts == _ABSENT))
 
 

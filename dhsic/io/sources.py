@@ -23,11 +23,12 @@ from dhsic.io.decoding import Decoding, decoding_of
 from dhsic.io.encode import Labels
 from dhsic.io.failures import StorageError
 from dhsic.io.inventory import inventory_of, inventory_of_file
+from dhsic.io.marks import Marks, marks_of, unmasked
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["ArraySource", "ColumnChoice", "GraphSource", "StoredSource"]
+__all__ = ["ArraySource", "ColumnChoice", "GraphSource", "OfRows", "StoredSource"]
 
 ColumnChoice = tuple[int, ...] | None
 
@@ -39,7 +40,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def _as_rows(block: Any, columns: ColumnChoice) -> NDArray[Any]:
-    values = np.asarray(block)
+    values = unmasked(block)
     values = values[:, None] if values.ndim == 1 else values
     values = values if columns is None else values[:, columns]
     # NumPy does not subtract booleans.
@@ -64,8 +65,36 @@ def _width(array: Any, columns: ColumnChoice) -> int:
     return d if columns is None else len(columns)
 
 
+class OfRows:
+    """Properties of variables whose rows take no work to read."""
+
+    @property
+    def take_bytes(self) -> int:
+        """Nothing besides the rows."""
+        return 0
+
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is decoded."""
+        return 0
+
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
+        """For Dask arrays alone."""
+        raise NotImplementedError
+
+
+class _OfKinds:
+    """Properties of variables that know the kinds of their columns."""
+
+    kinds: tuple[ValueKind, ...] | None
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return "category" in (self.kinds or ())
+
+
 @dataclass(frozen=True)
-class ArraySource:
+class ArraySource(OfRows, _OfKinds):
     """A NumPy array.
 
     Parameters
@@ -82,6 +111,8 @@ class ArraySource:
         The names of the columns of the variable.
     categories : tuple, optional
         For every column the labels that its codes stand for, or None.
+    marks : Marks, optional
+        By which values were found to be missing.
     """
 
     name: str
@@ -90,14 +121,10 @@ class ArraySource:
     kinds: tuple[ValueKind, ...] | None = None
     labels: tuple[str, ...] | None = None
     categories: tuple[Labels, ...] | None = None
+    marks: Marks | None = None
 
     place: Literal["memory"] = "memory"
     chunk_rows: int | None = None
-
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -109,15 +136,6 @@ class ArraySource:
         """Bytes of a row."""
         return self.shape[1] * self.array.dtype.itemsize
 
-    @property
-    def take_bytes(self) -> int:
-        """Nothing besides the rows."""
-        return 0
-
-    def decode_bytes(self, rows: int) -> int:
-        """Nothing is decoded."""
-        return 0
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         return _as_rows(self.array[start:stop], self.columns)
@@ -126,13 +144,9 @@ class ArraySource:
         """Rows by number."""
         return _as_rows(self.array[rows], self.columns)
 
-    def lazy(self, bounds: Sequence[int]) -> list[Any]:
-        """Not for arrays in memory."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
-class StoredSource:
+class StoredSource(OfRows, _OfKinds):
     """An array that any task can open and slice: zarr, HDF5, a memory map, a lazy xarray.
 
     Parameters
@@ -183,11 +197,6 @@ class StoredSource:
         return inventory_of_file(self.array, self.name)
 
     @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return int(self.array.shape[0]), _width(self.array, self.columns)
@@ -195,9 +204,13 @@ class StoredSource:
     @property
     def row_bytes(self) -> int:
         """Bytes of a stored row: all its columns are decoded."""
-        d = 1 if self.array.ndim == 1 else int(self.array.shape[1])
         # Columns of a chunk cannot be decoded apart, so that a plan counts all of them.
-        return d * int(np.dtype(self.array.dtype).itemsize)
+        return _width(self.array, None) * (8 if self.marks else np.dtype(self.array.dtype).itemsize)
+
+    @cached_property
+    def marks(self) -> Marks | None:
+        """How stored values are read, by the attributes of the array; None for as they are."""
+        return marks_of(self.array, self.name)
 
     @property
     def chunk_rows(self) -> int | None:
@@ -221,7 +234,9 @@ class StoredSource:
 
     def decode_bytes(self, rows: int) -> int:
         """Chunks as they are stored, decoded, and what decoding takes meanwhile."""
-        return self.decoding.bytes(rows, self.largest)
+        # Values before they are unpacked, and where each of the marks is.
+        marked = 0 if self.marks is None else 12 + len(self.marks.fills)
+        return self.decoding.bytes(rows, self.largest) + rows * _width(self.array, None) * marked
 
     @property
     def take_bytes(self) -> int:
@@ -258,7 +273,7 @@ class StoredSource:
             )
             raise DataError(msg)
         try:
-            return _as_rows(_insist(slicing), self.columns)
+            block = _as_rows(_insist(slicing), self.columns)
         except StorageError as error:
             msg = f"{what}: {error}"
             raise DataError(msg) from error
@@ -268,6 +283,7 @@ class StoredSource:
             said = f"{type(error).__name__}: {error}"
             msg = f"{what} ({place}{said}): is the data complete and intact?"
             raise DataError(msg) from error
+        return block if self.marks is None else self.marks.decoded(block, self.name)
 
     @property
     def whole(self) -> StoredSource:
@@ -295,13 +311,9 @@ class StoredSource:
             return self._read(start, stop, lambda: self.array.oindex[rows])
         return self.read(start, stop)[rows - start]
 
-    def lazy(self, bounds: Sequence[int]) -> list[Any]:
-        """Not for arrays in storage."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
-class GraphSource:
+class GraphSource(_OfKinds):
     """A Dask array.
 
     Parameters
@@ -314,19 +326,17 @@ class GraphSource:
         Kinds of the columns of the variable; numbers where not given. Categories are codes.
     labels : tuple of str, optional
         The names of the columns of the variable.
+    marks : Marks, optional
+        By which values are found to be missing.
     """
 
     name: str
     array: Any
     kinds: tuple[ValueKind, ...] | None = None
     labels: tuple[str, ...] | None = None
+    marks: Marks | None = None
 
     place: Literal["graph"] = "graph"
-
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
 
     @property
     def shape(self) -> tuple[int, int]:

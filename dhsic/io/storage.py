@@ -87,11 +87,13 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """The bytes of an object, None where there is none."""
         data = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
-        # Such a store lists nothing, so that an absent object may be one that was lost.
-        if data is None and not self._fills and key.rpartition("/")[2] not in METADATA:
+        # Such a store lists nothing, so that an absent object may be one that was lost; an empty
+        # shard would be read as an absent one.
+        lost = not self._fills if data is None else not len(data)
+        if lost and key.rpartition("/")[2] not in METADATA:
             msg = (
-                f"stored chunk {self.url}/{key} is absent: complete the data; or, where its writer "
-                "left out chunks that hold the fill value alone, allow it by "
+                f"stored chunk {self.url}/{key} is absent or empty: complete the data; or, where "
+                "its writer left out chunks that hold the fill value alone, allow it by "
                 "--allow-missing-chunks, in Python by dhsic.stored_array(..., "
                 "allow_missing_chunks=True)"
             )

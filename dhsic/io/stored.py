@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from dhsic._files import check_regular
@@ -19,6 +20,7 @@ __all__ = [
     "METADATA",
     "check_metadata",
     "column_labels",
+    "kinds_said",
     "member_of",
     "open_stored",
     "sharing",
@@ -44,6 +46,8 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
     opener = zarr.open_array if kind == "array" else zarr.open_group
     if not is_url(path):
         check_metadata(path)
+        # A disk lists the arrays, and consolidated metadata may be older than they are.
+        opener = opener if kind == "array" else partial(opener, use_consolidated=False)
         return _opened_array(opener, path, kind, None)
     from dhsic.io.storage import RemoteStore  # by zarr
 
@@ -51,7 +55,9 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
         return _opened_array(opener, store, kind, 3)
-    except FileNotFoundError:
+    except DataError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
         return _opened_array(opener, store, kind, 2)
 
 
@@ -63,8 +69,6 @@ def _opened_array(
     except DhsicError:
         raise
     except Exception as error:
-        if zarr_format == 3 and isinstance(error, FileNotFoundError):
-            raise
         if isinstance(place, str) and os.path.isfile(place):
             msg = (
                 f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
@@ -153,7 +157,10 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
     DataError
         Its metadata have chunks that no data have.
     """
-    kind: ValueKind = "category"
+    import zarr
+
+    # Its own metadata: those that a group or an open array has may be older.
+    array = _opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
     if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
         msg = (
             f"the metadata of variable {name!r} must have chunks of 1 row and column or more, got "
@@ -173,7 +180,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
         array,
         int(stored[0]),
         columns,
-        kinds=(kind,) * len(chosen) if array.attrs.get("kind") == "categorical" else None,
+        kinds=kinds_said(array.attrs, len(chosen)),
         labels=None if labels is None else tuple(labels[j] for j in chosen),
         categories=None
         if categories is None
@@ -181,6 +188,13 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
         # Tasks of other processes would open an empty store by the same name.
         place="memory" if _in_memory(array.store) else "storage",
     )
+
+
+def kinds_said(attributes: Mapping[str, Any], d: int) -> tuple[ValueKind, ...] | None:
+    """Categories where attributes of `dhsic convert` or of climate and forecasts say so."""
+    kind: ValueKind = "category"
+    said = attributes.get("kind") == "categorical" or "flag_meanings" in attributes
+    return (kind,) * d if said else None
 
 
 def sharing(sources: Sequence[Any]) -> list[Any]:

@@ -27,6 +27,7 @@ CODECS = {
     "blosc": BloscCodec(),
     "gzip": GzipCodec(level=1),
     "checked": (ZstdCodec(), Crc32cCodec()),
+    "marked": ZstdCodec(),
 }
 LAYOUTS = {  # rows of chunks and shards
     "one chunk": (N, None),
@@ -60,6 +61,9 @@ def store(folder, x, layout, codec):
         chunks=(chunk, x.shape[1]),
         shards=shard and (shard, x.shape[1]),
         compressors=CODECS[codec],
+        attributes={"_FillValue": 9999, "missing_value": [9998, 9997]}
+        if codec == "marked"
+        else None,
     )
     return str(place)
 
@@ -101,6 +105,10 @@ def _imported(tmp_path_factory):
         *product(["large chunks", "one shard"], ["zstd"], ["f4"], [1, 2], ["rows", "groups"]),
         ("one chunk", "blosc", "f8", 1, "rows"),
         ("one chunk", "checked", "i2", 1, "groups"),
+        ("large chunks", "marked", "i2", 2, "rows"),
+        ("small chunks", "marked", "i2", 1, "groups"),
+        ("one shard", "marked", "f4", 1, "rows"),
+        ("one chunk", "marked", "f8", 1, "pairs"),
         ("large chunks", "gzip", "f8", 2, "groups"),
         ("small chunks", "blosc", "i2", 2, "groups"),
         ("one shard", "none", "f8", 1, "rows"),

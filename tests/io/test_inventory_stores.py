@@ -66,6 +66,13 @@ def test_s3__absent_chunks_are_refused(remote, library):
     assert [one.absent for one in found.data] == [1, 0]
 
 
+def test_s3__empty_chunks_are_refused(remote, library):
+    change(remote, "x/c/1/0", b"")
+    for paths in ([f"{remote}/x", f"{remote}/y"], allowed([f"{remote}/x", f"{remote}/y"])):
+        with pytest.raises(DataError, match="rows 50 to 99"):
+            dhsic.hsic(*paths, rng=0)
+
+
 def test_s3__change_under_a_run_is_an_error(remote, library, disturbed):
     def write():
         zarr.open_array(RemoteStore(f"{remote}/x", read_only=False), mode="r+")[60] = 1.0
@@ -112,12 +119,22 @@ def website(tmp_path):
 def test_http__absent_chunk_is_an_error_where_it_is_read(website, paths):
     lose(paths[0])
     urls = [f"{website.url}/{name}.zarr" for name in "xy"]
-    with pytest.raises(DataError, match=r"x\.zarr/c/1/0 is absent: complete the data"):
+    with pytest.raises(DataError, match=r"x\.zarr/c/1/0 is absent or empty: complete the data"):
         dhsic.hsic(*urls, rng=0)
     found = dhsic.hsic(*allowed(urls), rng=0)
     assert found.estimate == dhsic.hsic(*allowed(paths[:2]), rng=0).estimate
     with pytest.raises(DataError, match="is absent"):
         dhsic.hsic(dhsic.stored_array(urls[0]), Y, rng=0)
+
+
+@pytest.mark.parametrize("shards", [None, (100, 1)])
+def test_http__empty_chunk_is_an_error_where_it_is_read(shards, website, tmp_path):
+    made = zarr.create_array(tmp_path / "s.zarr", data=X, chunks=(50, 1), shards=shards)
+    (tmp_path / "s.zarr" / made.metadata.encode_chunk_key((1, 0))).write_bytes(b"")
+    url = f"{website.url}/s.zarr"
+    for x in (url, dhsic.stored_array(url, **ALLOW)):
+        with pytest.raises(DataError, match="variable 's' cannot be read"):
+            dhsic.hsic(x, Y, rng=0)
 
 
 def test_http__of_a_group_is_allowed_absent_chunks(website, group):

@@ -204,10 +204,6 @@ REFUSED = [
     (np.zeros((2, 0)), "must have rows and columns, got 2 x 0"),
     (pd.DataFrame(index=range(2)), "must have rows and columns, got 2 x 0"),
     (pd.Series([], dtype="category"), "must have rows and columns, got 0 x 1"),
-    (
-        np.ma.masked_array([1.0, 2.0], [False, True]),
-        "'x1' has masked values: fill them with NaN, or drop such rows",
-    ),
     (None, "'x1' must be a NumPy, Dask, .* or the path of a zarr array, got NoneType"),
     (3.0, "got float"),
     ({"a": 1}, "variable 'a' must be a NumPy, .* got int"),
