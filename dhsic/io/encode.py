@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -14,11 +17,13 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT, ValueKind, check_exact
 from dhsic.errors import DataError
+from dhsic.io.notation import is_number, notations_of
 
 __all__ = [
     "Encoded",
     "EncodedColumns",
     "Labels",
+    "check_repeated",
     "check_whole",
     "encode",
     "encode_codes",
@@ -26,8 +31,10 @@ __all__ = [
     "encode_matrix",
     "encode_text",
     "joined",
+    "rare_labels_taken",
     "side_by_side",
     "unusable",
+    "written_numbers",
 ]
 
 _REMEDIES = {
@@ -38,18 +45,19 @@ _REMEDIES = {
     "OUST": "read it into memory, where labels become categories, or store integer codes",
 }
 _TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
-# Numbers with fractions, exponents, thousands, currency and percent signs. Whole numbers alone are
-# as often labels.
-_NUMBER = re.compile(
-    r"\s*[-+]?([$€£]?\s?(\d{1,3}([,' ]\d{3})+|\d+)([.,]\d*)?\s?[%€$£]?"
-    r"|\.\d+|\d+(\.\d*)?e[-+]?\d+)\s*",
-    re.IGNORECASE,
-)
-_WHOLE = re.compile(r"\s*[-+]?\d+\s*")
+# Whole numbers alone are as often labels.
+_WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
 _MARKS = "NAType", "NaTType"  # of pandas, for a missing value
 _LABELS_SEEN = 1000
 _ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
+# By benchmarks/power/text_labels.py, TODO
+_ALONE = 0.5
+# Labels with a number beside other text: a unit, a currency or "<", a date or a time. TODO
+_QUANTITY = re.compile(r"\d\W\d")
+_QUANTITIES = 20
+_OTHERWISE = "pandas.to_numeric, after .str.replace of other signs, or pandas.to_datetime"
 
+_rare: ContextVar[list[DataError] | None] = ContextVar("_rare", default=None)
 
 Labels = tuple[Any, ...] | None
 
@@ -79,6 +87,19 @@ def unusable(data_name: str, dtype: Any) -> DataError | None:
         return None
     remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
     return DataError(f"{data_name} must hold real numbers, got {dtype}: {remedy}")
+
+
+@contextmanager
+def rare_labels_taken(fewer_than: float = math.inf) -> Iterator[None]:
+    """Take text most rows of which have a label of their own, in fewer columns than so many."""
+    errors: list[DataError] = []
+    before = _rare.set(errors)
+    try:
+        yield
+    finally:
+        _rare.reset(before)
+    if len(errors) >= fewer_than:
+        raise errors[0]
 
 
 def encode(values: NDArray[Any], data_name: str) -> Encoded:
@@ -137,14 +158,26 @@ def encode_codes(codes: NDArray[Any], labels: Sequence[Any], data_name: str) -> 
 
 
 def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> Encoded:
-    """The same of texts, but for those most of which are numbers.
+    """The same of texts that nobody called categories.
 
     Raises
     ------
     DataError
-        As for `encode_codes`, or most texts are numbers.
+        Most texts are numbers, or most rows have one of their own.
     """
-    _refuse_written_numbers(texts, data_name)
+    numbers, others = written_numbers(texts)
+    if numbers:
+        beside = f", beside {others[0]!r}" if others else ""
+        # Never by leaving out a comma, which may be a decimal one.
+        signs = " or ".join(one.told() for one in notations_of(numbers))
+        how = f"pandas.read_csv or 'dhsic convert table' with {signs}"
+        msg = (
+            f"{data_name} holds numbers that are written as text, as {numbers[0]!r}{beside}: make "
+            f"numbers of them, as by {how if signs else _OTHERWISE}, or a categorical column if "
+            "they are labels"
+        )
+        raise DataError(msg)
+    check_repeated(np.bincount(codes[codes >= 0]), texts, data_name)
     return encode_codes(codes, texts, data_name)
 
 
@@ -275,33 +308,55 @@ def _booleans(values: list[Any]) -> NDArray[Any]:
     return encoded if np.isnan(encoded).any() else encoded.astype(np.bool_)
 
 
-def _refuse_written_numbers(labels: Sequence[Any], data_name: str) -> None:
-    """Text most of which is numbers has distances, which categories would lose."""
+def check_repeated(counts: Any, labels: Sequence[Any], data_name: str) -> None:
+    """Refuse text that a kernel of equal labels sees next to nothing of.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Rows of every label.
+    labels : sequence
+        The labels.
+    data_name : str
+        Name in messages.
+
+    Raises
+    ------
+    DataError
+        Most rows have a label of their own, as numbers with units, dates and names have.
+    """
+    rows, single = int(np.sum(counts)), np.flatnonzero(np.asarray(counts) == 1)
+    if rows <= _ROWS_OF_NAMES or len(single) <= _ALONE * rows:
+        return
+    some = ", ".join(repr(labels[at]) for at in single[:3])
+    msg = (
+        f"{data_name} has a label of its own in {len(single):,} of {rows:,} rows, as {some}: make "
+        "numbers of quantities and dates, as by pandas.to_numeric without units or --numeric of "
+        "'dhsic convert table' (--thousands, --decimal); leave out names of rows; or tell that it "
+        "is a category, by .astype('category') of pandas or --categorical"
+    )
+    if (errors := _rare.get()) is None:
+        raise DataError(msg)
+    errors.append(DataError(msg))
+
+
+def written_numbers(labels: Sequence[Any]) -> tuple[list[str], list[Any]]:
+    """Numbers among labels most of which are numbers, which have distances, and other labels.
+
+    None of labels that are labels.
+    """
     # The first labels tell enough: columns of text may have millions.
     seen = labels[:_LABELS_SEEN]
-    numbers = [label for label in seen if isinstance(label, str) and _NUMBER.fullmatch(label)]
-    alike = set(numbers)
-    others = [label for label in seen if label not in alike]
+    numbers = [label for label in seen if isinstance(label, str) and is_number(label)]
+    others = [label for label in seen if label not in numbers]
     written = [label for label in numbers if not _WHOLE.fullmatch(label)]
     share = len(numbers) / max(len(seen), 1)
-    if not (share >= 0.5 if written else share > 0.5 and others):
-        return
-    beside = f", beside {others[0]!r}" if others else ""
-    signs = written and not _is_plain_text(written[0])  # of thousands, currencies and percent
-    how = "pandas.to_numeric, after .str.replace of the signs" if signs else "pandas.to_numeric"
-    msg = (
-        f"{data_name} holds numbers that are written as text, as {(written or numbers)[0]!r}"
-        f"{beside}: make numbers of them, as by {how}, or a categorical column if they are labels"
-    )
-    raise DataError(msg)
-
-
-def _is_plain_text(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    if share >= 0.5 if written else share > 0.5 and others:
+        return written or numbers, others
+    quantities = [str(label) for label in seen if _QUANTITY.search(str(label))]
+    units = {re.sub(r"[\d\W]", "", label) for label in quantities}
+    few = len(quantities) <= max(_QUANTITIES, len(seen) / 2, 4 * len(units))
+    return [] if few else quantities, []
 
 
 def _refusal(values: list[Any], data_name: str) -> DataError:

@@ -256,7 +256,7 @@ def test_thousands__are_the_remedy_of_grouped_numbers(tmp_path):
         convert(path, tmp_path)
     with pytest.raises(DataError, match=r"read them by --thousands , \(thousands=','\), or leave"):
         convert(path, tmp_path, numeric=["x"])
-    with pytest.raises(DataError, match=r'--thousands " "'):
+    with pytest.raises(DataError, match=r"--thousands ' ' \(numeric"):
         convert(table(tmp_path, "x\n1 200\n1 300\n"), tmp_path)
 
 
