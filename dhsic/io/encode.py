@@ -138,22 +138,18 @@ def encode_labels(values: Sequence[Any], data_name: str) -> Encoded:
     return encode_codes(*_codes_of(values), data_name)
 
 
-def encode_codes(codes: NDArray[Any], labels: Sequence[Any], data_name: str) -> Encoded:
+def encode_codes(
+    codes: NDArray[Any], labels: Sequence[Any], data_name: str, most_alone: float = 1.0
+) -> Encoded:
     """Codes of labels as they are, of which -1 is missing.
 
     Raises
     ------
     DataError
-        Every row has another label.
+        See `check_repeated`.
     """
-    # A delta kernel would see no two rows alike, and no dependence could be found.
-    if len(labels) == len(codes) > _ROWS_OF_NAMES and len(np.unique(codes)) == len(codes):
-        msg = (
-            f"{data_name} has another label in every row, so it names rows rather than groups of "
-            "rows: leave it out, or make numbers of it"
-        )
-        raise DataError(msg)
     gaps = codes < 0
+    check_repeated(np.bincount(codes[~gaps]), labels, data_name, most_alone)
     return Encoded(np.where(gaps, np.nan, codes) if gaps.any() else codes, "category", (*labels,))
 
 
@@ -177,8 +173,7 @@ def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> En
             "they are labels"
         )
         raise DataError(msg)
-    check_repeated(np.bincount(codes[codes >= 0]), texts, data_name)
-    return encode_codes(codes, texts, data_name)
+    return encode_codes(codes, texts, data_name, _ALONE)
 
 
 def encode_matrix(values: NDArray[Any], data_name: str) -> EncodedColumns:
@@ -308,8 +303,10 @@ def _booleans(values: list[Any]) -> NDArray[Any]:
     return encoded if np.isnan(encoded).any() else encoded.astype(np.bool_)
 
 
-def check_repeated(counts: Any, labels: Sequence[Any], data_name: str) -> None:
-    """Refuse text that a kernel of equal labels sees next to nothing of.
+def check_repeated(
+    counts: Any, labels: Sequence[Any], data_name: str, most_alone: float = _ALONE
+) -> None:
+    """Refuse labels that a kernel of equal labels sees next to nothing of.
 
     Parameters
     ----------
@@ -319,22 +316,27 @@ def check_repeated(counts: Any, labels: Sequence[Any], data_name: str) -> None:
         The labels.
     data_name : str
         Name in messages.
+    most_alone : float, optional
+        The largest share of rows with a label of their own; 1 of what was called a category, in
+        which two rows are to be alike.
 
     Raises
     ------
     DataError
-        Most rows have a label of their own, as numbers with units, dates and names have.
+        More rows have a label of their own, as numbers with units, dates and names have.
     """
     rows, single = int(np.sum(counts)), np.flatnonzero(np.asarray(counts) == 1)
-    if rows <= _ROWS_OF_NAMES or len(single) <= _ALONE * rows:
+    if rows <= _ROWS_OF_NAMES or (len(single) < rows and len(single) <= most_alone * rows):
         return
-    some = ", ".join(repr(labels[at]) for at in single[:3])
+    where = f"a label of its own in {len(single):,} of {rows:,} rows"
     msg = (
-        f"{data_name} has a label of its own in {len(single):,} of {rows:,} rows, as {some}: make "
-        "numbers of quantities and dates, as by pandas.to_numeric without units or --numeric of "
-        "'dhsic convert table' (--thousands, --decimal); leave out names of rows; or tell that it "
-        "is a category, by .astype('category') of pandas or --categorical"
+        f"{data_name} has {'another label in every row' if len(single) == rows else where}, so it "
+        f"names rows or quantities, as {', '.join(repr(labels[at]) for at in single[:3])}: leave "
+        "it out, or make numbers of it, as by pandas.to_numeric without units or 'dhsic convert "
+        "table' --numeric (--thousands, --decimal)"
     )
+    if most_alone < 1.0:
+        msg += "; or tell that it is a category, by .astype('category') of pandas or --categorical"
     if (errors := _rare.get()) is None:
         raise DataError(msg)
     errors.append(DataError(msg))

@@ -126,7 +126,6 @@ def test_arrow__texts_of_numbers_are_refused():
     with pytest.raises(DataError, match="numbers that are written as text, as '1,200'"):
         frame_source(as_frame(pa.chunked_array([["1,200", "1,300"]])), "x")
     labels = pa.chunked_array([[f"id {row}" for row in range(20)]])
-    with pytest.raises(DataError, match="has a label of its own in 20 of 20 rows"):
-        frame_source(as_frame(labels), "x")
-    with pytest.raises(DataError, match="another label in every row"):
-        frame_source(as_frame(labels.dictionary_encode()), "x")
+    for column in (labels, labels.dictionary_encode()):
+        with pytest.raises(DataError, match="another label in every row"):
+            frame_source(as_frame(column), "x")
