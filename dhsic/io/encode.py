@@ -50,12 +50,15 @@ _WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
 _MARKS = "NAType", "NaTType"  # of pandas, for a missing value
 _LABELS_SEEN = 1000
 _ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
-# By benchmarks/power/text_labels.py, TODO
+# Measured by `benchmarks/power/text_labels.py`, with 200 and 1,000 rows. Where half of the rows or
+# more have a label of their own, a test of labels finds 3 to 15 % of the dependences that numbers
+# show in 80 to 100 %. Where fewer have, groups whose means vary as their rows do are found in 95 %
+# and more, which are taken; those of the others, found in 60 to 100 %, must be called categories.
 _ALONE = 0.5
-# Labels with a number beside other text: a unit, a currency or "<", a date or a time. TODO
+# Labels with a number beside other text: a unit, a currency or "<", a date or a time. Numbers of 20
+# values are found in 78 and 90 %, their labels in 40 and 37 %; with more values labels lose more.
 _QUANTITY = re.compile(r"\d\W\d")
 _QUANTITIES = 20
-_OTHERWISE = "pandas.to_numeric, after .str.replace of other signs, or pandas.to_datetime"
 
 _rare: ContextVar[list[DataError] | None] = ContextVar("_rare", default=None)
 
@@ -164,13 +167,14 @@ def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> En
     numbers, others = written_numbers(texts)
     if numbers:
         beside = f", beside {others[0]!r}" if others else ""
-        # Never by leaving out a comma, which may be a decimal one.
+        # A comma may be a decimal one, without which 0,126 would be 126.
         signs = " or ".join(one.told() for one in notations_of(numbers))
-        how = f"pandas.read_csv or 'dhsic convert table' with {signs}"
+        how = f"pandas.read_csv or 'dhsic convert table' with {signs}, or " if signs else ""
         msg = (
             f"{data_name} holds numbers that are written as text, as {numbers[0]!r}{beside}: make "
-            f"numbers of them, as by {how if signs else _OTHERWISE}, or a categorical column if "
-            "they are labels"
+            f"numbers of them, as by {how}pandas.to_numeric after .str.replace (a decimal comma by "
+            "a point, units by nothing; dates by to_datetime), or a categorical column if they are "
+            "labels"
         )
         raise DataError(msg)
     return encode_codes(codes, texts, data_name, _ALONE)
