@@ -26,7 +26,7 @@ STRENGTHS = (14.0, 30.0)
 KINDS = *(f"numbers, {strength:g}" for strength in STRENGTHS), "even groups", "uneven groups"
 
 
-def one_data_set(setting: tuple[str, int, int, int]) -> tuple[float, bool, bool]:
+def one_data_set(setting: tuple[str, int, int, int]) -> tuple[float, ...]:
     """Share of rows with a label of their own, and whether labels and numbers are found."""
     kind, n, values, seed = setting
     rng = np.random.default_rng([seed, n, values])
