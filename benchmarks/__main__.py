@@ -92,6 +92,7 @@ SMALL = {
     "small": "--n 30 --columns 1 --turns 1",
     "storage": "--rows 3000 --features 4 --chunk 500 --count 1 --repeats 1",
     "tails": "--rows 60 --permutations 100 --runs 1 --processes 1 --data gaussian",
+    "text_labels": "--runs 2 --size 60 --share 1.5 --processes 1",
     "two_sample": "--level-runs 4 --power-runs 2 --sizes 20 30 --data 'same law'",
     "wall": "--size 1000 --threads 1",
     "weather_dags": "",

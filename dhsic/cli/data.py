@@ -163,6 +163,12 @@ Example
     help="Character between thousands in the columns of --numeric, as the comma of 1,200.",
 )
 @click.option(
+    "--decimal",
+    type=click.Choice([".", ","]),
+    default=".",
+    help="Decimal sign of the numbers in a CSV file, and in the columns of --numeric.",
+)
+@click.option(
     "--delimiter",
     metavar="CHAR",
     help="Field separator of a CSV file.  [default: a comma, or a tab in a .tsv file]",
@@ -183,7 +189,8 @@ def table(source: str, out: str, variables: Sequence[str], **options: Any) -> No
     """Convert columns of a CSV or Parquet file to OUT.zarr.
 
     Text and true/false columns become codes of categories. A column of text most of which is
-    numbers is refused: say --numeric or --categorical. Prints what became of every column.
+    numbers, or in which most rows have a label of their own, is refused: say --numeric or
+    --categorical. Prints what became of every column.
     """
     columns = columns_by_variable(variables, named=True)
     with progress_bar() as bar:

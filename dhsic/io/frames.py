@@ -193,7 +193,7 @@ def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:
         return None
     # Every chunk of a column may have a dictionary of its own.
     coded = column.unify_dictionaries().combine_chunks()
-    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    codes = coded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
     return codes, coded.dictionary.to_pylist()
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dhsic._validation import shown
 from dhsic.engine.blocks import Source
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.encode import rare_labels_taken
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.labelled import (
     check_same_columns,
@@ -146,7 +147,9 @@ def open_labelled_data(
     # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
-    told = [_labels_of(given, what, data) for what, given in labels.items()]
+    with rare_labels_taken():  # a group of rows may have one
+        told = [_labels_of(given, what, data) for what, given in labels.items()]
+        beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     if data is None:
         opened = _named_or_opened(variables, names, told)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
@@ -158,7 +161,6 @@ def open_labelled_data(
         # A table of Arrow has the labels of its rows in a column beside those that are named.
         names = names_of_columns if names is None else names
         opened = open_variables(chosen, names, [table_index(data), *told])
-    beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     # Before gaps are looked for, which pairs the rows of all.
     n = opened[0].shape[0]
     for what, labelled in zip(labels, beside, strict=True):
@@ -253,7 +255,9 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
         As for `open_variables`; or unequal columns, by number, kind, or the names of several.
     """
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
-    sources = [open_one(x, name) for x, name in pairs]
+    # A small sample may have a few of the labels that repeat in others.
+    with rare_labels_taken(fewer_than=len(data)):
+        sources = [open_one(x, name) for x, name in pairs]
     check_same_columns(sources)
     # Samples are of the same columns, and equal texts in them are to have equal codes.
     return coded_alike(sources)
@@ -298,9 +302,10 @@ def open_sample_data(
         chosen, names_of_columns = pick_variables(samples, data)
         names = names_of_columns if names is None else names
     opened = open_samples(chosen, names)
-    beside = [
-        _labels_of_samples(given, what, data, chosen, opened) for what, given in labels.items()
-    ]
+    with rare_labels_taken():
+        beside = [
+            _labels_of_samples(given, what, data, chosen, opened) for what, given in labels.items()
+        ]
     # Each by itself, since samples are of different rows.
     parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
     kept = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
@@ -380,7 +385,8 @@ def open_group_labels(
     path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
 ) -> AnySource:
     """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
-    (member,) = _members(path, [labels], allow_missing_chunks)
+    with rare_labels_taken():
+        (member,) = _members(path, [labels], allow_missing_chunks)
     return replace(member, name=what)
 
 

@@ -13,18 +13,20 @@ from dhsic._validation import nearest
 from dhsic.engine.blocks import INEXACT
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.csv_lines import SEPARATORS, CsvLines, Dialect, count_csv, delimiter_hint
+from dhsic.io.encode import written_numbers
 from dhsic.io.frames import categories_of_pandas, index_of_pandas
-from dhsic.io.stray import (
-    any_large,
-    are_inexact,
-    listed,
-    mostly_numbers,
-    separator_of,
-    strays_of_csv,
-    strays_of_text,
-)
+from dhsic.io.notation import USUAL, Notation, notations_of
+from dhsic.io.stray import any_large, are_inexact, listed, strays_of_csv, strays_of_text
 
-__all__ = ["FieldKind", "TableSource", "is_parquet", "is_table", "open_table", "usual_delimiter"]
+__all__ = [
+    "FieldKind",
+    "TableSource",
+    "is_csv",
+    "is_parquet",
+    "is_table",
+    "open_table",
+    "usual_delimiter",
+]
 
 FieldKind = Literal["numeric", "categorical"]
 
@@ -59,8 +61,8 @@ class TableSource:
         The columns whose kind was given: those of numbers are read as text, to find what is none.
     na_values : tuple of str, optional
         Texts that stand for a missing value, besides the usual ones.
-    thousands : str, optional
-        Between the thousands of the numbers of chosen columns, as the comma of "1,200".
+    notation : Notation, optional
+        How numbers are written: its decimal sign in all of CSV, and both in chosen columns.
     """
 
     path: Path
@@ -71,14 +73,14 @@ class TableSource:
     lines: CsvLines | None = None
     chosen: frozenset[str] = frozenset()
     na_values: tuple[str, ...] = ()
-    thousands: str | None = None
+    notation: Notation = USUAL
 
     def reading(
         self,
         categorical: Sequence[str],
         numeric: Sequence[str],
         na_values: Sequence[str],
-        thousands: str | None = None,
+        notation: Notation,
     ) -> TableSource:
         """The same table with some columns read as labels or as numbers, whatever they look like.
 
@@ -105,7 +107,7 @@ class TableSource:
             kinds={**self.kinds, **given},
             chosen=frozenset(given),
             na_values=tuple(na_values),
-            thousands=thousands,
+            notation=notation,
         )
 
     def check_column(self, column: str, what: str = "the table") -> None:
@@ -151,50 +153,47 @@ class TableSource:
         DataError
             Tells the lines and values that are no numbers.
         """
-        texts = [c for c in columns if self.kinds[c] == "categorical" and c not in self.chosen]
-        texts = [
-            c for c in texts if "string" in self.types[c] and "dictionary" not in self.types[c]
-        ]
+        texts = [c for c in columns if self.holds_text(c)]
         batch = next(self.batches(texts, _ROWS_SEEN), None) if texts else None
         if batch is not None:
             for column in texts:
-                if mostly_numbers(batch.column(column)):
+                if written_numbers(batch.column(column).unique().drop_null().to_pylist())[0]:
                     raise self.stray(column)
+
+    def holds_text(self, column: str) -> bool:
+        """Whether a column is text that nobody called labels."""
+        return column not in self.chosen and self.types[column] in ("string", "large_string")
 
     def stray(self, column: str) -> DataError:
         """The error of text in a column of numbers, with the lines and values."""
         strays = self._strays(column)
         head = f"column {column!r} of {self.path}"
-        separator = separator_of(strays)
+        notations = notations_of([value for _, value in strays])
         if column in self.chosen:
-            option = f"--thousands {_quoted(separator)} (thousands={separator!r})"
-            remedy = "correct them" if separator is None else f"read them by {option}"
+            told = " or ".join(one.told() for one in notations)
+            remedy = f"read them by {told}" if told else "correct them"
             return DataError(
                 f"{head} must hold numbers, got {listed(strays)}: {remedy}, or leave out such rows "
                 "with missing='drop' (--missing drop)"
             )
         what = (
-            f"text where most values are numbers, {listed(strays)}: correct it"
+            f"text most of which holds numbers, {listed(strays)}: correct it"
             if strays
             else "numbers that are written as text: store them as numbers"
         )
-        options, arguments = f"--numeric {column}", f"numeric=[{column!r}]"
-        if separator is not None:
-            options += f" --thousands {_quoted(separator)}"
-            arguments += f", thousands={separator!r}"
+        told = " or ".join(one.told(column) for one in notations or [USUAL])
         return DataError(
-            f"{head} holds {what}, or tell 'dhsic convert table' what the column is: {options} "
-            f"({arguments}), where other text is missing, or --categorical {column} "
-            f"(categorical=[{column!r}])"
+            f"{head} holds {what}, or tell 'dhsic convert table' what the column is: {told}, where "
+            f"other text is missing, or --categorical {column} (categorical=[{column!r}])"
         )
 
     def _strays(self, column: str) -> list[tuple[str, str]]:
         if self.lines is not None:
             missing = _null_values(self.na_values)
-            return strays_of_csv(self.path, column, self.lines.dialect, missing, self.thousands)
+            return strays_of_csv(self.path, column, self.lines.dialect, missing, self.notation)
         batches = self.batches([column], _ROWS_SEEN)
         texts = (batch.column(column).cast("string") for batch in batches)
-        return strays_of_text(texts, self.thousands)
+        return strays_of_text(texts, self.notation)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Read some columns in order, a batch of rows at a time.
@@ -246,6 +245,7 @@ class TableSource:
             "column_types": {c: pa.float64() if c in numbers else pa.string() for c in columns},
             "strings_can_be_null": True,
             "null_values": _null_values(self.na_values),
+            "decimal_point": self.notation.decimal,
         }
         try:
             with _csv_reader(self.path, lines, options) as reader:
@@ -265,7 +265,7 @@ class TableSource:
         for column in [c for c in whole if any_large(batch.column(c))]:
             # Their text tells, which is read once more.
             texts = replace(self, chosen=frozenset({column})).batches([column], _ROWS_SEEN)
-            if any(are_inexact(part.column(0)) for part in texts):
+            if any(are_inexact(part.column(0), self.notation) for part in texts):
                 raise self.inexact(column)
             whole.remove(column)
 
@@ -285,7 +285,7 @@ class TableSource:
 
 
 def open_table(
-    path: Path, dialect: Dialect | None = None, na_values: Sequence[str] = ()
+    path: Path, dialect: Dialect | None = None, na_values: Sequence[str] = (), decimal: str = "."
 ) -> TableSource:
     """Read the header of a table, and count the rows of CSV.
 
@@ -298,6 +298,8 @@ def open_table(
         How a CSV file is written.
     na_values : sequence of str, optional
         Texts that stand for a missing value, besides the usual ones.
+    decimal : str, optional
+        The decimal sign of a CSV file.
 
     Returns
     -------
@@ -319,8 +321,9 @@ def open_table(
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
-    if _is_csv(path):
-        return _open_csv(path, dialect or Dialect(usual_delimiter(path)), na_values)
+    if is_csv(path):
+        options = {"null_values": _null_values(na_values), "decimal_point": decimal}
+        return _open_csv(path, dialect or Dialect(usual_delimiter(path)), options)
     if not path.name.lower().endswith(_PARQUET_NAMES):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
@@ -334,14 +337,8 @@ def usual_delimiter(path: Path) -> str:
     return "\t" if ".tsv" in path.suffixes else ","
 
 
-def _quoted(separator: str | None) -> str:
-    """A character as a shell takes it."""
-    return "," if separator == "," else f'"{separator}"'
-
-
-def _open_csv(path: Path, dialect: Dialect, na_values: Sequence[str]) -> TableSource:
+def _open_csv(path: Path, dialect: Dialect, options: Mapping[str, Any]) -> TableSource:
     lines = count_csv(path, dialect)
-    options = {"null_values": _null_values(na_values)}
     with _readable(path), _csv_reader(path, lines, options) as reader:
         table = _described_table(path, reader.schema, lines.rows)
     return replace(table, lines=lines)
@@ -413,7 +410,8 @@ def _csv_reader(path: Path, lines: CsvLines, convert: Mapping[str, Any]) -> Any:
     )
 
 
-def _is_csv(path: Path) -> bool:
+def is_csv(path: Path) -> bool:
+    """Whether a path is named as a CSV file is."""
     return path.name.lower().endswith(_CSV_NAMES)
 
 
@@ -425,6 +423,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
-        hint = delimiter_hint(reason) if _is_csv(path) else ""
+        hint = delimiter_hint(reason) if is_csv(path) else ""
         msg = f"cannot read {path} as a table: {reason}{'; ' if hint else ''}{hint}"
         raise DataError(msg) from error

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_path, check_progress, named_arguments, shown
+from dhsic._validation import check_choice, check_path, check_progress, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.csv_lines import Dialect, Quotes
+from dhsic.io.encode import check_repeated
 from dhsic.io.missing import Missing, check_missing
+from dhsic.io.notation import Notation
 from dhsic.io.shuffle import shuffled
 from dhsic.io.stray import are_inexact, numbers_of_text
-from dhsic.io.table_source import FieldKind, TableSource, open_table, usual_delimiter
+from dhsic.io.table_source import FieldKind, TableSource, is_csv, open_table, usual_delimiter
 from dhsic.io.written import WrittenColumn, WrittenGroup
 from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_group
 
@@ -41,6 +43,7 @@ def convert_table(
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
     thousands: str | None = None,
+    decimal: str = ".",
     delimiter: str | None = None,
     quotes: Quotes = "checked",
     encoding: str = "utf-8",
@@ -62,8 +65,8 @@ def convert_table(
     source : path
         A CSV file with a header, ``.csv``, ``.tsv`` or either with ``.gz``, or a ``.parquet`` or
         ``.pq`` file. The first MiB of a CSV file decides whether a column is numeric; a column of
-        text most of which is numbers is refused. Empty fields, ``NA``, ``NaN``, ``null`` and the
-        like are missing.
+        text is refused if most of it is numbers, or if most rows have a label of their own. Empty
+        fields, ``NA``, ``NaN``, ``null`` and the like are missing.
     destination : path
         The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
     variables : mapping of str to sequence of str
@@ -78,7 +81,10 @@ def convert_table(
     numeric : sequence of str
         Columns whose values are numbers; those that are not are missing.
     thousands : str, optional
-        The character between thousands in the columns of `numeric`, as the comma of "1,200".
+        The character between thousands in the columns of `numeric`, as the comma of "1,200". A
+        space stands also for one that does not break.
+    decimal : {".", ","}
+        The decimal sign of the numbers in a CSV file, and in the columns of `numeric`.
     delimiter : str, optional
         The one character between the fields of a CSV file; a comma where not given, or a tab in a
         ``.tsv`` file.
@@ -111,10 +117,11 @@ def convert_table(
         columns of both kinds, or if the destination or another option cannot be used.
     DataError
         If the file is absent, damaged or empty, if values are missing (with ``missing="refuse"``)
-        or infinite, if most of a column of text is numbers, if a column is neither numbers nor
-        labels or has more than 65,536 labels, if a quote is stray or text is not of the encoding
-        (the message has the line, of columns that are not converted too), if the parser reads
-        another number of rows than there are, or if the disk refuses. Nothing is left behind.
+        or infinite, if most of a column of text is numbers or labels that occur once, if a
+        column is neither numbers nor labels or has more than 65,536 labels, if a quote is stray or
+        text is not of the encoding (the message has the line, of columns that are not converted
+        too), if the parser reads another number of rows than there are, or if the disk refuses.
+        Nothing is left behind.
     MissingDependencyError
         If pyarrow is not installed.
 
@@ -139,9 +146,10 @@ def convert_table(
     dialect.check()
     check_progress(progress)
     _check_lists_of_words(na_values=na_values, categorical=categorical, numeric=numeric)
-    _check_thousands(thousands, numeric)
-    table = open_table(path, dialect, na_values)
-    table = table.reading(categorical, numeric, na_values, thousands)
+    notation = Notation(thousands, decimal)
+    _check_notation(notation, numeric, path)
+    table = open_table(path, dialect, na_values, decimal)
+    table = table.reading(categorical, numeric, na_values, notation)
     for name, names in variables.items():
         for column in names:
             table.check_column(column, f"variable {name!r}")
@@ -179,15 +187,20 @@ class _Encoder:
         kinds: Mapping[str, FieldKind],
         missing: Missing,
     ) -> None:
+        import pyarrow as pa
+
         self.dropped = 0
         self._read = 0
         self._table = table
         self._variables = variables
         self._kinds = kinds
         self._missing = missing
+        tokens = pa.array(table.na_values, pa.string())
+        self._missing_numbers = [x for x in numbers_of_text(tokens, table.notation)[0] if x == x]
         self._columns = list(dict.fromkeys(c for names in variables.values() for c in names))
         categorical = [c for c in self._columns if table.kinds[c] == "categorical"]
         self._codes: dict[str, dict[str, int]] = {column: {} for column in categorical}
+        self._counts: dict[str, Counter[str]] = {column: Counter() for column in categorical}
         self._missed: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
 
@@ -224,6 +237,9 @@ class _Encoder:
             none = f"all {self._read:,} rows miss a chosen column" if self._read else "it has none"
             msg = f"{self._table.path} has no rows to convert: {none}"
             raise DataError(msg)
+        for column, counted in self._counts.items():
+            if self._table.holds_text(column):
+                check_repeated([*counted.values()], [*counted], self._where(column))
 
     def describe(self, writer: GroupWriter) -> None:
         for name, columns in self._variables.items():
@@ -239,8 +255,8 @@ class _Encoder:
             return _labels_of_arrow(array, tokens, as_text=column in self._table.chosen)
         if column in self._table.chosen:
             texts = array.cast("string")
-            values, stray = numbers_of_text(texts, self._table.thousands)
-            if are_inexact(texts):
+            values, stray = numbers_of_text(texts, self._table.notation)
+            if are_inexact(texts, self._table.notation):
                 raise self._table.inexact(column)
             # With missing="drop" a text among numbers counts as missing, and is told as rejected.
             if stray.any() and self._missing == "refuse":
@@ -248,7 +264,7 @@ class _Encoder:
             self._rejected[column] += int(stray.sum())
         else:
             values = self._numbers(array, column)
-        return np.where(np.isin(values, _numbers_among(tokens)), np.nan, values)
+        return np.where(np.isin(values, self._missing_numbers), np.nan, values)
 
     def _kept(self, read: Mapping[str, Any], rows: int) -> NDArray[np.intp]:
         gaps = {column: _missing_in_arrow(values) for column, values in read.items()}
@@ -291,12 +307,14 @@ class _Encoder:
         # Rows with a missing label are not among those that are kept.
         local: NDArray[np.intp] = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[kept]
         # Codes follow the rows that are kept, neither the batch's dictionary nor its size.
-        used, first = np.unique(local, return_index=True)
+        used, first, counts = np.unique(local, return_index=True, return_counts=True)
         codes = self._codes[column]
         translated: NDArray[np.float64] = np.zeros(len(labels))
-        for index in used[np.argsort(first)]:
+        for at in np.argsort(first):
             # By their text, since a dictionary of Arrow may hold booleans or numbers.
-            translated[index] = codes.setdefault(str(labels[index]), len(codes))
+            label = str(labels[used[at]])
+            translated[used[at]] = codes.setdefault(label, len(codes))
+            self._counts[column][label] += int(counts[at])
         if len(codes) > _MAX_CATEGORIES:
             msg = (
                 f"{self._where(column)} has more than {_MAX_CATEGORIES:,} labels, so it names rows "
@@ -321,13 +339,6 @@ def _labels_of_arrow(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any
         return array
     gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
     return pc.if_else(gone, pa.scalar(None, array.type), array)
-
-
-def _numbers_among(tokens: Sequence[str]) -> list[float]:
-    import pyarrow as pa
-
-    numbers, _ = numbers_of_text(pa.array(tokens, pa.string()))
-    return [number for number in numbers.tolist() if number == number]
 
 
 def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
@@ -359,16 +370,22 @@ def _check_options(variables: Variables, missing: str) -> None:
             raise InvalidArgumentError(msg)
 
 
-def _check_thousands(thousands: Any, numeric: Sequence[str]) -> None:
-    if thousands is None:
-        return
-    if not isinstance(thousands, str) or len(thousands) != 1 or thousands in "0123456789+-eE":
+def _check_notation(notation: Notation, numeric: Sequence[str], path: Path) -> None:
+    thousands, decimal = notation
+    check_choice("decimal", decimal, (".", ","))
+    one = isinstance(thousands, str) and len(thousands) == 1 and thousands not in "0123456789+-eE"
+    if thousands is not None and not one:
         msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
         raise InvalidArgumentError(msg)
-    if not numeric:
+    if thousands == decimal:
+        msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
+        raise InvalidArgumentError(msg)
+    # The decimal sign of a CSV file is that of all its columns.
+    unread = [name for name in notation.signs if name == "thousands" or not is_csv(path)]
+    if unread and not numeric:
         msg = (
-            "thousands is read in the columns of numeric, got none: name them, as numeric=['price']"
-            " (--numeric price)"
+            f"{unread[0]} is read in the columns of numeric, got none: name them, as "
+            "numeric=['price'] (--numeric price)"
         )
         raise InvalidArgumentError(msg)
 

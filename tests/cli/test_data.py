@@ -155,3 +155,16 @@ def test_tables_are_data_of_commands(
     done = invoke(command[0], source, *command[1:])
     assert (done.exit_code, done.stderr) == (0, "")
     assert shown in done.stdout
+
+
+def test_convert_reads_decimal_commas(invoke: Invoke, tmp_path: Path) -> None:
+    source, path = tmp_path / "t.csv", tmp_path / "out.zarr"
+    source.write_text("x;y\n0,126;1.234,5\n12,5;7\n")
+    arguments = ("convert", "table", source, path, "--variable", "x=x", "--delimiter", ";")
+    done = invoke(*arguments)
+    assert (done.exit_code, "--numeric x --decimal , (" in done.stderr) == (2, True)
+    assert invoke(*arguments, "--decimal", ",").exit_code == 0
+    assert read(path, "x")[:, 0].tolist() == [0.126, 12.5]
+    more = ("--variable", "y=y", "--decimal", ",", "--thousands", ".", "--numeric", "y")
+    assert invoke(*arguments, *more, "--overwrite").exit_code == 0
+    assert read(path, "y")[:, 0].tolist() == [1234.5, 7]

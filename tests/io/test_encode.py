@@ -129,3 +129,11 @@ def test_arrow__texts_of_numbers_are_refused():
     for column in (labels, labels.dictionary_encode()):
         with pytest.raises(DataError, match="another label in every row"):
             frame_source(as_frame(column), "x")
+
+
+def test_arrow__codes_may_be_unsigned():
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    codes = pa.array([0, 1, None, 1], "uint32")
+    column = pa.chunked_array([pa.DictionaryArray.from_arrays(codes, pa.array(["u", "v"]))])
+    read = frame_source(as_frame(column), "x").read(0, 4)[:, 0]
+    np.testing.assert_array_equal(read, [0.0, 1.0, np.nan, 1.0])

@@ -256,8 +256,89 @@ def test_thousands__are_the_remedy_of_grouped_numbers(tmp_path):
         convert(path, tmp_path)
     with pytest.raises(DataError, match=r"read them by --thousands , \(thousands=','\), or leave"):
         convert(path, tmp_path, numeric=["x"])
-    with pytest.raises(DataError, match=r'--thousands " "'):
+    with pytest.raises(DataError, match=r"--thousands ' ' \(numeric"):
         convert(table(tmp_path, "x\n1 200\n1 300\n"), tmp_path)
+
+
+COMMAS = "x;y\n0,126;1\n12,5;2\n7;3\n"
+GERMAN = "x;y\n1.234,5;1\n-12.000.500,25;2\n7;3\n"
+
+
+def test_decimal__is_the_sign_of_all_numbers_of_csv(tmp_path):
+    path = table(tmp_path, COMMAS)
+    with pytest.raises(
+        DataError, match=r"--numeric x --decimal , \(numeric=\['x'\], decimal=','\)"
+    ):
+        convert(path, tmp_path, delimiter=";")
+    for numeric in ((), ("x",)):
+        options = {"numeric": numeric, "overwrite": True, "delimiter": ";", "decimal": ","}
+        written, array = convert(path, tmp_path, ("x", "y"), **options)
+        np.testing.assert_array_equal(array[:], [[0.126, 1], [12.5, 2], [7, 3]])
+        assert written.columns[0].kind == "numeric"
+    # As pandas writes them: quoted, where the delimiter is a comma too.
+    _, array = convert(
+        table(tmp_path, 'x,y\n"0,5",1\n7,2\n'), tmp_path, decimal=",", overwrite=True
+    )
+    assert array[:, 0].tolist() == [0.5, 7]
+
+
+def test_decimal__is_read_in_text_of_parquet(tmp_path):
+    _, array = convert(stored(tmp_path, ["0,5", "7"]), tmp_path, numeric=["x"], decimal=",")
+    assert array[:, 0].tolist() == [0.5, 7]
+
+
+def test_decimal__goes_with_thousands(tmp_path):
+    path = table(tmp_path, GERMAN)
+    told = r"--thousands \. --decimal , \(numeric=\['x'\], thousands='\.', decimal=','\)"
+    for options in ({}, {"decimal": ","}):
+        with pytest.raises(DataError, match=told):
+            convert(path, tmp_path, delimiter=";", **options)
+    options = {"numeric": ["x"], "thousands": ".", "decimal": ",", "delimiter": ";"}
+    _, array = convert(path, tmp_path, **options)
+    assert array[:, 0].tolist() == [1234.5, -12000500.25, 7]
+    with pytest.raises(DataError, match=r"got '1\.5' in line 4: correct them"):
+        convert(table(tmp_path, GERMAN.replace("7;", "1.5;")), tmp_path, **options, overwrite=True)
+
+
+def test_decimal__is_the_same_in_all_blocks_of_a_file(tmp_path):
+    numbers = np.arange(200_000) / 8
+    lines = [f"{number}".replace(".", ",") + ";u\n" for number in numbers]
+    path = table(tmp_path, "x;g\n" + "".join(lines))
+    assert path.stat().st_size > 2**20
+    for numeric in ((), ("x",)):
+        options = {"numeric": numeric, "overwrite": True, "delimiter": ";", "decimal": ","}
+        np.testing.assert_array_equal(convert(path, tmp_path, **options)[1][:, 0], numbers)
+
+
+def test_thousands__never_begin_with_0(tmp_path):
+    options = {"numeric": ["x"], "thousands": ",", "delimiter": ";"}
+    told = r"got '0,126' in line 2, '12,5' in line 3: read them by --decimal , \(decimal=','\), or"
+    with pytest.raises(DataError, match=told):
+        convert(table(tmp_path, COMMAS), tmp_path, **options)
+    both = r"--numeric x --thousands , \(.*\) or --numeric x --decimal , \(numeric=\['x'\], dec"
+    with pytest.raises(DataError, match=both):
+        convert(table(tmp_path, "x;y\n1,234;1\n7;2\n"), tmp_path, delimiter=";")
+
+
+def test_signs_of_print__are_read_as_those_of_the_keyboard(tmp_path):
+    path = table(tmp_path, "x\n\u22121\u202f234.5\n2\u00a0000\n1 000\n")
+    _, array = convert(path, tmp_path, numeric=["x"], thousands=" ")
+    assert array[:, 0].tolist() == [-1234.5, 2000, 1000]
+    path = table(tmp_path, "x\n1\u2019234\n")
+    _, array = convert(path, tmp_path, numeric=["x"], thousands="'", overwrite=True)
+    assert array[:, 0].tolist() == [1234]
+
+
+def test_thousands__do_not_hide_digits_that_are_lost(tmp_path):
+    path = table(tmp_path, 'x\n"9,007,199,254,740,993"\n')
+    with pytest.raises(DataError, match=r"column 'x' of .* has integers beyond 2\*\*53"):
+        convert(path, tmp_path, numeric=["x"], thousands=",")
+
+
+def test_na_values__are_written_as_the_numbers_are(tmp_path):
+    path = table(tmp_path, "x\n1,5\n-999,50\n")
+    options = {"decimal": ",", "delimiter": ";", "missing": "drop", "na_values": ["-999,5"]}
+    assert convert(path, tmp_path, **options)[1][:, 0].tolist() == [1.5]
 
 
 @pytest.mark.parametrize(
@@ -267,11 +348,20 @@ def test_thousands__are_the_remedy_of_grouped_numbers(tmp_path):
         ({"thousands": "ab", "numeric": ["x"]}, "one character between digits such as ','"),
         ({"thousands": "1", "numeric": ["x"]}, "one character between digits"),
         ({"thousands": 1, "numeric": ["x"]}, "one character between digits"),
+        ({"thousands": ".", "numeric": ["x"]}, r"must differ, got '\.' for both: give both signs"),
+        ({"thousands": ",", "decimal": ",", "numeric": ["x"]}, "must differ, got ',' for both"),
+        ({"decimal": ";"}, r"decimal must be one of '\.', ',', got ';'"),
+        ({"decimal": None}, r"decimal must be one of '\.', ',', got None"),
     ],
 )
-def test_thousands__that_cannot_be_are_refused(tmp_path, options, message):
+def test_signs__that_cannot_be_are_refused(tmp_path, options, message):
     with pytest.raises(InvalidArgumentError, match=message):
         convert(table(tmp_path, GROUPED), tmp_path, **options)
+
+
+def test_decimal__of_parquet_needs_columns(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="decimal is read in the columns of numeric"):
+        convert(stored(tmp_path, ["0,5", "7"]), tmp_path, decimal=",")
 
 
 def test_tabs__separate_the_fields_of_tsv(tmp_path):
