@@ -387,6 +387,10 @@ KINDS = {
         ),
         series(rng, n, 0.9),
     ),
+    "a number of every group": lambda rng, n: (
+        pd.DataFrame({"number": rng.standard_normal(n // 40).repeat(40)}),
+        grouped(rng, n, 40, 0.5),
+    ),
     "one of many columns": lambda rng, n: (
         pd.DataFrame(np.c_[rng.standard_normal((n, 30)), series(rng, n, 0.9)]).rename(
             columns="c{}".format
@@ -456,9 +460,11 @@ def test_warning__is_there_where_independent_bursts_are_rejected():
     assert silent == 0
 
 
-def alike(*variables, category=False, **options):
+def alike(*variables, codes=False, **options):
+    """With the columns of the first variable as codes, or none."""
     columns = [np.asarray(z, float).reshape(len(z), -1) for z in variables]
-    return alike_pair(columns, [[category] * z.shape[1] for z in columns], **options)
+    kinds = [[codes and z is columns[0]] * z.shape[1] for z in columns]
+    return alike_pair(columns, kinds, **options)
 
 
 def twice(z):
@@ -486,7 +492,7 @@ EXCHANGEABLE = {
     "sorted, with noise": lambda rng, n: (
         lambda x: (np.c_[x, x + rng.standard_normal(n)], x**2 + rng.standard_normal(n))
     )(np.sort(rng.standard_normal(n))),
-    "sorted by classes": lambda rng, n: (
+    "sorted by codes": lambda rng, n: (
         lambda c: (np.take([2, 0, 1], c), c[:, None] + 0.3 * rng.standard_normal((n, 4)))
     )(np.sort(rng.integers(3, size=n))),
 }
@@ -498,7 +504,7 @@ def test_alike_pair__raises_no_false_alarm(name, n):
     """Of 100, one in a hundred would give four or more in 2 % of runs, one in 200 in 0.2 %."""
     rng = np.random.default_rng(0)
     draws = (EXCHANGEABLE[name](rng, n) for _ in range(100))
-    alarms = [alike(*one, category=name == "codes", seed=i) for i, one in enumerate(draws)]
+    alarms = [alike(*one, codes="codes" in name, seed=i) for i, one in enumerate(draws)]
     assert sum(found is not None for found in alarms) <= 3
 
 

@@ -105,7 +105,7 @@ def alike_pair(
     rng, run = generator(seed, "neighbours", 0), np.zeros(len(taken[0]), np.intp)
     run[list(starts)[1:]] = 1
     run = np.cumsum(run)
-    block, columns = _blocks(taken, run), []
+    block, columns = _blocks(taken, categories, run), []
     for m in _evenly(len(taken)):
         d, most = taken[m].shape[1], max(_COLUMNS // len(taken), 1)
         columns += [(m, c) for c in rng.choice(d, min(d, most), replace=False).tolist()]
@@ -238,35 +238,43 @@ def _evenly(count: int) -> list[int]:
     return [place * count // some for place in range(some)]
 
 
-def _blocks(taken: Sequence[Matrix64], run: Indices) -> Indices:
-    """Numbers of the rows among which a row might have any place, if rows were exchangeable.
+def _blocks(
+    taken: Sequence[Matrix64], categories: Sequence[Sequence[bool]], run: Indices
+) -> Indices:
+    """Numbers of the blocks of rows in which a row might have any place, were rows exchangeable.
 
-    These are all rows, but for those of files that are sorted by a column: rows of one of its
-    values, or of a window where it has many.
+    All rows are one block, but in files that are sorted by a column: there a block has one value of
+    it, or is a window of rows where there are many values. Numbers of groups are no such column,
+    unless they increase, nor are events and months, which come again.
     """
     n = len(run)
     width = min(math.isqrt(n), _WIDEST)
     first = np.append(True, np.diff(run) > 0)
     cut, windows = np.zeros(n, np.bool_), False
-    for x in taken:
+    for x, codes in zip(taken, categories, strict=True):
         # Across a gap a column may be in order as well.
-        steps = np.nan_to_num(np.diff(x, axis=0, prepend=x[:1]))
+        steps = np.nan_to_num(np.diff(x, axis=0, prepend=x[:1]), copy=False)
         few = np.count_nonzero(steps, axis=0) * width <= n
+        ordered = _is_ordered(steps)
+        for c in np.flatnonzero(few & (ordered | np.asarray(codes))):
+            at = np.flatnonzero(steps[:, c])
+            # Categories may be sorted in any order, with every one in one place.
+            if ordered[c] or len(np.unique(x[[0, *at], c])) == len(at) + 1:
+                cut[at] = True
         # From one run of rows to the next there is no order to look for.
-        inside = np.where(first[:, None], 0.0, steps)
-        ordered = (inside >= 0.0).all(axis=0) | (inside <= 0.0).all(axis=0)
-        windows = windows or bool((ordered & ~few).any())
-        for c in np.flatnonzero(few):
-            at = np.flatnonzero(np.append(True, steps[1:, c] != 0.0))
-            # Every value in one place: events and months come again.
-            if len(np.unique(x[at, c])) == len(at):
-                cut[at[1:]] = True
+        steps[first] = 0.0
+        windows = windows or bool((_is_ordered(steps) & ~few).any())
     if windows:
         cut |= (np.arange(n) - np.flatnonzero(first)[run]) % width == 0
     if cut.any():
         cut |= first
         cut[0] = False
     return np.cumsum(cut)
+
+
+def _is_ordered(steps: Matrix64) -> NDArray[np.bool_]:
+    ordered: NDArray[np.bool_] = (steps >= 0.0).all(axis=0) | (steps <= 0.0).all(axis=0)
+    return ordered
 
 
 def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
