@@ -410,6 +410,9 @@ CALLS = {
     "residual_independence_test": lambda x, y, z: dhsic.causal.residual_independence_test(
         x, y, given=z, rng=0
     ),
+    "conditional_independence_test": lambda x, y, z: dhsic.conditional_independence_test(
+        x, y, given=z, rng=0
+    ),
     "Dask": lambda x, y, z: dhsic.independence_test(
         da.from_array(np.asarray(x), chunks=500),
         da.from_array(np.asarray(y), chunks=500),
@@ -444,6 +447,17 @@ def test_warning__comes_from_every_function_for_series_of_all_kinds(name, kind):
     assert told(CALLS[name], x, y, z)
     shuffled = x.iloc[order].reset_index(drop=True) if isinstance(x, pd.DataFrame) else x[order]
     assert not told(CALLS[name], shuffled, y[order], z)
+
+
+def test_warning__of_a_conditional_test_is_not_where_what_is_given_may_be_why():
+    rng = np.random.default_rng(0)
+    cause, sorted_, noise = series(rng, 900, 0.9), np.arange(900.0), rng.standard_normal((4, 900))
+    for z in (cause, sorted_):
+        x, y = np.sin(z / 90) + noise[0], np.cos(z / 90) + noise[1]
+        assert not told(CALLS["conditional_independence_test"], x, y, z)
+    x, y = series(rng, 900, 0.9), series(rng, 900, 0.9)
+    for z in (noise[2], sorted_):
+        assert told(CALLS["conditional_independence_test"], x, y, z)
 
 
 def test_warning__is_there_where_independent_bursts_are_rejected():

@@ -77,6 +77,7 @@ def alike_pair(
     categories: Sequence[Sequence[bool]],
     starts: Sequence[int] = (0,),
     seed: int = 0,
+    tested: int | None = None,
 ) -> Alike | None:
     """Find the two variables in which neighbours are most alike, by more than a sorted column.
 
@@ -95,12 +96,14 @@ def alike_pair(
         Rows that do not follow the row before them.
     seed : int, optional
         The seed of the test.
+    tested : int, optional
+        Variables that are tested, all where not given; others are given in a conditional test.
 
     Returns
     -------
     Alike or None
         None where neighbours are not alike in two variables beyond doubt, or by so little that a
-        test would hardly be disturbed.
+        test would hardly be disturbed, or where they are in a given one, which may be why.
     """
     rng, run = generator(seed, "neighbours", 0), np.zeros(len(taken[0]), np.intp)
     run[list(starts)[1:]] = 1
@@ -116,9 +119,12 @@ def alike_pair(
         for m, c in columns
     )
     clear = [one for one in found if one.errors > certain]
-    pairs = [_together(a, b) for a, b in combinations(clear, 2) if a.variable != b.variable]
-    worst = max(pairs, default=None)
-    return worst if worst is not None and worst.share > _MATTERS else None
+    tested = tested or len(taken)
+    pairs = [_together(a, b) for a, b in combinations(clear, 2) if a.variable < b.variable < tested]
+    given = [_together(one, one) for one in clear if one.variable >= tested]
+    if not pairs or max(pairs).share <= _MATTERS or any(one.share > _MATTERS for one in given):
+        return None
+    return max(pairs)
 
 
 def _likeness(waves: Matrix64, run: Indices, block: Indices) -> tuple[NDArray[np.float64], float]:
@@ -179,12 +185,18 @@ class Neighbours:
         A run whose sample has not been taken.
     arguments : sequence of str, optional
         Those by which the function that was called is told of its rows; it may have none.
+    tested : int, optional
+        See `alike_pair`.
     """
 
     def __init__(
-        self, session: Session, arguments: Sequence[str] = ("order", "groups", "strata")
+        self,
+        session: Session,
+        arguments: Sequence[str] = ("order", "groups", "strata"),
+        tested: int | None = None,
     ) -> None:
         self._session, self._starts, self._arguments = session, [0], arguments
+        self._tested = tested
         self._taken: list[Matrix64] = []
         if session.moves is None and session.n >= _FEWEST_ROWS:
             rows, self._starts = _drawn_runs(session)
@@ -196,7 +208,7 @@ class Neighbours:
         if not taken:
             return
         kinds = [[kind == "category" for kind in kinds_of(source)] for source in session.sources]
-        found = alike_pair(taken, kinds, self._starts, session.seed)
+        found = alike_pair(taken, kinds, self._starts, session.seed, self._tested)
         if found is not None:
             msg = (
                 "rows that are stored side by side are alike in "
