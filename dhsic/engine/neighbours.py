@@ -32,7 +32,7 @@ _SHARE_OF_CHUNKS = 50
 _COLUMNS = 128  # of all variables; each more must be the clearer
 _WAVES = 4
 _LAGS = 6
-# Standard errors, in both variables. Of 1,000 data sets of 60 exchangeable rows each at most 5 raise
+# Standard errors, in both variables. Of 1,000 data sets of 60 exchangeable rows at most 5 raise
 # an alarm where both variables are equal, and none where they are independent: normal and Cauchy
 # draws, counts, rare events and codes. Of 300 rows it is at most 1.
 _CERTAIN = 3.3
