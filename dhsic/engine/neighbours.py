@@ -227,7 +227,7 @@ class Neighbours:
 
 
 def _together(first: Likeness, second: Likeness) -> Alike:
-    """Of the nearest neighbours, or of up to six rows in a row, whichever are more alike."""
+    """Take the nearest neighbours, or up to six rows in a row, whichever are more alike."""
     products, errors = first.shares * second.shares, min(first.errors, second.errors)
     share = max(float(products[0]), float(products.mean()))
     return Alike(share, errors, first.variable, second.variable)
