@@ -84,7 +84,9 @@ class DependentRowsWarning(UserWarning):
     """Rows that are stored side by side are alike in two variables, as those of series or groups.
 
     Then p-values for exchangeable rows are too small. It says what was measured and which arguments
-    are for such rows.
+    are for such rows. Each column is looked at by itself, and near rows of a column by which a file
+    is sorted, so that rare events and a row number beside a series do not go unseen. One series
+    alone is no reason to warn: the rows of the other variable are exchangeable.
 
     Examples
     --------

@@ -30,6 +30,7 @@ from dhsic.conditional.result import ConditionalIndependenceTestResult
 from dhsic.engine.blocks import Source, kinds_of
 from dhsic.engine.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.engine.graphs import graphs_on
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
@@ -344,7 +345,9 @@ def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalInd
     test = KernelResiduals(widths)
     session.begin(test.plan(session, kernels))
     session.resume(computes="conditional test", method=asked.method, kernels=kernels, widths=widths)
+    neighbours = Neighbours(session, (), tested=2)
     products = test.run(session, kernels)
+    neighbours.warn()
     statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
     warned = warn_of_limits(products, session.names, session.n)
     features = FeatureSummary("kernel", products.design.base.sizes[:3])
