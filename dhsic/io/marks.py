@@ -83,7 +83,10 @@ def marks_of(array: Any, name: str) -> Marks | None:
     DataError
         An attribute holds something else than the numbers that it should.
     """
-    attributes, packed = getattr(array, "attrs", None), np.dtype(array.dtype)
+    attributes = getattr(array, "attrs", None)
+    if not isinstance(array.dtype, np.dtype):
+        return None  # of pandas, which marks missing values by itself
+    packed = array.dtype
     if not isinstance(attributes, Mapping) or packed.kind not in "iufb":
         return None
     applied = getattr(array, "encoding", {})
