@@ -156,6 +156,33 @@ def test_cka__of_a_copy_is_1_and_takes_no_notice_of_units():
         assert ranking.features[1].cka == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.parametrize("estimator", ["v-hsic", "nystrom-hsic", "nystrom-m"])
+def test_cka__of_many_categories_is_not_that_of_chance(estimator):
+    """150 categories of 300 rows: CKA not corrected is .05, above that of a weak dependence."""
+    found, last = [], 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        y, noise, weak = rng.standard_normal((3, 300))
+        table = pd.DataFrame(
+            {
+                "weak": y + 3.0 * weak,
+                "noise": noise,
+                "tail": [f"N{number}" for number in rng.integers(0, 150, 300)],
+                "few": [f"N{number}" for number in rng.integers(0, 3, 300)],
+                "y": y,
+            }
+        )
+        ranking = dhsic.rank_features(
+            list(table)[:-1], "y", data=table, estimator=estimator, by="cka", rng=seed, threads=1
+        )
+        last += ranking.ranked()[0].name == "weak"
+        found.append([feature.cka for feature in ranking.features])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0) / 3.0
+    assert last >= 9
+    assert mean[0] > 0.02
+    assert (np.abs(mean) < 3.0 * error + 5e-4)[1:].all()
+
+
 def test_estimates__are_those_of_hsic():
     x, y = make()
     session = open_session((x, y), None, 0, "float64", None, None, "2GiB", None)
