@@ -62,7 +62,7 @@ _LIMIT_OF_WEIGHTS = (
 # weights of 24 kinds, exp of a normal number, inverse chances that fall with one or both variables,
 # tails, a few heavy rows: rejections at 5 % of 300 data sets of 2,000 rows, by the median share
 #     over .35     1 to 6.7 %
-#     .13 to .35   1 to 6.7 %, and 13 % of 500 rows with a chance of exp(4 xy / 3) (share .26)
+#     .13 to .35   1 to 8.5 %, but 13 and 10 % of 500 and 10,000 rows with exp(4 xy / 3)
 #     .03 to .12   0 to 37 %: 37, 30 and 26 % of 500, 2,000 and 10,000 rows with exp(2 xy)
 # A draw that missed the heaviest rows has a larger share than others of its kind, and is rejected
 # more often. So the limit is one where few of a steep kind are answered: rejections of the worst
