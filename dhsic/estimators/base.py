@@ -270,7 +270,7 @@ def _check_kernel(
             "rescale the variable, take precision='float64', or ranks of it, as 'ranks(gaussian)'"
         )
         raise DataError(msg)
-    if not own:
+    if not own or not np.isfinite(gram).all():  # what overflows is refused in its statistic
         return
     least, unit = float(np.linalg.eigvalsh((gram + gram.T) / 2.0)[0]), np.abs(gram).max()
     if least < -_NEGATIVE * unit * len(gram) or np.abs(gram - gram.T).max() > _NEGATIVE * unit:
