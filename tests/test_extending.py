@@ -4,14 +4,16 @@ import importlib.util
 import re
 import sys
 from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import dhsic
-from dhsic.kernels import parse
+from dhsic.kernels import Columns, Gaussian, Kernel, Ranked, parse
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -94,3 +96,76 @@ def test_guide__estimator_runs_on_workers_and_with_a_checkpoint(guide, client, t
 
 def test_guide__no_sentence_begins_with_what_or_of():
     assert not re.findall(r"(?:^|[.!?:]\s+|\n\n)(?:What|Of)\b", GUIDE)
+
+
+@dataclass(frozen=True)
+class DistanceItself(Kernel):
+    """No kernel: the distance between two numbers, times a sign."""
+
+    sign: float = 1.0
+    name: ClassVar[str] = "distance-itself"
+
+    def tile(self, rows, columns, out, work):
+        np.abs(rows - columns.T, out=out)
+        np.multiply(out, self.sign, out=out)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """No kernel: tanh of products."""
+
+    name: ClassVar[str] = "sigmoid"
+
+    def tile(self, rows, columns, out, work):
+        np.tanh(2.0 * rows @ columns.T - 1.0, out=out)
+
+
+@dataclass(frozen=True)
+class Later(Kernel):
+    """No kernel: it is not symmetric."""
+
+    name: ClassVar[str] = "later"
+
+    def tile(self, rows, columns, out, work):
+        np.greater_equal(rows, columns.T, out=out)
+
+
+@dataclass(frozen=True)
+class Exponential(Kernel):
+    """A kernel: exp(-|x - y|)."""
+
+    name: ClassVar[str] = "exponential"
+
+    def tile(self, rows, columns, out, work):
+        np.exp(-np.abs(rows - columns.T), out=out)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        *(DistanceItself(), DistanceItself(-1.0), Sigmoid(), Later(), Gaussian() + Sigmoid()),
+        *(Gaussian() * DistanceItself(), Columns(Sigmoid()), Ranked(DistanceItself(), "ranks")),
+    ],
+    ids=lambda kernel: kernel.spec(),
+)
+def test_kernel__that_is_not_positive_definite_is_refused(kernel):
+    x, y = np.random.default_rng(0).standard_normal((2, 60))
+    for call in (
+        lambda: dhsic.independence_test(x, y, kernels=kernel, rng=0),
+        lambda: dhsic.independence_test(x, y, kernels=kernel, estimator="nystrom-m", rng=0),
+        lambda: dhsic.hsic(x, y, kernels=kernel, rng=0),
+        lambda: dhsic.rank_features(x[:, None], y, feature_kernels=kernel, rng=0),
+        lambda: dhsic.dependence_matrix(x, y, kernels=kernel, rng=0),
+    ):
+        with pytest.raises(
+            dhsic.errors.InvalidArgumentError, match="symmetric and positive definite"
+        ):
+            call()
+
+
+@pytest.mark.parametrize(
+    "kernel", [Exponential(), Exponential() * Gaussian(), Ranked(Exponential(), "scores")]
+)
+def test_kernel__of_a_user_that_is_positive_definite_is_taken(kernel):
+    x, noise = np.random.default_rng(0).standard_normal((2, 60))
+    assert dhsic.independence_test(x, x + 0.3 * noise, kernels=kernel, rng=0).pvalue < 0.01

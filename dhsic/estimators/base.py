@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -80,6 +81,13 @@ Resampling = Permutation | Multiplier | Shifts
 Null = Resampling | Chain | Sequential | Gamma | Spectral | Normal | ChiSquare | FromReplicates
 
 BANDWIDTH_ROWS = 1000
+_LOOKED_AT = 64  # of them, at which fitted kernels are looked
+# Differences of a kernel's values of which statistics, laws and features of all estimators keep
+# their digits, by precision: at scales 1e-320 to 1e300 of linear and distance kernels those beyond
+# gave p-values of 1 or 1e-17 for .01 without a word, from 1e-21 on and beyond 1e18 in float32, and
+# beyond 1e-80 and 1e75 in float64.
+_MOST_VALUE = {"float32": 1e17, "float64": 1e70}
+_NEGATIVE = 1e-12  # of an eigenvalue over the largest value, for each row: less is rounding
 
 _MEDIAN = 8.0  # passes over the distances of all pairs of these rows, for their median
 _DISTANCE = 0.7  # and for a column
@@ -192,20 +200,30 @@ def fit_kernels(
 
 
 def fit_combinations(
-    session: Session, combinations: Combinations, samples: Sequence[NDArray[Any]]
+    session: Session,
+    combinations: Combinations,
+    samples: Sequence[NDArray[Any]],
+    *,
+    scale: bool = True,
 ) -> Combinations:
     """Fit every kernel to the sample of its variable, with rows that vary where it does not.
 
     Raises
     ------
     DataError
-        A variable is constant, where the session does not take constants, or has no scale.
+        A variable is constant, where the session does not take constants, or has no scale, or its
+        scale leaves the precision, where that counts.
+    InvalidArgumentError
+        A kernel of the user is not positive definite.
     """
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     # A kernel that several combinations share is fitted once.
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
     fitted = {(k, m): _fit_to(whole, k, m, session.names[m]) for k, m in distinct}
+    for (_, m), kernel in fitted.items():
+        rows, name = filled(samples[m])[:_LOOKED_AT], session.names[m]
+        _check_kernel(kernel, rows, session.dtype, name, scale=scale)
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
@@ -225,13 +243,62 @@ def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
         raise DataError(msg) from error
 
 
+def _check_kernel(
+    kernel: Kernel, rows: NDArray[Any], dtype: np.dtype[Any], name: str, *, scale: bool
+) -> None:
+    """Refuse kernels of a variable that are no inner products, or whose products would be lost.
+
+    Raises
+    ------
+    DataError
+        Statistics of such values would overflow or become 0.
+    InvalidArgumentError
+        The kernel is not positive definite.
+    """
+    own, measured = _is_own(kernel), sorted(kernel.measured(rows.shape[1]))
+    # Kernels with a length follow the scale of the variable, and are fitted within their range.
+    if not own and (kernel.has_length or not measured or not scale):
+        return
+    with np.errstate(all="ignore"):
+        gram = kernel(rows)
+        largest = float(np.abs(gram - gram.mean(axis=0)).max())
+    most, varies = _MOST_VALUE[dtype.name], (rows[0, measured] != rows[:, measured]).any()
+    if not own and varies and not 1.0 / most <= largest <= most:
+        msg = (
+            f"variable {name!r}: kernel {kernel.spec()!r} differs by {largest:.1g} between rows, "
+            f"and its products keep their digits in {dtype} from {1.0 / most:.0e} to {most:.0e}: "
+            "rescale the variable, take precision='float64', or ranks of it, as 'ranks(gaussian)'"
+        )
+        raise DataError(msg)
+    if not own or not np.isfinite(gram).all():  # what overflows is refused in its statistic
+        return
+    least, unit = float(np.linalg.eigvalsh((gram + gram.T) / 2.0)[0]), np.abs(gram).max()
+    if least < -_NEGATIVE * unit * len(gram) or np.abs(gram - gram.T).max() > _NEGATIVE * unit:
+        msg = (
+            f"a kernel must be symmetric and positive definite, and {kernel.spec()!r} is not on "
+            f"{len(gram)} rows of variable {name!r}: the least eigenvalue of its Gram matrix is "
+            f"{least:.3g}. Correct the kernel; of a distance take k(x, o) + k(o, y) - k(x, y), as "
+            "'distance' does"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _is_own(kernel: Kernel) -> bool:
+    """Whether it, or a part of it, is a kernel of the user."""
+    values = [getattr(kernel, field.name) for field in fields(kernel)]
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return not type(kernel).__module__.startswith("dhsic.") or any(
+        _is_own(part) for part in parts if isinstance(part, Kernel)
+    )
+
+
 def fit_combinations_on_sample(
-    session: Session, combinations: Combinations
+    session: Session, combinations: Combinations, *, scale: bool = True
 ) -> tuple[Combinations, list[NDArray[np.float64]]]:
     """The kernels as fitted on rows drawn for each variable, and these rows without gaps."""
     session.step("fit kernels")
     samples = session.take(bandwidth_rows(session))
-    fitted = fit_combinations(session, combinations, samples)
+    fitted = fit_combinations(session, combinations, samples, scale=scale)
     return fitted, list(map(filled, samples))
 
 

@@ -214,12 +214,19 @@ class ColumnEstimates:
     target: Vector
     landmarks: LandmarkSummary | None = None
 
-    @property
-    def cka(self) -> Vector:
-        """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), 0 where either is 0; shape (G,)."""
+    def cka(self, chance: Vector | float = 0.0) -> Vector:
+        """(HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b), 0 where that is 0; shape (G,).
+
+        Parameters
+        ----------
+        chance : ndarray, shape (G,), or float, optional
+            b, the mean of HSIC(x, y) under independence: then so CKA has the mean 0, and that of a
+            copy is still 1.
+        """
         # Unbiased estimates fall below 0 at times, where a root would be NaN.
-        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0))
-        values: Vector = np.divide(self.hsic, scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0)) - chance
+        out = np.zeros(len(scale))
+        values: Vector = np.divide(self.hsic - chance, scale, out=out, where=scale > 0.0)
         return values
 
 

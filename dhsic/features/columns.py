@@ -42,8 +42,11 @@ class ColumnFeatures:
 
         The centre of a constant column is its value, which a mean would miss by rounding.
         """
-        # Values are compared, since the deviation of a constant may be rounding.
-        deviations = np.where((sample == sample[0]).all(axis=0), 1.0, sample.std(axis=0))
+        # In units of a power of two, which rounds nothing: squares of large and small values would
+        # leave the range. Values are compared, since the deviation of a constant may be rounding.
+        _, power = np.frexp(np.abs(sample).max(axis=0))
+        deviations = np.ldexp(np.ldexp(sample, -power).std(axis=0), power)
+        deviations = np.where((sample == sample[0]).all(axis=0), 1.0, deviations)
         return cls(np.median(sample, axis=0), deviations, np.dtype(dtype))
 
     @property

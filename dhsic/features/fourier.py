@@ -95,7 +95,8 @@ class FourierFeatures:
             if orthogonal
             else rng.standard_normal((n_frequencies, d))
         )
-        return cls((scales * normals).astype(dtype), centre)
+        with np.errstate(over="ignore"):  # phases that are not finite are refused
+            return cls((scales * normals).astype(dtype), centre)
 
     @property
     def n_features(self) -> int:

@@ -158,7 +158,7 @@ def dependence_matrix(
     neighbours = Neighbours(session)
     matrix = _Matrix(session, Combinations.single(fitting), null, asked)
     drawn, chosen = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
-    hsic, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
+    hsic, traces, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
     neighbours.warn()
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
@@ -167,8 +167,11 @@ def dependence_matrix(
         )
         msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
         raise InvalidArgumentError(msg)
-    # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
-    cka = hsic / np.outer(norms, norms)
+    # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both less the
+    # mean of HSIC(x, y) over all permutations, which many categories or columns make large.
+    chance = np.outer(traces, traces) / (session.n - 1)
+    scale = np.outer(norms, norms) - chance
+    cka = np.divide(hsic - chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
     # Rounding would leave it a little beside 1.
     np.fill_diagonal(cka, 1.0)
     return DependenceMatrix(
@@ -322,25 +325,28 @@ def _shift_steps(
 
 def _measured_pairs(
     session: Session, drawn: LandmarkFeatures, null: PairNull
-) -> tuple[Vector, Vector, str]:
-    """HSIC and p-value of every pair, shapes (M, M), and how the null distribution was made."""
+) -> tuple[Vector, Vector, Vector, str]:
+    """HSIC, traces of the covariances, p-values of every pair, and how the null was made."""
     sides, pairs = drawn.sides, _pairs(drawn)
     remedy = "take null='shifts', which is exact"
     note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
     covariances = feature_moments(session, _layout(sides))
     session.step("solve")
-    hsic, spectra = np.zeros((len(sides),) * 2), []
+    hsic, traces, spectra = np.zeros((len(sides),) * 2), np.zeros(len(sides)), []
     for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
         block = whiten(covariances.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
         # Squared HSIC: the norm of the whitened cross-covariance, Zhang et al. (2018), section 4.1.
         hsic[i, j] = hsic[j, i] = np.vdot(block, block)
         # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
         # weigh the chi-squares of the null.
-        spectra += [spectrum(block)] if i == j else []
+        if i == j:
+            spectra.append(spectrum(block))
+            traces[i] = np.trace(block)
     if isinstance(null, Shifts):
         pvalues, detail = _exact_pvalues(session, sides, pairs, null)
-        return hsic, pvalues, detail
-    return hsic, _spectral_pvalues(session, hsic, spectra, [s.spread for s in sides], null), note
+        return hsic, traces, pvalues, detail
+    pvalues = _spectral_pvalues(session, hsic, spectra, [s.spread for s in sides], null)
+    return hsic, traces, pvalues, note
 
 
 def _layout(sides: Sequence[Side]) -> Layout:

@@ -90,12 +90,14 @@ def rank_features(
         name; they may overlap. Rows that belong together are `row_groups`.
     by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
         Criterion. P-values of few replicates tie; then the standardised statistic decides. CKA,
-        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), does not depend on the scale of the kernels, as
-        HSIC does. "sensitivity" takes the columns together: the mean square of the derivatives in
-        a column of the statistic of all columns as one variable, see `sensitivity_map`, summed
-        over a group. It sees what columns tell only together, depends on their units, has no
-        p-value of its own and is exploratory; p-values stay those of each feature by itself. It
-        takes passes of its own and one differentiable kernel for all features.
+        (HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b) with b the mean of HSIC(x, y) over the
+        replicates, does not depend on the scale of the kernels, as HSIC does, and is 0 on average
+        for independent columns, however many categories they have. "sensitivity" takes the columns
+        together: the mean square of the derivatives in a column of the statistic of all columns as
+        one variable, see `sensitivity_map`, summed over a group. It sees what columns tell only
+        together, depends on their units, has no p-value of its own and is exploratory; p-values
+        stay those of each feature by itself. It takes passes of its own and one differentiable
+        kernel for all features.
     feature_kernels : str, Kernel or a sequence of them, optional
         One for all features, or one a feature; fitted to each by itself. Where not given, as those
         of `independence_test`: Gaussian for numbers, delta for categories and booleans.
@@ -338,8 +340,12 @@ def _ranked(
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
     fitted = outcome.estimates.combinations.kernels[:-1]
     kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
+    # The mean over replicates is what independence would leave, more for many categories.
+    # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
+    units = np.divide(outcome.estimates.hsic, statistics, out=0.0 * p, where=statistics != 0.0)
+    chance = units * replicates.mean(axis=0)
     numbers = [
-        *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka, p),
+        *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka(chance), p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
         # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
         step_down(statistics, replicates, rounding, dtype),

@@ -45,8 +45,8 @@ _CONTROLS: Mapping[Control, str] = {
 }
 _MEANING = (
     "HSIC is 0 where a column and the target are independent; CKA is HSIC without the scales of "
-    "both, from 0 to 1. The p-value is of a column by itself; adjusted ones account for all "
-    "columns. A column that is not selected may depend all the same."
+    "both, at most 1, and 0 on average for independent ones. The p-value is of a column by itself; "
+    "adjusted ones account for all columns. A column that is not selected may depend all the same."
 )
 _JOINT = (
     "The sensitivity is of the dependence of all columns together to those of a column: the mean "
@@ -75,7 +75,8 @@ class RankedColumn:
     hsic : float
         Squared HSIC with the target, in units that the kernels set.
     cka : float
-        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), from 0 to 1 but for the error of the estimate.
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) less what independence leaves, at most 1 and 0 on
+        average under independence, see `rank_features`.
     pvalue : float
         P-value of the column by itself, which takes no notice of the others.
     pvalue_bh, pvalue_by : float

@@ -368,7 +368,7 @@ def _subset_measure(
         # fit.
         session.begin(planned(_selection_plan, chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
-        return estimates.cka if criterion == "cka" else estimates.hsic
+        return estimates.cka() if criterion == "cka" else estimates.hsic
 
     return measure, reason
 

@@ -106,6 +106,39 @@ def test_aggregate__is_exact_for_exchangeable_rows(how, g, share):
     assert (singles <= 0.05).sum() > binom.ppf(1 - 1e-5, runs, 0.05)
 
 
+def cases(b, rng):
+    """Rows of statistics of several laws: smooth, tied, opposed, and far above all others."""
+    z = rng.standard_normal((b + 1, 1))
+    far = 1e-9 * rng.standard_normal((b + 1, 3))
+    far[rng.integers(b + 1, size=3), np.arange(3)] = 1.0
+    tied = rng.integers(0, 3, (b + 1, 3)).astype(float)
+    return draws(rng, b, 3), tied, np.hstack([z, -z, z**2]), far, np.repeat(z, 3, axis=1)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 2 / 3, 0.9])
+def test_aggregate__is_exact_with_any_number_of_replicates(how, share):
+    """Each row is the data once: no more than k of b + 1 p-values may be k / (b + 1) or less."""
+    rng = np.random.default_rng(3)
+    for b in (1, 2, 3, 4, 7, 11):
+        for rows in cases(b, rng):
+            for dtype in (np.float64, np.float32):
+                found = [
+                    aggregate(
+                        row,
+                        np.delete(rows, r, 0),
+                        how,
+                        np.zeros(3),
+                        dtype,
+                        reference=1,
+                        share=share,
+                    )
+                    for r, row in enumerate(rows)
+                ]
+                p = [pvalue(x.statistic, x.distribution, dtype, x.rounding) for x in found]
+                assert (np.sort(p) >= np.arange(1, b + 2) / (b + 1) - 1e-12).all()
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_aggregate__does_not_change_with_the_scale_of_a_kernel(rng, how):
     rows = draws(rng, 99, 4)

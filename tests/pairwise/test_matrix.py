@@ -41,11 +41,17 @@ def test_hsic__of_all_landmarks_is_the_v_statistic_of_every_pair(found, data):
     np.testing.assert_allclose(found.hsic, expected, rtol=2e-6, atol=1e-9)
 
 
-def test_cka__is_the_cosine_of_centred_gram_matrices(found, data):
+def test_cka__is_the_cosine_of_centred_gram_matrices_less_that_of_permutations(found, data):
     centre = np.eye(N) - 1.0 / N
     k = [centre @ gram @ centre for gram in grams(found, data)]
-    expected = [[(a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b) for b in k] for a in k]
-    np.testing.assert_allclose(found.cka, expected, rtol=2e-6, atol=1e-9)
+    orders = np.random.default_rng(0).permuted(np.tile(np.arange(N), (4000, 1)), axis=1)
+    drawn = np.mean([(k[0] * k[1][np.ix_(order, order)]).sum() for order in orders])
+    chance = np.outer(*[[np.trace(a) for a in k]] * 2) / (N - 1)
+    assert drawn == pytest.approx(chance[0, 1], rel=0.02)
+    products = np.array([[(a * b).sum() for b in k] for a in k])
+    norms = np.sqrt(np.outer(products.diagonal(), products.diagonal()))
+    expected = (products - chance) / (norms - chance)
+    np.testing.assert_allclose(found.cka, expected, rtol=1e-5, atol=1e-8)
     np.testing.assert_array_equal(found.cka.diagonal(), 1.0)
     np.testing.assert_array_equal(found.cka, found.cka.T)
 

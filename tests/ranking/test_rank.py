@@ -122,10 +122,10 @@ def test_cka__is_the_naive_definition():
         assert found.hsic[c] == pytest.approx(hsic, rel=1e-5)
         assert found.own[c] == pytest.approx(own, rel=1e-5)
         assert found.target[c] == pytest.approx(target, rel=1e-5)
-        assert found.cka[c] == pytest.approx(hsic / np.sqrt(own * target), rel=1e-5)
+        assert found.cka()[c] == pytest.approx(hsic / np.sqrt(own * target), rel=1e-5)
 
 
-def test_cka__of_v_hsic_is_that_of_centred_gram_matrices():
+def test_cka__of_v_hsic_is_that_of_centred_gram_matrices_less_that_of_replicates():
     x, y = make(80)
     ranking = dhsic.rank_features(
         x, y, estimator="v-hsic", feature_kernels=Gaussian(gamma=0.5),
@@ -134,7 +134,14 @@ def test_cka__of_v_hsic_is_that_of_centred_gram_matrices():
     other = oracles.gaussian_gram(y[:, None], y[:, None], 0.2)
     for c, feature in enumerate(ranking.features):
         gram = oracles.gaussian_gram(x[:, [c]], x[:, [c]], 0.5)
-        assert feature.cka == pytest.approx(ranking_oracles.cka(gram, other), rel=1e-10)
+        single = dhsic.independence_test(
+            x[:, c], y, kernels=[Gaussian(gamma=0.5), Gaussian(gamma=0.2)], estimator="v-hsic",
+            rng=0, n_resamples=9,
+        )  # fmt: skip
+        chance = single.null_distribution.mean() / 80
+        norms = feature.hsic / ranking_oracles.cka(gram, other)
+        expected = (feature.hsic - chance) / (norms - chance)
+        assert feature.cka == pytest.approx(expected, rel=1e-8)
 
 
 def test_cka__of_landmarks_comes_near_that_of_all_rows():
@@ -154,6 +161,33 @@ def test_cka__of_a_copy_is_1_and_takes_no_notice_of_units():
         ranking = dhsic.rank_features(x, y, estimator=estimator, by="cka", rng=0, n_resamples=9)
         assert ranking.ranked()[0].name == "x[1]"
         assert ranking.features[1].cka == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("estimator", ["v-hsic", "nystrom-hsic", "nystrom-m"])
+def test_cka__of_many_categories_is_not_that_of_chance(estimator):
+    """150 categories of 300 rows: CKA not corrected is .05, above that of a weak dependence."""
+    found, last = [], 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        y, noise, weak = rng.standard_normal((3, 300))
+        table = pd.DataFrame(
+            {
+                "weak": y + 3.0 * weak,
+                "noise": noise,
+                "tail": [f"N{number}" for number in rng.integers(0, 150, 300)],
+                "few": [f"N{number}" for number in rng.integers(0, 3, 300)],
+                "y": y,
+            }
+        )
+        ranking = dhsic.rank_features(
+            list(table)[:-1], "y", data=table, estimator=estimator, by="cka", rng=seed, threads=1
+        )
+        last += ranking.ranked()[0].name == "weak"
+        found.append([feature.cka for feature in ranking.features])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0) / 3.0
+    assert last >= 9
+    assert mean[0] > 0.02
+    assert (np.abs(mean) < 3.0 * error + 5e-4)[1:].all()
 
 
 def test_estimates__are_those_of_hsic():
@@ -233,7 +267,7 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, no_libraries,
     parted = outcome(x, y, null, NystromMHSIC(30), memory=memory)
     assert len(NystromMHSIC(30).plan(session, combinations, null).passes) == fewest
     np.testing.assert_allclose(parted.replicates, whole.replicates, rtol=1e-10)
-    np.testing.assert_allclose(parted.estimates.cka, whole.estimates.cka, rtol=1e-10)
+    np.testing.assert_allclose(parted.estimates.cka(), whole.estimates.cka(), rtol=1e-10)
 
 
 def test_rank__by_pairs_takes_features_in_parts_where_memory_is_short():

@@ -225,7 +225,7 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, no_libraries)
     parted = estimator.test_features(short, against(24), null)
     whole = estimator.test_features(large, against(24), null)
     np.testing.assert_allclose(parted.replicates, whole.replicates, rtol=1e-9)
-    np.testing.assert_allclose(parted.estimates.cka, whole.estimates.cka, rtol=1e-9)
+    np.testing.assert_allclose(parted.estimates.cka(), whole.estimates.cka(), rtol=1e-9)
 
 
 def test_rank__refuses_rough_kernels_that_need_more_memory_than_is_allowed(no_libraries):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, Null, Outcome, fit_on_sample, fitting_step
+from dhsic.estimators.base import Estimate, Null, Outcome, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.feature.basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature.tests import (
@@ -101,7 +101,9 @@ class SubCorr:
 
 def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:
     """The columns, with factors that divide them by their standard deviations over all rows."""
-    fitted, samples = fit_on_sample(session, kernels)
+    # The features are standardised, in whatever unit.
+    combinations = Combinations.single(kernels)
+    fitted, samples = fit_combinations_on_sample(session, combinations, scale=False)
     maps = [ColumnFeatures.of(sample, session.dtype) for sample in samples]
     sides = describe_sides(session, maps, samples)
     covariances = feature_moments(session, moments_layout(dict(enumerate(sides))))
@@ -111,7 +113,9 @@ def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, C
         side._replace(factor=_scales(covariances.of(m, m).diagonal()), known_spread=1.0)
         for m, side in enumerate(sides)
     )
-    return Basis(fitted, scaled, summary=FeatureSummary("columns", session.dims)), covariances
+    return Basis(
+        fitted.kernels, scaled, summary=FeatureSummary("columns", session.dims)
+    ), covariances
 
 
 def _scales(variances: Vector) -> Vector:
