@@ -356,6 +356,7 @@ def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalInd
         method=asked.method,
         method_reason=asked.reason,
         explained=products.explained,
+        gained=products.gained,
         statistic=statistic,
         pvalue=pvalue(statistic, law, session.dtype),
         pvalue_error=None,
