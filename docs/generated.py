@@ -254,6 +254,7 @@ CALLS = {
     "PrecisionWarning": "dhsic.hsic(tails, y, estimator=many, precision='float32', rng=0)",
     "LandmarkWarning": "dhsic.hsic(one, y, estimator=few, kernels='distance', rng=0)",
     "ApproximateNullWarning": "dhsic.independence_test(rare, rare[::-1], null='gamma', rng=0)",
+    "UnexplainedWarning": "dhsic.conditional_independence_test(p + e, p + f, given=z, rng=0)",
 }
 """A call for each error that one shows."""
 
@@ -273,6 +274,9 @@ def _values() -> dict[str, object]:
         "repeated": np.repeat(rng.standard_normal((2, 100)), 10, axis=1),
         "one": 1.0 * (np.arange(1000) == 0),
         "tails": np.abs(rng.standard_cauchy((1000, 2))) ** 1.5,
+        "z": (z := rng.standard_normal((300, 3))),
+        "p": 2.0 * z.prod(axis=1),
+        **dict(zip("ef", rng.standard_normal((2, 300)), strict=True)),
     }
 
 
