@@ -150,6 +150,27 @@ def conditional_cost() -> str:
     return markdown(["rows x columns of z", *tests], lines)
 
 
+def conditional_level() -> str:
+    """Rejections where x and y hold the same function of z, from `conditional_level.csv`."""
+    rows = [r for r in table("conditional_level.csv") if r["warned"] and r["data"] in HELD_TWICE]
+    shapes = [{**r, "shape": f"{r['data']}, {int(r['n']):,} x {r['columns of z']}"} for r in rows]
+    _, found = pivot(shapes, "shape", "test", lambda row: f"{100 * float(row['rejected']):.0f} %")
+    own = {row["shape"]: row for row in shapes if row["test"] == "dhsic"}
+    lines = (
+        [
+            shape,
+            own[shape]["runs"],
+            rates["dhsic"],
+            *(f"{100 * float(own[shape][key]):.0f} %" for key in ("warned", "rejected unwarned")),
+            *(rates.get(one, "") for one in ("kci", "gcm")),
+        ]
+        for shape, rates in found.items()
+        if shape in own
+    )
+    head = ["data, rows x columns of z", "data sets", "dhsic", "warned", "rejected unwarned"]
+    return markdown([*head, "KCI", "GCM"], lines)
+
+
 def level() -> str:
     """The largest rate of every estimator with every null, from `level.csv`."""
     most: dict[tuple[str, str], Row] = {}
@@ -245,6 +266,9 @@ def _short(cell: str) -> str:
     return cell if len(cell) <= 48 else f"{cell[:45]}..."
 
 
+HELD_TWICE = ("product", "sums", "radius", "heavy tails", "ties")
+"""Data of `conditional_level` with the same function of z in x and y."""
+
 CALLS = {
     "InvalidArgumentError": "dhsic.independence_test(x, y, estimator='nystrom')",
     "UnknownArgumentError": "dhsic.independence_test(x, y, kernel='gaussian')",
@@ -331,6 +355,7 @@ def _helps(command: click.Command, name: str, parent: click.Context | None) -> I
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "conditional-cost": conditional_cost,
+    "conditional-level": conditional_level,
     "cost": cost,
     "default-cost": default_cost,
     "dependent-air": dependent_air,

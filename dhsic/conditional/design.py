@@ -306,7 +306,7 @@ class ConditionalDesign:
     def left_out(self) -> tuple[Indices, ...]:
         """Features of what is given that each of several regressions does without.
 
-        Of many columns and few rows kernels of all columns together take the freedom that a sum of
+        With many columns and few rows kernels of all columns together take the freedom that a sum of
         functions of each needs, and they follow products of two columns too slowly. So there are
         regressions on wide kernels of every column, on all kernels, and on products, with the wide
         kernels and without; one on everything where no columns stand together.

@@ -201,4 +201,4 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
 def _solving(name: str, q: int, times: int = 1) -> DriverStep:
     """Regressions from sums of q features, so many times."""
     work = times * Work.of(eigenvalues=float(q) ** 3, products=8.0 * q**3)
-    return DriverStep(name, 6 * 8 * q * q, 8 * q * q, work)
+    return DriverStep(name, 12 * 8 * q * q, 8 * q * q, work)

@@ -34,7 +34,8 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         their numbers, and of the rest the regression of their features. Empty with "strata".
     gained : tuple of float
         How much larger the shares are that all rows explain of x and of y than those that either
-        half of the rows explains of the other. Where both are large, more rows would explain more
+        half of the rows explains of the other; of numbers at most twice those of features, which
+        far values do not rule. Where both are large, more rows would explain more
         (`dhsic.errors.UnexplainedWarning`). Empty with "strata".
 
     References

@@ -91,20 +91,18 @@ class DesignSums(NamedTuple):
             The means of all features.
         regressors, targets : ndarray of int
             Numbers of p and of t features.
-        slopes : ndarray, shape (p, t, r)
-            Coefficients of r predictions of every target.
+        slopes : ndarray, shape (p, t)
+            Coefficients of predictions.
 
         Returns
         -------
-        ndarray, shape (t, r)
+        ndarray, shape (t,)
         """
         off = self.totals / self.rows - mean
         moments = self.covariance() + np.outer(off, off)
-        flat = slopes.reshape(len(slopes), -1)
-        of_predictions = (flat * (moments[np.ix_(regressors, regressors)] @ flat)).sum(axis=0)
-        cross = np.einsum("pt,ptr->tr", moments[np.ix_(regressors, targets)], slopes)
-        squares = moments[targets, targets][:, None] + of_predictions.reshape(cross.shape)
-        found: Vector = squares - 2.0 * cross
+        predicted = moments[np.ix_(regressors, regressors)] @ slopes
+        left = predicted - 2.0 * moments[np.ix_(regressors, targets)]
+        found: Vector = moments[targets, targets] + (slopes * left).sum(axis=0)
         return found
 
 
@@ -325,9 +323,9 @@ class Ridges:
         inverse = 1.0 / shrunk[:, chosen]
         tried = least[:, 0]
         if held is not None:
-            slopes = np.einsum("pk,kt,kr->ptr", vectors, c, 1.0 / shrunk, optimize=True)
-            missed = held.missed(mean, regressors, targets, slopes)
-            tried = np.where(np.isfinite(errors), missed, np.inf).min(axis=1)
+            every_slope = (vectors @ (c / one[:, None]) for one in shrunk.T)
+            missed = [held.missed(mean, regressors, targets, one) for one in every_slope]
+            tried = np.where(np.isfinite(errors.T), missed, np.inf).min(axis=0)
         padded = np.zeros((len(every), len(s)))
         padded[kept] = vectors
         return cls(
@@ -344,7 +342,7 @@ class Ridges:
         )
 
     def _or(self, other: Self) -> Self:
-        """Of two regressions on the same rows that of the smaller error, for every target."""
+        """The better of two regressions on the same rows, for every target."""
         better = other.least < self.least
         pairs = ((self.slopes, other.slopes), (self.errors, other.errors))
         slopes, errors = (np.where(better, two, one) for one, two in pairs)

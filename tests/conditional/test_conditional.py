@@ -358,6 +358,8 @@ def test_indices__serve_a_single_given_column_too(seed):
     assert test_given((cubed + e) ** 3, (cubed + f) ** 3, given=z, threads=1).pvalue > 0.05
 
 
+# Half of the rows explain less, and yet the level holds.
+@pytest.mark.filterwarnings("ignore::dhsic.errors.UnexplainedWarning")
 def test_kernel__keeps_its_level_where_predictions_are_coarse():
     """Cubes of sums of cubes: 9 of 10 such data sets were rejected without these regressors."""
 
@@ -497,7 +499,7 @@ def same_function(f, seed, n=300, noise=0.5):
     return x, y, z
 
 
-PRODUCT = 3, lambda z: z[:, 0] * z[:, 1]
+PRODUCT = 10, lambda z: z[:, 0] * z[:, 1]
 SUMS = 10, lambda z: 0.47 * (np.abs(z[:, :5]) + np.cos(3 * z[:, 5:])).sum(axis=1)
 MANY_SUMS = 20, lambda z: 0.33 * (np.abs(z[:, :10]) + np.cos(3 * z[:, 10:])).sum(axis=1)
 TRIPLE = 3, lambda z: z.prod(axis=1)
@@ -518,10 +520,8 @@ def told_of(f, runs, **options):
 
 @pytest.mark.parametrize("f", [PRODUCT, SUMS], ids=["product", "sums"])
 def test_kernel__keeps_its_level_where_columns_interact_or_are_many(f):
-    """Of kernels of all columns alone 13 and 57 % of such data sets were rejected."""
-    rejected, warned = told_of(f, 24)
-    assert rejected <= 5  # 0.15 % of tests of level 5 % reject more
-    assert warned <= 5
+    """By kernels of all columns alone nearly all and 57 % of such data sets were rejected."""
+    assert told_of(f, 16)[0] <= 4  # 0.1 % of tests of level 5 % reject more
 
 
 @pytest.mark.parametrize("f", [MANY_SUMS, TRIPLE], ids=["sums", "triple product"])
@@ -531,8 +531,8 @@ def test_warnings__tell_where_regressions_miss_what_is_given(f):
 
 
 def test_warnings__are_rare_where_regressions_follow():
-    assert told_of(SMOOTH, 20)[1] <= 1
-    assert told_of(SMOOTH, 10, noise=3.0)[1] == 0
+    assert told_of(SMOOTH, 16)[1] <= 1
+    assert told_of(SMOOTH, 8, noise=3.0)[1] == 0
 
 
 def test_warnings__say_what_was_gained():
