@@ -138,11 +138,14 @@ def following(
 ) -> tuple[Any, Any, Any]:
     """The same function of z in x and y, with noise of half its deviation, or rounded."""
     draw = drawn or np.random.Generator.standard_normal
-    z = draw(rng, (n, d))
+
+    def rounded(values: Vector) -> Vector:
+        return np.round(values / step) * step if step else values
+
+    z = rounded(draw(rng, (n, d)))
     own, other, shared = draw(rng, (3, n))
     f = standardised(signal(z))
-    pair = [f + 0.5 * (noise + effect * shared) for noise in (own, other)]
-    x, y, z = (np.round(one / step) * step if step else one for one in (*pair, z))
+    x, y = (rounded(f + 0.5 * (noise + effect * shared)) for noise in (own, other))
     return x, y, z
 
 

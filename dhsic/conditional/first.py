@@ -140,9 +140,9 @@ class FirstDesign:
         whole, left_out = sums.whole(), self.base.left_out
         ridges = Ridges.fit(whole, given, targets, left_out=left_out)
         errors, folds = np.zeros(len(targets)), []
-        for others, own in sums.splits():
-            fold = Ridges.fit(others, given, targets, left_out=left_out, held=own)
-            errors += own.rows / whole.rows * fold.tried
+        for others, held in sums.splits():
+            fold = Ridges.fit(others, given, targets, left_out=left_out, held=held)
+            errors += held.rows / whole.rows * fold.tried
             folds.append(replace(fold, mean=ridges.mean))
         half = replace(ridges, errors=errors)
 
