@@ -23,7 +23,14 @@ from dhsic.features import (
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 
-__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "joint_kernel", "projections"]
+__all__ = [
+    "ColumnProducts",
+    "ConditionalDesign",
+    "FeatureRows",
+    "Projection",
+    "joint_kernel",
+    "projections",
+]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -306,7 +313,7 @@ class ConditionalDesign:
     def left_out(self) -> tuple[Indices, ...]:
         """Features of what is given that each of several regressions does without.
 
-        With many columns and few rows kernels of all columns together take the freedom that a sum of
+        With many columns and few rows, kernels of all columns take the freedom that a sum of
         functions of each needs, and they follow products of two columns too slowly. So there are
         regressions on wide kernels of every column, on all kernels, and on products, with the wide
         kernels and without; one on everything where no columns stand together.
