@@ -35,7 +35,7 @@ _FEWEST_ROWS = 50
 # With 10 to 25 the test is cautious: it rejected 2 of 233 true nulls of 100 and 200 rows at 5 %.
 _DECIDING_ROWS = 10
 _LEFT = 1e-3  # of the variance of the features
-# The square root of n times the geometric mean of what x and y gain. With 300 rows it was 3.2 to 7.1
+# The square root of n times the geometric mean of what x and y gain. Of 300 rows it was 3.2 to 7.1
 # for sums of functions of 20 columns, of which half were rejected, and less than 2 for 113 of 114
 # data sets that regressions follow (benchmarks/level/conditional_level.py).
 _MOST_GAIN = 2.0
