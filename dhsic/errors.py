@@ -14,6 +14,7 @@ __all__ = [
     "MemoryBudgetError",
     "MissingDependencyError",
     "PrecisionWarning",
+    "UnexplainedWarning",
     "UnknownArgumentError",
     "require",
 ]
@@ -99,6 +100,28 @@ class DependentRowsWarning(UserWarning):
     ...     result = dhsic.independence_test(x, y, rng=0)
     >>> str(caught[0].message)[:51]
     "rows that are stored side by side are alike in 'x1'"
+    """
+
+
+class UnexplainedWarning(UserWarning):
+    """The given variables explain more of two variables than a conditional test could find.
+
+    Then what the regressions miss of both passes for dependence, and p-values are too small. It
+    says what was measured.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> z, (e, f) = rng.standard_normal((300, 3)), rng.standard_normal((2, 300))
+    >>> both = 2 * z.prod(axis=1)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", dhsic.errors.UnexplainedWarning)
+    ...     result = dhsic.conditional_independence_test(both + e, both + f, given=z, rng=0)
+    >>> str(caught[0].message)[18:54]
+    'the regressions do not find all that'
     """
 
 

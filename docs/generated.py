@@ -150,6 +150,27 @@ def conditional_cost() -> str:
     return markdown(["rows x columns of z", *tests], lines)
 
 
+def conditional_level() -> str:
+    """Rejections where x and y hold the same function of z, from `conditional_level.csv`."""
+    rows = [r for r in table("conditional_level.csv") if r["warned"] and r["data"] in HELD_TWICE]
+    shapes = [{**r, "shape": f"{r['data']}, {int(r['n']):,} x {r['columns of z']}"} for r in rows]
+    _, found = pivot(shapes, "shape", "test", lambda row: f"{100 * float(row['rejected']):.0f} %")
+    own = {row["shape"]: row for row in shapes if row["test"] == "dhsic"}
+    lines = (
+        [
+            shape,
+            own[shape]["runs"],
+            rates["dhsic"],
+            *(f"{100 * float(own[shape][key]):.0f} %" for key in ("warned", "rejected unwarned")),
+            *(rates.get(one, "") for one in ("kci", "gcm")),
+        ]
+        for shape, rates in found.items()
+        if shape in own
+    )
+    head = ["data, rows x columns of z", "data sets", "dhsic", "warned", "rejected unwarned"]
+    return markdown([*head, "KCI", "GCM"], lines)
+
+
 def level() -> str:
     """The largest rate of every estimator with every null, from `level.csv`."""
     most: dict[tuple[str, str], Row] = {}
@@ -245,6 +266,9 @@ def _short(cell: str) -> str:
     return cell if len(cell) <= 48 else f"{cell[:45]}..."
 
 
+HELD_TWICE = ("product", "sums", "radius", "heavy tails", "ties")
+"""Data of `conditional_level` with the same function of z in x and y."""
+
 CALLS = {
     "InvalidArgumentError": "dhsic.independence_test(x, y, estimator='nystrom')",
     "UnknownArgumentError": "dhsic.independence_test(x, y, kernel='gaussian')",
@@ -254,6 +278,7 @@ CALLS = {
     "PrecisionWarning": "dhsic.hsic(tails, y, estimator=many, precision='float32', rng=0)",
     "LandmarkWarning": "dhsic.hsic(one, y, estimator=few, kernels='distance', rng=0)",
     "ApproximateNullWarning": "dhsic.independence_test(rare, rare[::-1], null='gamma', rng=0)",
+    "UnexplainedWarning": "dhsic.conditional_independence_test(p + e, p + f, given=z, rng=0)",
 }
 """A call for each error that one shows."""
 
@@ -273,6 +298,9 @@ def _values() -> dict[str, object]:
         "repeated": np.repeat(rng.standard_normal((2, 100)), 10, axis=1),
         "one": 1.0 * (np.arange(1000) == 0),
         "tails": np.abs(rng.standard_cauchy((1000, 2))) ** 1.5,
+        "z": (z := rng.standard_normal((300, 3))),
+        "p": 2.0 * z.prod(axis=1),
+        **dict(zip("ef", rng.standard_normal((2, 300)), strict=True)),
     }
 
 
@@ -327,6 +355,7 @@ def _helps(command: click.Command, name: str, parent: click.Context | None) -> I
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "conditional-cost": conditional_cost,
+    "conditional-level": conditional_level,
     "cost": cost,
     "default-cost": default_cost,
     "dependent-air": dependent_air,

@@ -252,6 +252,16 @@ def test_generated__errors_have_their_messages(tmp_path):
         assert f"{name}: " in page
 
 
+def test_generated__conditional_level_is_of_all_its_data():
+    page = generated.conditional_level()
+    for data in generated.HELD_TWICE:
+        assert f"| {data}, 300 x " in page
+    rows = [r for r in table("conditional_level.csv") if r["data"] in generated.HELD_TWICE]
+    unwarned = [r for r in rows if r["test"] == "dhsic" and float(r["rejected unwarned"]) > 0.05]
+    # Shares are of few data sets, so that chance may take them above 5 %, but not far.
+    assert all(float(r["low"]) < 0.05 for r in unwarned if r["warned"] == "0")
+
+
 def test_generated__commands_are_all():
     text = generated.commands()
     for name in main.commands:

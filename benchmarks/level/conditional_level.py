@@ -6,12 +6,16 @@ et al. 2011, section 4.1), of all columns of z or of the first alone. In "spread
 of z with noise whose spread is the mean of |z|; in "spread, first column" z_1 + |z_1| noise. In
 "categories" mean and spread follow one of five labels. With an effect b the noise of both holds b
 times the same normal numbers; "turning" has them with the sign of z_1 in y, which cancels over z.
+In "sums", "product" and "radius" data, "heavy tails" (t of 3 degrees of freedom) and "ties"
+(rounded to halves) x and y hold the same function of z, which regressions follow more or less.
 Every test sees the same data sets. "kernel" and "strata" are the methods of
 `dhsic.conditional_independence_test`, "residuals" is the test of additive models, and "kci" that of
-causal-learn, where it is installed. `spoilt` counts data sets that a test refused. `low` and `high`
-are limits at 99 %. Writes benchmarks/results/conditional_level.csv; with --rows-of-time the
-processor seconds of one run of so many rows to benchmarks/results/conditional_level_seconds.csv.
-Rows of a table that a call does not make stay in it.
+causal-learn, where it is installed. `warned` is the share of data sets with an
+`UnexplainedWarning`, `rejected unwarned` that of those rejected without one. `spoilt` counts data
+sets that a test refused. `low` and `high` are limits at 99 %. Writes
+benchmarks/results/conditional_level.csv; with --rows-of-time the processor seconds of one run of so
+many rows to benchmarks/results/conditional_level_seconds.csv. Rows of a table that a call does not
+make stay in it.
 
     python -m benchmarks run conditional_level
     python -m benchmarks run conditional_level --runs 0 --rows-of-time 1000000
@@ -34,7 +38,7 @@ from scipy.stats import binomtest, norm
 import dhsic
 from benchmarks.shared.output import parallel_map, write_csv
 from dhsic import causal
-from dhsic.errors import ApproximateNullWarning, DhsicError
+from dhsic.errors import DhsicError, UnexplainedWarning
 
 Vector = NDArray[np.float64]
 Case = Callable[[np.random.Generator, int, int, float], tuple[Any, Any, Any]]
@@ -122,6 +126,51 @@ def volatile(rng: np.random.Generator, n: int, d: int, effect: float) -> tuple[A
     return z[:, 0] + scale * own, z[:, 0] + scale * other, z
 
 
+def following(
+    rng: np.random.Generator,
+    n: int,
+    d: int,
+    effect: float,
+    *,
+    signal: Callable[[Vector], Vector],
+    drawn: Callable[[np.random.Generator, tuple[int, ...]], Vector] | None = None,
+    step: float = 0.0,
+) -> tuple[Any, Any, Any]:
+    """The same function of z in x and y, with noise of half its deviation, or rounded."""
+    draw = drawn or np.random.Generator.standard_normal
+
+    def rounded(values: Vector) -> Vector:
+        return np.round(values / step) * step if step else values
+
+    z = rounded(draw(rng, (n, d)))
+    own, other, shared = draw(rng, (3, n))
+    f = standardised(signal(z))
+    x, y = (rounded(f + 0.5 * (noise + effect * shared)) for noise in (own, other))
+    return x, y, z
+
+
+def turns(z: Vector) -> Vector:
+    """Sums of non-monotone functions of every column."""
+    half = z.shape[1] // 2
+    total: Vector = np.abs(z[:, :half]).sum(axis=1) + np.cos(3 * z[:, half:]).sum(axis=1)
+    return total
+
+
+def of_product(z: Vector) -> Vector:
+    product: Vector = z[:, 0] * z[:, 1]
+    return product
+
+
+def of_radius(z: Vector) -> Vector:
+    wave: Vector = np.sin(2 * np.linalg.norm(z, axis=1))
+    return wave
+
+
+def of_two(z: Vector) -> Vector:
+    total: Vector = z[:, 0] + np.abs(z[:, 1])
+    return total
+
+
 CASES: dict[str, Case] = {
     "additive": post_nonlinear,
     "first column": partial(post_nonlinear, columns=1),
@@ -132,6 +181,13 @@ CASES: dict[str, Case] = {
     "non-monotone": partial(post_nonlinear, inner=TURNING),
     "few values": partial(spread, few=True),
     "volatile": volatile,
+    "sums": partial(following, signal=turns),
+    "product": partial(following, signal=of_product),
+    "radius": partial(following, signal=of_radius),
+    "heavy tails": partial(
+        following, signal=of_two, drawn=lambda rng, shape: rng.standard_t(3, shape)
+    ),
+    "ties": partial(following, signal=of_two, step=0.5),
 }
 ONLY_DEPENDENT = ("turning", "volatile")
 
@@ -194,19 +250,20 @@ TESTS: dict[str, Callable[[Any, Any, Any, int], float]] = {
 }
 
 
-def one(work: tuple[str, str, int, int, float, int]) -> tuple[float, float]:
-    """The p-value of a test, NaN where it refuses, and its processor seconds."""
+def one(work: tuple[str, str, int, int, float, int]) -> tuple[float, float, bool]:
+    """The p-value of a test, NaN where it refuses, its processor seconds, and whether it warns."""
     test, case, n, d, effect, seed = work
     rng = np.random.default_rng([seed, n, d, list(CASES).index(case)])
     data = CASES[case](rng, n, d, effect)
     began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ApproximateNullWarning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UnexplainedWarning)
         try:
             p = TESTS[test](*data, seed)
         except DhsicError:
             p = np.nan
-    return p, time.process_time() - began
+    return p, time.process_time() - began, bool(caught)
 
 
 def rows(
@@ -218,6 +275,7 @@ def rows(
         ps = found[:, 0]
         count = int(np.isfinite(ps).sum())
         rejected = int((ps <= LEVEL).sum())
+        warned = found[:, 2] > 0.0
         interval = binomtest(rejected, max(count, 1)).proportion_ci(0.99, "wilson")
         test, case, n, d, effect = cell
         yield {
@@ -230,6 +288,8 @@ def rows(
             "rejected": rejected / max(count, 1),
             "low": float(interval.low),
             "high": float(interval.high),
+            "warned": warned.mean(),
+            "rejected unwarned": int(((ps <= LEVEL) & ~warned).sum()) / max(count, 1),
             "spoilt": runs - count,
             "processor seconds": float(np.median(found[:, 1])),
         }
@@ -244,7 +304,7 @@ def seconds(
             for test in tests:
                 # Imports are not of the run.
                 one((test, "additive", WARM_UP_ROWS, d, 0.0, 0))
-                p, taken = one((test, "additive", n, d, 0.0, 0))
+                p, taken, _ = one((test, "additive", n, d, 0.0, 0))
                 yield {
                     "test": test,
                     "columns of z": d,

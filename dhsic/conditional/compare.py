@@ -87,11 +87,14 @@ def conditional_independence_test(
     on z or of the noise: its spread and shape may follow z. The regressions must be able to follow
     the means of the features given z, and no test keeps its level for all laws without such a
     condition [3]_. They are ridge regressions on kernel features of every column by itself, wide
-    and narrow, and of all columns together, with the smallest ridge whose error by generalised
-    cross-validation is within a tenth of the least: a little less power for less bias. Beyond
-    200,000 rows they are fitted to 200,000 or to 200 sqrt(n), drawn at random. Residuals are put
-    right for the rows' own share in their predictions, and the p-value is of the limit law of the
-    statistic over all rows: an approximation, in three passes over the data.
+    and narrow, of all columns together, and on products of two of up to 20 columns of numbers.
+    Each feature of x and y takes the best of four sets of these by generalised cross-validation,
+    and the smallest ridge whose error is within a tenth of the least: a little less power for less
+    bias. Beyond 200,000 rows they are fitted to 200,000 or to 200 sqrt(n), drawn at random.
+    Residuals are put right for the rows' own share in their predictions, and the p-value is of the
+    limit law of the statistic over all rows: an approximation, in three passes over the data. Where
+    all rows explain much more of x and of y than half of them do, an `UnexplainedWarning` tells
+    that the regressions miss what z says.
 
     Method "strata" is for a z of few values: `dhsic.independence_test` with `strata`, where rows
     change places within a stratum alone, which is exact at every n.
@@ -359,6 +362,7 @@ def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalInd
         method=asked.method,
         method_reason=asked.reason,
         explained=products.explained,
+        gained=products.gained,
         statistic=statistic,
         pvalue=pvalue(statistic, law, session.dtype),
         pvalue_error=None,

@@ -23,9 +23,17 @@ from dhsic.features import (
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 
-__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "joint_kernel", "projections"]
+__all__ = [
+    "ColumnProducts",
+    "ConditionalDesign",
+    "FeatureRows",
+    "Projection",
+    "joint_kernel",
+    "projections",
+]
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 _LANDMARKS = 128
 _QUANTILES = 48
@@ -37,6 +45,60 @@ _WIDTHS = (1.0, 0.3)  # of the median heuristic
 _SLOPE = 2.0  # deviation of a column where that of a kernel is less than 1
 _OF_A_COLUMN = (4, 24)
 _OF_ALL_COLUMNS = 120
+_MOST_PRODUCTS = 210  # of 20 columns
+_FAR = 6.0  # deviations of a column, beyond which products hardly grow
+
+
+@dataclass(frozen=True)
+class ColumnProducts:
+    """Products of two columns of numbers, squares among them, which far values do not rule.
+
+    Parameters
+    ----------
+    columns : ColumnFeatures
+        Columns in units of their deviations.
+    left, right : ndarray of int
+        Numbers of the two columns of every product.
+    """
+
+    columns: ColumnFeatures
+    left: Indices
+    right: Indices
+
+    @property
+    def n_features(self) -> int:
+        """Number of products."""
+        return len(self.left)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Their precision."""
+        return self.columns.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return self.columns.nbytes + 2 * self.left.nbytes
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        own = Work.of(entries=6.0 * self.columns.n_features + 3.0 * self.n_features)
+        return self.columns.work + own
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows besides the result."""
+        width = 2 * self.n_features + 3 * self.columns.n_features
+        return self.columns.scratch(rows) + 8 * rows * width
+
+    def __call__(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Map rows (b, d) to products (b, D)."""
+        units = self.columns(x)
+        units /= np.sqrt(1.0 + np.square(units / _FAR))
+        return units[:, self.left] * units[:, self.right]
+
+
+_OF_NUMBERS = (ColumnFeatures, ColumnProducts)
 
 
 @dataclass(frozen=True)
@@ -158,8 +220,8 @@ class ConditionalDesign:
     centres : tuple of Centre
         Predictions of x and of y, about which their kernels see them.
     given : tuple of Projection
-        Features on which they are regressed: the columns, kernels of every column by itself, wide
-        and narrow, and of all columns together where there are several.
+        Features on which they are regressed: the columns, products of two, kernels of every column
+        by itself, wide and narrow, and of all columns together where there are several.
     weights : Projection
         Principal directions of the kernel of all given columns.
     """
@@ -246,6 +308,27 @@ class ConditionalDesign:
     def size(self) -> int:
         """Number of features of what is given, of x and of y."""
         return sum(self.sizes[:3])
+
+    @cached_property
+    def left_out(self) -> tuple[Indices, ...]:
+        """Features of what is given that each of several regressions does without.
+
+        With many columns and few rows, kernels of all columns take the freedom that a sum of
+        functions of each needs, and they follow products of two columns too slowly. So there are
+        regressions on wide kernels of every column, on all kernels, and on products, with the wide
+        kernels and without; one on everything where no columns stand together.
+        """
+        ends = np.cumsum([0, *(one.size for one in self.given)])
+        every = [np.arange(*ends[k : k + 2]) for k in range(len(self.given))]
+        maps = [one.map for one in self.given]
+        products = [k for k, one in enumerate(maps) if isinstance(one, ColumnProducts)]
+        wide, *finer = (k for k, one in enumerate(maps) if not isinstance(one, _OF_NUMBERS))
+        if not any(isinstance(one, KernelFeatures) for one in maps):
+            return ()
+        ways = [[*finer, *products], products, *([finer, [wide, *finer]] if products else [])]
+        return tuple(
+            np.concatenate([np.empty(0, np.intp), *(every[k] for k in one)]) for one in ways
+        )
 
     @property
     def nbytes(self) -> int:
@@ -356,13 +439,19 @@ def joint_kernel(kinds: Sequence[str]) -> Kernel:
 
 
 def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Projection]:
-    """The columns of numbers as they are, in units of their deviations; none without any."""
+    """The columns of numbers, in units of their deviations, and products; none without any."""
     numbers = [j for j, kind in enumerate(kinds) if kind == "number"]
     if not numbers:
         return []
     columns = ColumnFeatures.of(sample, dtype)
     axes = np.eye(len(kinds))[:, numbers] * (_SLOPE / len(kinds) ** 0.5)
-    return [Projection(columns, columns(sample).mean(axis=0, dtype=np.float64), axes)]
+    found = [Projection(columns, columns(sample).mean(axis=0, dtype=np.float64), axes)]
+    left, right = (np.array(numbers)[one] for one in np.triu_indices(len(numbers)))
+    if len(kinds) > 1 and len(left) <= _MOST_PRODUCTS:
+        products = ColumnProducts(columns, left, right)
+        axes = np.eye(len(left)) / len(left) ** 0.5
+        found.append(Projection(products, products(sample).mean(axis=0, dtype=np.float64), axes))
+    return found
 
 
 def _guess(d: int) -> Vector:

@@ -47,6 +47,8 @@ class FittedDesign(NamedTuple):
     """Those of x and of y, fitted."""
     explained: tuple[float, float]
     """Shares of the variances of columns of x and y that first predictions explain."""
+    gained: tuple[float, float]
+    """How much more of them is explained by all rows than by half of them."""
 
 
 class Drawn(NamedTuple):
@@ -125,4 +127,4 @@ class Drawn(NamedTuple):
             for targets in zip((fits.x, fits.y), fits.columns, strict=True)
         )
         design = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
-        return FittedDesign(design, tuple(fitted), fits.explained)
+        return FittedDesign(design, tuple(fitted), fits.explained, fits.gained)

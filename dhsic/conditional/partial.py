@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dhsic.conditional.indices import Places
 from dhsic.conditional.ridge import DesignSums, Ridges
 
 __all__ = ["partial_correlation"]
 
+Indices = NDArray[np.intp]
 
-def partial_correlation(places: Places, sums: DesignSums, alone: Ridges) -> float:
+
+def partial_correlation(
+    places: Places, sums: DesignSums, alone: Ridges, left_out: Sequence[Indices] = ()
+) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -30,6 +37,8 @@ def partial_correlation(places: Places, sums: DesignSums, alone: Ridges) -> floa
         Sums over rows.
     alone : Ridges
         Regressions of y on what is given.
+    left_out : sequence of ndarray of int, optional
+        Features that each of several regressions does without.
 
     Returns
     -------
@@ -42,7 +51,8 @@ def partial_correlation(places: Places, sums: DesignSums, alone: Ridges) -> floa
        conditional dependence. JMLR 23, 2022.
     """
     regressors = np.append(places.given_y, places.products)
-    both, least = Ridges.fit(sums, regressors, places.y).least.sum(), alone.least.sum()
+    both = Ridges.fit(sums, regressors, places.y, left_out=left_out).least.sum()
+    least = alone.least.sum()
     # Where nothing is left of y, nothing more can be explained.
     if least <= 0.0:
         return 0.0

@@ -32,6 +32,11 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     explained : tuple of float
         Shares of the variances of x and of y that the given variables explain: the prediction of
         their numbers, and of the rest the regression of their features. Empty with "strata".
+    gained : tuple of float
+        How much larger the shares are that all rows explain of x and of y than those that either
+        half of the rows explains of the other; of numbers at most twice those of features, which
+        far values do not rule. Where both are large, more rows would explain more
+        (`dhsic.errors.UnexplainedWarning`). Empty with "strata".
 
     References
     ----------
@@ -55,6 +60,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     method: str = ""
     method_reason: str = ""
     explained: tuple[float, ...] = ()
+    gained: tuple[float, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""

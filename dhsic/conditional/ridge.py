@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import isqrt
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -81,6 +82,29 @@ class DesignSums(NamedTuple):
         # Features are about the means of a sample, so that little cancels.
         return self.products / self.rows - np.outer(mean, mean)
 
+    def missed(self, mean: Vector, regressors: Indices, targets: Indices, slopes: Vector) -> Vector:
+        """Mean squared errors of predictions about means of other rows.
+
+        Parameters
+        ----------
+        mean : ndarray, shape (q,)
+            The means of all features.
+        regressors, targets : ndarray of int
+            Numbers of p and of t features.
+        slopes : ndarray, shape (p, t)
+            Coefficients of predictions.
+
+        Returns
+        -------
+        ndarray, shape (t,)
+        """
+        off = self.totals / self.rows - mean
+        moments = self.covariance() + np.outer(off, off)
+        predicted = moments[np.ix_(regressors, regressors)] @ slopes
+        left = predicted - 2.0 * moments[np.ix_(regressors, targets)]
+        found: Vector = moments[targets, targets] + (slopes * left).sum(axis=0)
+        return found
+
 
 class SumsByFold(NamedTuple):
     """Sums over the rows of every fold, or over all of them as one."""
@@ -96,17 +120,16 @@ class SumsByFold(NamedTuple):
         """Sums over all rows."""
         return DesignSums(int(self.rows.sum()), self.totals.sum(axis=0), self.products.sum(axis=0))
 
-    def others(self) -> Iterator[DesignSums]:
-        """Sums over the rows outside of every fold, one after the other."""
+    def splits(self) -> Iterator[tuple[DesignSums, DesignSums]]:
+        """Sums over the rows outside of every fold and over its own, one after the other."""
         whole = self.whole()
         for rows, totals, products in zip(*self, strict=True):
-            left = whole.rows - int(rows)
-            # Of 20 rows one in a million draws has all of them in one fold.
-            yield (
-                DesignSums(left, whole.totals - totals, whole.products - products)
-                if left
-                else whole
+            own = DesignSums(int(rows), totals, products)
+            left = DesignSums(
+                whole.rows - own.rows, whole.totals - totals, whole.products - products
             )
+            # Of 20 rows one in a million draws has all of them in one fold.
+            yield (left, own) if left.rows and own.rows else (whole, whole)
 
 
 @dataclass(frozen=True)
@@ -207,6 +230,9 @@ class Ridges:
         Estimates of the mean squared error of a prediction, GCV at the ridge taken.
     least : ndarray, shape (t,)
         The same at the best ridge.
+    tried : ndarray, shape (t,)
+        Mean squared errors of predictions of other rows, at the ridge that is best for them; where
+        there are none, the least GCV.
     variances : ndarray, shape (t,)
         Variances of the targets.
     rows : int
@@ -227,12 +253,19 @@ class Ridges:
     spread: Vector
     errors: Vector
     least: Vector
+    tried: Vector
     variances: Vector
     rows: int
 
     @classmethod
     def fit(
-        cls, sums: DesignSums, regressors: Indices, targets: Indices, excess: float = 0.0
+        cls,
+        sums: DesignSums,
+        regressors: Indices,
+        targets: Indices,
+        excess: float = 0.0,
+        left_out: Sequence[Indices] = (),
+        held: DesignSums | None = None,
     ) -> Self:
         """Regress features on features, both by their numbers.
 
@@ -244,15 +277,36 @@ class Ridges:
             Numbers of features.
         excess : float, optional
             A target takes the smallest ridge whose GCV exceeds the least by at most this share.
+        left_out : sequence of ndarray of int, optional
+            Numbers of features that one of several regressions does without. A target takes that of
+            the least GCV; where there are none, that on all regressors.
+        held : DesignSums, optional
+            Sums over other rows, on which predictions are tried.
         """
+        kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
+        every = (cls._on(sums, regressors, targets, excess, one, held) for one in kept)
+        return reduce(cls._or, every)
+
+    @classmethod
+    def _on(
+        cls,
+        sums: DesignSums,
+        regressors: Indices,
+        targets: Indices,
+        excess: float,
+        kept: NDArray[np.bool_],
+        held: DesignSums | None,
+    ) -> Self:
+        """The regression on some of the regressors; others have coefficients 0."""
+        every, regressors = regressors, regressors[kept]
         n = sums.rows
         covariance, mean = sums.covariance(), sums.totals / n
         s, vectors = scipy.linalg.eigh(
             covariance[np.ix_(regressors, regressors)], check_finite=False
         )
         # Below that the variance of a direction is rounding.
-        kept = s > len(s) * np.finfo(np.float64).eps * max(float(s[-1]), 0.0)
-        s, vectors = s[kept], vectors[:, kept]
+        varied = s > len(s) * np.finfo(np.float64).eps * max(float(s[-1]), 0.0)
+        s, vectors = s[varied], vectors[:, varied]
         c = vectors.T @ covariance[np.ix_(regressors, targets)]
         variances = covariance[targets, targets]
         shrunk = s[:, None] + _RIDGES  # (k, ridges)
@@ -267,24 +321,49 @@ class Ridges:
         least = errors.min(axis=1, keepdims=True)
         chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # ridges ascend
         inverse = 1.0 / shrunk[:, chosen]
+        tried = least[:, 0]
+        if held is not None:
+            every_slope = (vectors @ (c / one[:, None]) for one in shrunk.T)
+            missed = [held.missed(mean, regressors, targets, one) for one in every_slope]
+            tried = np.where(np.isfinite(errors.T), missed, np.inf).min(axis=0)
+        padded = np.zeros((len(every), len(s)))
+        padded[kept] = vectors
         return cls(
-            mean[regressors],
-            vectors @ (c * inverse),
+            mean[every],
+            padded @ (c * inverse),
             mean[targets],
-            vectors,
+            padded,
             inverse / n,
             np.take_along_axis(errors, chosen[:, None], axis=1)[:, 0],
             least[:, 0],
+            tried,
             variances,
             n,
         )
 
+    def _or(self, other: Self) -> Self:
+        """The better of two regressions on the same rows, for every target."""
+        better = other.least < self.least
+        pairs = ((self.slopes, other.slopes), (self.errors, other.errors))
+        slopes, errors = (np.where(better, two, one) for one, two in pairs)
+        return replace(
+            self,
+            slopes=slopes,
+            vectors=np.hstack([self.vectors, other.vectors]),
+            spread=np.vstack([self.spread * ~better, other.spread * better]),
+            errors=errors,
+            least=np.minimum(self.least, other.least),
+            tried=np.minimum(self.tried, other.tried),
+        )
+
     @classmethod
-    def likely(cls, p: int, targets: int, rows: int) -> Self:
+    def likely(cls, p: int, targets: int, rows: int, left_out: Sequence[Indices] = ()) -> Self:
         """One of the largest size, for plans, which takes no memory."""
+        directions = sum(p - len(one) for one in left_out) or p
         mean, own = (np.broadcast_to(0.0, (k,)) for k in (p, targets))
-        square, each = (np.broadcast_to(0.0, (p, k)) for k in (p, targets))
-        return cls(mean, each, own, square, each, own, own, own, rows)
+        vectors, slopes = (np.broadcast_to(0.0, (p, k)) for k in (directions, targets))
+        spread = np.broadcast_to(0.0, (directions, targets))
+        return cls(mean, slopes, own, vectors, spread, own, own, own, own, rows)
 
     @property
     def nbytes(self) -> int:
