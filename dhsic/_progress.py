@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.spinner import Spinner
 
-__all__ = ["Bar", "Progress", "heading", "measures", "progress_bar", "shows_progress"]
+__all__ = [
+    "Bar",
+    "Progress",
+    "heading",
+    "is_terminal",
+    "measures",
+    "progress_bar",
+    "shows_progress",
+]
 
 Progress = Listener | bool | None
 """A listener; or whether there is a bar: from the start, never, or after two seconds."""
@@ -42,6 +50,8 @@ _PAGE_WIDTH = 100
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
 _SHOWN = threading.Lock()  # one bar at a time
 _BAR_WIDTH = range(8, 25)
+# Services have no streams, or closed ones, full ones, loggers: no reason to lose an answer.
+_NO_STREAM = (AttributeError, ValueError, OSError)
 _INDENT = "  "
 _NOUNS: dict[Unit, tuple[str, str]] = {
     "rows": ("rows", "blocks"),
@@ -210,7 +220,11 @@ def _live(bar: Bar) -> Live | None:
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(stderr=True)
+    try:
+        sys.stderr.flush()
+        console = Console(stderr=True)
+    except _NO_STREAM:
+        return None
     if not console.is_interactive:
         return None
     return Live(bar, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
@@ -261,7 +275,7 @@ def _seen(asked: bool) -> Iterator[Listener | None]:
     seconds = 0.0 if asked else _BAR_DELAY_SECONDS
     if _in_notebook():
         shown = _on_page
-    elif sys.stderr.isatty():
+    elif is_terminal(sys.stderr):
         shown = _bar_on_terminal
     else:
         shown = _in_lines
@@ -277,6 +291,15 @@ def _seen(asked: bool) -> Iterator[Listener | None]:
             yield listener
     finally:
         _SHOWN.release()
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a stream is a terminal; what is no stream at all is none."""
+    try:
+        stream.flush()
+        return bool(stream.isatty())
+    except _NO_STREAM:
+        return False
 
 
 def _in_notebook() -> bool:
@@ -350,6 +373,7 @@ def _in_lines(seconds: float) -> Iterator[Listener]:
         # Logs of batch jobs are files: a line that is drawn over would fill them.
         if isinstance(event, PassFinished):
             passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
-            sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
+            with suppress(*_NO_STREAM):
+                sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
 
     yield tell
