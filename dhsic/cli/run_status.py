@@ -13,7 +13,16 @@ from dhsic.cluster.submit import QUEUES, Phase, SubmittedRun
 from dhsic.errors import ClusterError, DataError
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["Standing", "follow", "progress_of", "read_result", "standing", "trouble", "why"]
+__all__ = [
+    "Standing",
+    "follow",
+    "progress_of",
+    "read_result",
+    "standing",
+    "trouble",
+    "waiting_for_workers",
+    "why",
+]
 
 Standing = Literal["not submitted", "waiting", "running", "finished", "failed", "cancelled"]
 _GOING: tuple[Standing, ...] = ("waiting", "running")
@@ -59,13 +68,23 @@ def follow(run: SubmittedRun, bar: Bar) -> Standing:
 
 
 def _show(run: SubmittedRun, now: Standing, bar: Bar) -> None:
-    progress = progress_of(run)
+    waits = "waiting in the queue" if now == "waiting" else waiting_for_workers(run)
+    # Of a job that was queued again, the log has progress of its earlier turn.
+    progress = None if waits else progress_of(run)
     if progress is None:
-        what = trouble(run, now) or ("waiting in the queue" if now == "waiting" else "starting")
+        what = trouble(run, now) or waits or "starting"
         if bar.position.name != what:
             bar.begin(what)
         return
     bar.show(progress.pop("name"), progress)
+
+
+def waiting_for_workers(run: SubmittedRun) -> str | None:
+    """That a test has begun and has no workers, for which it may wait in a queue for hours."""
+    planned, last = run.spec.planned, (_journal(run) or [{}])[-1]
+    if planned is None or last.get("event") != "command-started":
+        return None
+    return f"waiting for workers (0 of {planned.workers})"
 
 
 def progress_of(run: SubmittedRun) -> dict[str, Any] | None:
