@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dhsic.engine.events import Event, Listener, PassFinished, Unit
+from dhsic.engine.kept import removed_at_end
 from dhsic.engine.telemetry import Position
 from dhsic.engine.units import format_bytes
 from dhsic.errors import InvalidArgumentError
@@ -233,13 +234,15 @@ def _live(bar: Bar) -> Live | None:
 def shows_progress(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Let `progress` of a function also be true, for a bar, or false, for none.
 
+    The function is one that users call, at whose end checkpoints have served.
+
     Where it is None, a bar comes after two seconds in terminals and notebooks, unless the function
     is called by another one that could show a bar itself.
     """
 
     @wraps(function)
     def shown(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
-        with _listener(kwargs.get("progress")) as listener:
+        with removed_at_end(), _listener(kwargs.get("progress")) as listener:
             kwargs["progress"] = listener
             return function(*args, **kwargs)
 

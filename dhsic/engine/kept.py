@@ -2,15 +2,78 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from dhsic._files import parse_json
 from dhsic._validation import check_integer
-from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, Manifest
+from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, CheckpointWarning, Manifest
 from dhsic.engine.folder import AnyFolder, FolderEntry
 from dhsic.errors import DataError, DhsicError
 
-__all__ = ["FoundCheckpoints", "KeptPass", "find_checkpoints", "kept_passes", "remove_checkpoint"]
+__all__ = [
+    "KEEP_CHECKPOINTS",
+    "FoundCheckpoints",
+    "KeptPass",
+    "find_checkpoints",
+    "kept_passes",
+    "keeping_checkpoints",
+    "remove_checkpoint",
+    "removed_at_end",
+    "used",
+]
+
+KEEP_CHECKPOINTS = "dhsic.keep-checkpoints"
+"""Whether checkpoints stay when their run is done, in the configuration of Dask."""
+
+_USED: ContextVar[dict[AnyFolder, None] | None] = ContextVar("used", default=None)
+
+
+def keeping_checkpoints(kept: bool) -> AbstractContextManager[Any]:
+    """Let checkpoints of the block stay, where they are to."""
+    if not kept:
+        return nullcontext()
+    import dask
+
+    return dask.config.set({KEEP_CHECKPOINTS: True})
+
+
+def used(folder: AnyFolder) -> None:
+    """Note the checkpoint of a run that may end well."""
+    if (noted := _USED.get()) is not None:
+        noted[folder] = None
+
+
+@contextmanager
+def removed_at_end() -> Iterator[None]:
+    """Remove the checkpoints of a block that ends well, unless they are to be kept.
+
+    A block within another has them removed by that one, which may be cut short and go on from them.
+    """
+    if _USED.get() is not None:
+        yield
+        return
+    noted: dict[AnyFolder, None] = {}
+    token = _USED.set(noted)
+    try:
+        yield
+    finally:
+        _USED.reset(token)
+    for folder in noted if noted and not _kept() else ():
+        try:
+            remove_checkpoint(folder)
+        except DataError as error:
+            msg = f"the run is done, and its checkpoint stays: {error}"
+            warnings.warn(msg, CheckpointWarning, stacklevel=4)
+
+
+def _kept() -> bool:
+    import dask
+
+    return bool(dask.config.get(KEEP_CHECKPOINTS, False))
 
 
 class KeptPass(NamedTuple):
