@@ -133,7 +133,10 @@ def check_client(client: Any, threads: int | None) -> None:
         raise InvalidArgumentError(msg)
     running = getattr(client, "status", "running") == "running"
     if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
-        msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
+        msg = (
+            "client must be a running, synchronous distributed.Client, and a fork must make its "
+            f"own, got {client!r}"
+        )
         raise InvalidArgumentError(msg)
 
 
