@@ -51,6 +51,7 @@ class Command:
 
     process: subprocess.Popen[str]
     log: Path
+    said: str = ""
 
     @classmethod
     def start(cls, data: Path, folder: Path, *words: str) -> Command:
@@ -64,6 +65,8 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # What a shell starts in the background ignores interrupts, and so do its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )
         return cls(process, log)
@@ -190,6 +193,7 @@ class Trials:
             "resumed": again,
             "seconds": seconds,
             "left": len(alive),
+            "said": command.said.strip().replace(str(self.folder), "")[:200],
             "load": os.getloadavg()[0],
         }
 
@@ -198,14 +202,14 @@ class Trials:
 
     def _outcome(self, command: Command, folder: Path, seconds: float | None = None) -> str:
         try:
-            _, said = command.process.communicate(timeout=seconds or self.deadline)
+            _, command.said = command.process.communicate(timeout=seconds or self.deadline)
         except subprocess.TimeoutExpired:
             os.killpg(command.process.pid, signal.SIGKILL)
             command.process.communicate()
             return "hang"
         if command.process.returncode == 0:
             return "identical" if bits(folder / "out.json") == self.expected else "different"
-        lines = said.splitlines()
+        lines = command.said.strip().splitlines()
         return "error" if len(lines) == 1 and lines[0].startswith("dhsic: ") else "traceback"
 
 

@@ -20,10 +20,10 @@ __all__ = ["Worker", "WorkerProcesses"]
 _STARTS = 3
 # A frozen process is told by its processor time. Heartbeats would be false alarms: LAPACK of SciPy
 # holds the lock of the interpreter, and so the event loop, for all of an `eigh`, minutes of a large
-# one, here and in the worker. An idle worker has heartbeats and takes 0.1 s of a processor in this
-# time, and one on a busy machine gets as much. Looks are counted, and no seconds: this process may
-# have been stopped itself.
-_LOOK_SECONDS, _LOOKS = 2.0, 10
+# one, here and in the worker. An idle worker has heartbeats, which take 0.06 s of a processor in ten
+# seconds, and with 15 processes for each processor every look of two seconds saw some of it. Looks
+# are counted, and no seconds: this process may have been stopped itself.
+_LOOK_SECONDS, _LOOKS = 2.0, 5
 
 
 class Worker(Nanny):  # type: ignore[misc]
@@ -53,7 +53,8 @@ class Worker(Nanny):  # type: ignore[misc]
         """Start the process; again where it is killed while the cluster starts."""
         for _ in range(_STARTS):
             status = await super().instantiate()
-            if status == Status.running or self.status != Status.starting or self._exitcode >= 0:
+            began = self.status not in (Status.init, Status.starting)
+            if began or status == Status.running or self._exitcode >= 0:
                 break
         return status
 
