@@ -17,6 +17,7 @@ from functools import cached_property, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from dhsic._text import NO_STREAM, is_terminal
 from dhsic.engine.events import Event, Listener, PassFinished, Unit
 from dhsic.engine.kept import removed_at_end
 from dhsic.engine.telemetry import Position
@@ -28,15 +29,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.spinner import Spinner
 
-__all__ = [
-    "Bar",
-    "Progress",
-    "heading",
-    "is_terminal",
-    "measures",
-    "progress_bar",
-    "shows_progress",
-]
+__all__ = ["Bar", "Progress", "heading", "measures", "progress_bar", "shows_progress"]
 
 Progress = Listener | bool | None
 """A listener; or whether there is a bar: from the start, never, or after two seconds."""
@@ -51,8 +44,6 @@ _PAGE_WIDTH = 100
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
 _SHOWN = threading.Lock()  # one bar at a time
 _BAR_WIDTH = range(8, 25)
-# Services have no streams, or closed ones, full ones, loggers: no reason to lose an answer.
-_NO_STREAM = (AttributeError, ValueError, OSError)
 _INDENT = "  "
 _NOUNS: dict[Unit, tuple[str, str]] = {
     "rows": ("rows", "blocks"),
@@ -224,7 +215,7 @@ def _live(bar: Bar) -> Live | None:
     try:
         sys.stderr.flush()
         console = Console(stderr=True)
-    except _NO_STREAM:
+    except NO_STREAM:
         return None
     if not console.is_interactive:
         return None
@@ -294,15 +285,6 @@ def _seen(asked: bool) -> Iterator[Listener | None]:
             yield listener
     finally:
         _SHOWN.release()
-
-
-def is_terminal(stream: Any) -> bool:
-    """Whether a stream is a terminal; what is no stream at all is none."""
-    try:
-        stream.flush()
-        return bool(stream.isatty())
-    except _NO_STREAM:
-        return False
 
 
 def _in_notebook() -> bool:
@@ -376,7 +358,7 @@ def _in_lines(seconds: float) -> Iterator[Listener]:
         # Logs of batch jobs are files: a line that is drawn over would fill them.
         if isinstance(event, PassFinished):
             passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
-            with suppress(*_NO_STREAM):
+            with suppress(*NO_STREAM):
                 sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
 
     yield tell

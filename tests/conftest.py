@@ -13,7 +13,6 @@ import pytest
 from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 
-from dhsic.engine.kept import KEEP_CHECKPOINTS
 from tests.cluster.slurm import slurm as slurm
 from tests.cluster.slurm import slurm_daemons as slurm_daemons
 
@@ -32,7 +31,7 @@ os.environ["DHSIC_RATES"] = "reference"
 # Tests look at what a run has kept when it is done, here and in other processes; those of the
 # removal say so (`tests/engine/test_removed_checkpoints.py`).
 os.environ["DASK_DHSIC__KEEP_CHECKPOINTS"] = "True"
-dask.config.set({KEEP_CHECKPOINTS: True})
+dask.config.set({"dhsic.keep-checkpoints": True})
 
 # To collect tests makes little garbage and many objects: it took twice as long with collections.
 gc.disable()

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from dhsic._text import printable
+from dhsic._text import NO_STREAM, printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
@@ -91,7 +91,7 @@ def _where_to_look(context: click.Context | None) -> str:
 
 def _say(text: str) -> None:
     # Names of data reach the terminal here, and URLs with passwords the logs of others.
-    with suppress(AttributeError, ValueError, OSError):  # nobody hears, as of a service
+    with suppress(*NO_STREAM):  # nobody hears, as of a service
         click.echo(f"dhsic: {redacted(printable(' '.join(text.split())))}", err=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dhsic._progress import is_terminal
+from dhsic._text import is_terminal
 from dhsic.cli.interrupts import last_words
 from dhsic.cli.output import print_columns
 from dhsic.engine.checkpoint import Manifest

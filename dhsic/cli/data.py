@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from dhsic._progress import is_terminal, progress_bar
-from dhsic._text import printable
+from dhsic._progress import progress_bar
+from dhsic._text import is_terminal, printable
 from dhsic.io.csv_lines import Quotes
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.missing import Missing

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from dhsic._progress import is_terminal
-from dhsic._text import printable
+from dhsic._text import is_terminal, printable
 from dhsic.results import IndependenceTestResult, decision
 
 __all__ = ["aligned", "print_columns", "print_lines", "print_result", "print_summary"]

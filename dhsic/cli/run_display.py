@@ -123,15 +123,10 @@ def seen_run(
         raise click.UsageError(msg)
     # A bar would write over the lines of a log on the same stream.
     quiet = options["log_path"] == STDERR
-    with progress_bar(shown=not quiet) as bar:
+    with progress_bar(shown=not quiet) as bar, keeping_checkpoints(options["keep_checkpoint"]):
         bar.begin("starting")
         # How a run ended is written before its cluster is closed, which takes a while.
-        with (
-            keeping_checkpoints(options["keep_checkpoint"]),
-            interrupts_keep(options["checkpoint"]),
-            connected() as client,
-            journal.ending(),
-        ):
+        with interrupts_keep(options["checkpoint"]), connected() as client, journal.ending():
             hear = run_listener(client, bar, journal, quiet=quiet)
             with reporting(client, options["report_path"]):
                 yield {

@@ -13,16 +13,7 @@ from dhsic.cluster.submit import QUEUES, Phase, SubmittedRun
 from dhsic.errors import ClusterError, DataError
 from dhsic.results import IndependenceTestResult
 
-__all__ = [
-    "Standing",
-    "follow",
-    "progress_of",
-    "read_result",
-    "standing",
-    "trouble",
-    "waiting_for_workers",
-    "why",
-]
+__all__ = ["Standing", "follow", "progress_of", "read_result", "standing", "trouble", "why"]
 
 Standing = Literal["not submitted", "waiting", "running", "finished", "failed", "cancelled"]
 _GOING: tuple[Standing, ...] = ("waiting", "running")
@@ -68,41 +59,37 @@ def follow(run: SubmittedRun, bar: Bar) -> Standing:
 
 
 def _show(run: SubmittedRun, now: Standing, bar: Bar) -> None:
-    waits = "waiting in the queue" if now == "waiting" else waiting_for_workers(run)
-    # Of a job that was queued again, the log has progress of its earlier turn.
-    progress = None if waits else progress_of(run)
+    progress = progress_of(run)
     if progress is None:
-        what = trouble(run, now) or waits or "starting"
+        what = trouble(run, now) or ("waiting in the queue" if now == "waiting" else "starting")
         if bar.position.name != what:
             bar.begin(what)
         return
     bar.show(progress.pop("name"), progress)
 
 
-def waiting_for_workers(run: SubmittedRun) -> str | None:
-    """That a test has begun and has no workers, for which it may wait in a queue for hours."""
-    planned, last = run.spec.planned, (_journal(run) or [{}])[-1]
-    if planned is None or last.get("event") != "command-started":
-        return None
-    return f"waiting for workers (0 of {planned.workers})"
-
-
 def progress_of(run: SubmittedRun) -> dict[str, Any] | None:
     """How far the pass is that was last heard of; None before the first."""
     # The log has lines of several passes; the last with a position is the one that runs.
     for line in reversed(_journal(run)):
+        if line.get("event") == "command-started":  # what comes before is of an earlier turn
+            break
         if isinstance(line.get("progress"), dict):
             return {**line["progress"], "name": line["name"]}
     return None
 
 
 def trouble(run: SubmittedRun, now: Standing) -> str | None:
-    """The reason why a run waits, as far as its queue tells."""
+    """The reason why a run waits, as far as its queue or its journal tells."""
     state = run.state()
     if state is None:
         return None
     phase: Phase = now if now == "waiting" or now == "running" else "ended"
-    return QUEUES[run.queue].trouble(run, state.job, phase)
+    known, planned = QUEUES[run.queue].trouble(run, state.job, phase), run.spec.planned
+    begun = now == "running" and (_journal(run) or [{}])[-1].get("event") == "command-started"
+    if known is None and begun and planned is not None:
+        return f"waiting for workers (0 of {planned.workers})"
+    return known
 
 
 def why(run: SubmittedRun) -> str:

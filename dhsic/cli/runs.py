@@ -12,16 +12,7 @@ import click
 from dhsic._progress import progress_bar
 from dhsic.cli.independence import test
 from dhsic.cli.output import print_columns, print_result
-from dhsic.cli.run_status import (
-    Standing,
-    follow,
-    progress_of,
-    read_result,
-    standing,
-    trouble,
-    waiting_for_workers,
-    why,
-)
+from dhsic.cli.run_status import Standing, follow, progress_of, read_result, standing, trouble, why
 from dhsic.cluster.submit import QUEUES, RunState, SubmittedRun, find_run, list_runs, runs_folder
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError
@@ -63,7 +54,7 @@ def status(identity: str, runs: Path | None) -> None:
     now = standing(run)
     state = run.state()
     lines = {
-        "state": (now == "running" and waiting_for_workers(run)) or now,
+        "state": now,
         "reason": why(run) if now == "failed" else None,
         "trouble": trouble(run, now) if now in ("waiting", "running") else None,
         "progress": _progress(run) if now == "running" else None,

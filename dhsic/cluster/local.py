@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -18,7 +16,6 @@ from dhsic._validation import check_integer
 from dhsic.cluster.sections import Adaptive
 from dhsic.cluster.settings import HERE, LOCAL_SETTINGS, process_limit, process_share
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import ClusterError
 
 __all__ = [
     "PlannedWorkers",
@@ -29,11 +26,6 @@ __all__ = [
 ]
 
 _KILL_SECONDS = 0.5
-_UNGUARDED = 78  # an exit code that says so
-_GUARD = (
-    "a script that starts worker processes must do so below 'if __name__ == \"__main__\":', since "
-    "each of them runs the script from its head: put that line before the part that starts them"
-)
 # Settings of Dask are those of the whole process: of two that start at a time, the second would put
 # back for good what the first had set.
 _STARTING = threading.Lock()
@@ -144,9 +136,9 @@ def local_cluster(
     from distributed.system import MEMORY_LIMIT
 
     from dhsic.cluster.security import temporary_security
-    from dhsic.cluster.worker import Worker, WorkerProcesses
+    from dhsic.cluster.worker import Worker, WorkerProcesses, check_main
 
-    _check_main()
+    check_main()
     threads = check_integer("threads", threads, minimum=1)
     if workers is None:
         workers = default_workers(threads)
@@ -158,10 +150,8 @@ def local_cluster(
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        ended: list[int] = []
         with (
             _STARTING,
-            _failures_in_words(ended),
             _interrupts_held(),
             _interrupts_blocked(),
             dask.config.set(LOCAL_SETTINGS),
@@ -171,7 +161,6 @@ def local_cluster(
                 threads_per_worker=threads,
                 processes=True,
                 worker_class=Worker,
-                ended=ended,
                 host="127.0.0.1",
                 security=security,
                 protocol="tls://",
@@ -192,39 +181,6 @@ def local_cluster(
             # On an error nobody needs what the tasks would return.
             _kill(cluster)
             raise
-
-
-def _check_main() -> None:
-    """Refuse to start processes in one that Python is still starting, as a part of a script.
-
-    Raises
-    ------
-    ClusterError
-        The script lacks a guard.
-    """
-    here = multiprocessing.current_process()
-    if not getattr(here, "_inheriting", False):
-        return
-    # The process that started this one as a worker says it, once for all of them.
-    if here.name.startswith("Dask Worker process"):
-        os._exit(_UNGUARDED)
-    raise ClusterError(_GUARD)
-
-
-@contextmanager
-def _failures_in_words(ended: Sequence[int]) -> Iterator[None]:
-    """Say why worker processes do not start, given the exit codes of those that ended."""
-    try:
-        yield
-    except RuntimeError as error:
-        if _UNGUARDED in ended:
-            raise ClusterError(_GUARD) from None
-        told = f" (exit codes {', '.join(map(str, ended))})" if ended else ""
-        msg = (
-            f"worker processes must start, and they ended as they did{told}: see whether this "
-            "machine has memory for them, ask for fewer, or run on threads"
-        )
-        raise ClusterError(msg) from error
 
 
 @contextmanager

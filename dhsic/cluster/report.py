@@ -34,8 +34,9 @@ def dashboard_link(client: Any) -> str | None:
         link = str(client.dashboard_link)
         named, host = urlsplit(link), ip_address(listening)
         # Dask names the address of the scheduler, also where the dashboard listens on another. A
-        # link that was configured, as of a proxy, names neither.
-        if host.is_unspecified or not named.hostname or named.hostname not in client.scheduler.address:
+        # link that was configured, as of a proxy, does not name it.
+        ours = (named.hostname or "no host") in client.scheduler.address
+        if host.is_unspecified or not ours:
             return link
         if not host.is_loopback or machine == gethostname():
             return named._replace(netloc=f"{host}:{named.port}").geturl()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -14,16 +16,38 @@ from distributed.deploy.spec import SpecCluster
 from tornado.ioloop import PeriodicCallback
 
 from dhsic.cluster.settings import WORKER_SETTINGS
+from dhsic.errors import ClusterError
 
-__all__ = ["Worker", "WorkerProcesses"]
+__all__ = ["Worker", "WorkerProcesses", "check_main"]
 
+_UNGUARDED = 78  # an exit code that says so
+_GUARD = (
+    "a script that starts worker processes must do so below 'if __name__ == \"__main__\":', since "
+    "each of them runs the script from its head: put that line before the part that starts them"
+)
 _STARTS = 3
 # A frozen process is told by its processor time. Heartbeats would be false alarms: LAPACK of SciPy
 # holds the lock of the interpreter, and so the event loop, for all of an `eigh`, minutes of a large
-# one, here and in the worker. An idle worker has heartbeats, which take 0.06 s of a processor in ten
-# seconds, and with 15 processes for each processor every look of two seconds saw some of it. Looks
-# are counted, and no seconds: this process may have been stopped itself.
+# one, here and in the worker. An idle worker has heartbeats, which take 0.06 s of a processor in
+# ten seconds, and with 15 processes for each processor every look of two seconds saw some of it.
+# Looks are counted, and no seconds: this process may have been stopped itself.
 _LOOK_SECONDS, _LOOKS = 2.0, 5
+
+
+def check_main() -> None:
+    """Refuse to start processes in one that Python is still starting, as a part of a script.
+
+    Raises
+    ------
+    ClusterError
+        The script lacks a guard.
+    """
+    here = multiprocessing.current_process()
+    if getattr(here, "_inheriting", False):
+        # The process that started this one as a worker says it, once for all of them.
+        if here.name.startswith("Dask Worker process"):
+            os._exit(_UNGUARDED)
+        raise ClusterError(_GUARD)
 
 
 class Worker(Nanny):  # type: ignore[misc]
@@ -31,20 +55,16 @@ class Worker(Nanny):  # type: ignore[misc]
 
     Parameters
     ----------
-    *arguments : object
-        Those of the nanny.
-    ended : list of int
-        Takes the exit codes of processes.
-    **options : object
+    *arguments, **options : object
         Those of the nanny.
     """
 
-    def __init__(self, *arguments: Any, ended: list[int], **options: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         # The settings of the moment are copied: others may be set by the time that a worker
         # restarts.
         with dask.config.set(WORKER_SETTINGS):
             super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)
-        self._ended, self._exitcode, self._seen, self._still = ended, 0, (0, 0.0), 0
+        self._exitcode, self._seen, self._still = 0, (0, 0.0), 0
         look = PeriodicCallback(self._end_frozen, _LOOK_SECONDS * 1000)
         self.periodic_callbacks["frozen"] = look
         look.start()  # a process may freeze while it starts
@@ -53,14 +73,20 @@ class Worker(Nanny):  # type: ignore[misc]
         """Start the process; again where it is killed while the cluster starts."""
         for _ in range(_STARTS):
             status = await super().instantiate()
-            began = self.status not in (Status.init, Status.starting)
-            if began or status == Status.running or self._exitcode >= 0:
+            if status == Status.running or self.status not in (Status.init, Status.starting):
+                return status
+            if self._exitcode >= 0:
                 break
-        return status
+        if self._exitcode == _UNGUARDED:
+            raise ClusterError(_GUARD)
+        msg = (
+            f"worker processes must start, and one ended as it did, with exit code {self._exitcode}"
+            ": see whether this machine has memory for them, ask for fewer, or run on threads"
+        )
+        raise ClusterError(msg)
 
     def _on_worker_exit_sync(self, exitcode: int) -> None:
         self._exitcode = exitcode
-        self._ended.append(exitcode)
         super()._on_worker_exit_sync(exitcode)
 
     def _end_frozen(self) -> None:
@@ -76,7 +102,21 @@ class Worker(Nanny):  # type: ignore[misc]
 
 
 class WorkerProcesses(LocalCluster):  # type: ignore[misc]
-    """Worker processes that come back however long that takes."""
+    """Worker processes that come back however long that takes.
+
+    Raises
+    ------
+    ClusterError
+        They do not start.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except RuntimeError as error:
+            if not isinstance(error.__cause__, ClusterError):
+                raise
+            raise ClusterError(*error.__cause__.args) from None
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         # Of a worker that is not back in 15 s, which a busy machine may take to start one, a

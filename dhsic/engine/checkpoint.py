@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 
 __all__ = [
     "MANIFEST",
+    "OPENED",
     "PASS",
     "SHARD",
     "Checkpoint",
@@ -41,6 +43,8 @@ Value = TypeVar("Value")
 MANIFEST = "dhsic-checkpoint.json"
 PASS = "pass.json"
 SHARD = "shard-"
+OPENED: ContextVar[dict[AnyFolder, None] | None] = ContextVar("opened", default=None)
+"""Folders of checkpoints that the function at hand has opened, where somebody asks."""
 _FORMAT = 1
 
 
@@ -171,6 +175,8 @@ class Checkpoint:
                 "take another URL, or remove it with 'dhsic checkpoints clean'"
             )
             raise InvalidArgumentError(msg)
+        if (opened := OPENED.get()) is not None:
+            opened[folder] = None
         return cls(folder, manifest)
 
     def shards(self, name: str, count: int, determined_by: Any) -> Shards:

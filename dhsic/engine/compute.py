@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -176,7 +175,6 @@ def _forget_threads() -> None:
     if (threaded := sys.modules.get("dask.threaded")) is not None:
         threaded.pools.clear()
         threaded.default_pool = None
-        threaded.pools_lock = threading.Lock()
     if (distributed := sys.modules.get("distributed.client")) is not None:
         for client in list(distributed.Client._instances):
             client.status = "closed"

@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from dhsic._files import parse_json
 from dhsic._validation import check_integer
-from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, CheckpointWarning, Manifest
+from dhsic.engine.checkpoint import MANIFEST, OPENED, PASS, SHARD, CheckpointWarning, Manifest
 from dhsic.engine.folder import AnyFolder, FolderEntry
 from dhsic.errors import DataError, DhsicError
 
 __all__ = [
-    "KEEP_CHECKPOINTS",
     "FoundCheckpoints",
     "KeptPass",
     "find_checkpoints",
-    "kept_passes",
     "keeping_checkpoints",
+    "kept_passes",
     "remove_checkpoint",
     "removed_at_end",
-    "used",
 ]
 
-KEEP_CHECKPOINTS = "dhsic.keep-checkpoints"
-"""Whether checkpoints stay when their run is done, in the configuration of Dask."""
-
-_USED: ContextVar[dict[AnyFolder, None] | None] = ContextVar("used", default=None)
+# Whether checkpoints stay when their run is done, in the configuration of Dask.
+_KEEP = "dhsic.keep-checkpoints"
 
 
 def keeping_checkpoints(kept: bool) -> AbstractContextManager[Any]:
     """Let checkpoints of the block stay, where they are to."""
-    if not kept:
-        return nullcontext()
-    import dask
+    import dask  # slow to import
 
-    return dask.config.set({KEEP_CHECKPOINTS: True})
-
-
-def used(folder: AnyFolder) -> None:
-    """Note the checkpoint of a run that may end well."""
-    if (noted := _USED.get()) is not None:
-        noted[folder] = None
+    return dask.config.set({_KEEP: True} if kept else {})
 
 
 @contextmanager
@@ -53,27 +40,24 @@ def removed_at_end() -> Iterator[None]:
 
     A block within another has them removed by that one, which may be cut short and go on from them.
     """
-    if _USED.get() is not None:
+    if OPENED.get() is not None:
         yield
         return
-    noted: dict[AnyFolder, None] = {}
-    token = _USED.set(noted)
+    token = OPENED.set(opened := {})
     try:
         yield
     finally:
-        _USED.reset(token)
-    for folder in noted if noted and not _kept() else ():
+        OPENED.reset(token)
+    if not opened:
+        return
+    import dask
+
+    for folder in () if dask.config.get(_KEEP, False) else opened:
         try:
             remove_checkpoint(folder)
         except DataError as error:
             msg = f"the run is done, and its checkpoint stays: {error}"
             warnings.warn(msg, CheckpointWarning, stacklevel=4)
-
-
-def _kept() -> bool:
-    import dask
-
-    return bool(dask.config.get(KEEP_CHECKPOINTS, False))
 
 
 class KeptPass(NamedTuple):

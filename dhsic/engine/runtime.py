@@ -133,10 +133,8 @@ def check_client(client: Any, threads: int | None) -> None:
         raise InvalidArgumentError(msg)
     running = getattr(client, "status", "running") == "running"
     if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
-        msg = (
-            "client must be a running, synchronous distributed.Client, and a fork must make its "
-            f"own, got {client!r}"
-        )
+        what = "a running, synchronous distributed.Client of this process"
+        msg = f"client must be {what}, got {client!r}: connect here"
         raise InvalidArgumentError(msg)
 
 

@@ -16,7 +16,6 @@ from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import AnyFolder
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.inventory import check_unchanged, take_inventories
-from dhsic.engine.kept import used
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
 from dhsic.engine.plan import PassPlan, Plan
@@ -202,7 +201,6 @@ class Session:
         of_rows = {"moves": self.moves, "weights": self.weights}
         described |= {what: value for what, value in of_rows.items() if value is not None}
         self._checkpoint = Checkpoint.open(self._folder, described)
-        used(self._folder)
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
         """Make a value on the driver, or read it from the checkpoint, see `Checkpoint.keep`."""

@@ -117,8 +117,7 @@ class _WorkerWatch:
     def _pause(self, alone: float) -> float:
         """Seconds to the next look: an answer of 1,000 workers has a megabyte."""
         # The last one is when patience ends, and not a quarter of it later.
-        left = max(_LOOK_SECONDS, self.patience - alone)
-        return min(max(_LOOK_SECONDS, alone), self.patience / 4, left)
+        return min(max(_LOOK_SECONDS, min(alone, self.patience - alone)), self.patience / 4)
 
     def _works(self, address: str, worker: Mapping[str, Any]) -> bool:
         """Whether a worker was heard of since the last look, and takes or does tasks."""

@@ -212,7 +212,9 @@ def test_status__says_how_far_it_is(invoke: Invoke, data: str, here: Path, queue
     assert "progress" not in invoke("status", run).stdout
     (folder,) = runs_of(here)
     (folder / "journal.jsonl").write_text(said("kernel sums", 400) + ended("command-started"))
-    assert invoke("status", run).stdout.startswith("state      waiting for workers (0 of 2)\n")
+    lines = invoke("status", run).stdout.splitlines()
+    assert lines[:2] == ["state      running", "trouble    waiting for workers (0 of 2)"]
+    assert "progress" not in "".join(lines), "that of an earlier turn"
     (folder / "journal.jsonl").write_text(said("kernel sums", 400) + said("replicates", 800))
     lines = invoke("status", run).stdout.splitlines()
     assert lines[1:3] == ["progress   replicates, 800 of 1,225 rows", "queue      slurm, job 17"]

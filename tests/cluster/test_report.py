@@ -150,7 +150,11 @@ def test_dashboard__is_linked_where_it_answers(listens: str) -> None:
     # The scheduler is on another address of this machine than a dashboard on loopback.
     with (
         LocalCluster(
-            n_workers=0, processes=False, protocol="tcp", host="127.0.0.2", dashboard_address=listens
+            n_workers=0,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.2",
+            dashboard_address=listens,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):

@@ -65,5 +65,5 @@ def test_fork__of_a_process_with_a_client_runs_on_threads_and_says_that_it_has_n
     assert in_a_fork(lambda: pvalue(data, threads=2)) == expected
     said = in_a_fork(lambda: pvalue(data, client=client))
     assert said.startswith(f"{InvalidArgumentError.__name__}: client must be a running")
-    assert "a fork must make its own" in said
+    assert "of this process" in said
     assert pvalue(data, client=client) == expected, "that of the parent is as it was"

@@ -10,7 +10,6 @@ from dhsic import causal
 from dhsic.cli import main
 from dhsic.engine.checkpoint import CheckpointWarning
 from dhsic.engine.events import BlockFinished
-from dhsic.engine.kept import KEEP_CHECKPOINTS
 from dhsic.errors import DataError
 from dhsic.io.folder import Folder
 
@@ -43,7 +42,7 @@ DOORS = {
 @pytest.fixture(autouse=True)
 def removal():
     """As users have it; other tests look at what is kept."""
-    with dask.config.set({KEEP_CHECKPOINTS: False}):
+    with dask.config.set({"dhsic.keep-checkpoints": False}):
         yield
 
 
@@ -72,7 +71,7 @@ def test_checkpoint__stays_where_a_run_is_cut_short_and_goes_with_its_end(door, 
     assert all(path.parent.stat().st_mode & 0o077 == 0 for path in closed)
     DOORS[door](**kept)
     assert files(tmp_path) == []
-    with dask.config.set({KEEP_CHECKPOINTS: True}):
+    with dask.config.set({"dhsic.keep-checkpoints": True}):
         DOORS[door](**kept)
     assert "dhsic-checkpoint.json" in files(folder)
 
@@ -98,7 +97,7 @@ def test_checkpoint__that_cannot_be_removed_costs_no_answer(tmp_path, monkeypatc
 def test_folder__of_the_user_loses_only_what_is_of_the_run(tmp_path):
     folder = tmp_path / "kept"
     folder.mkdir()
-    with dask.config.set({KEEP_CHECKPOINTS: True}):
+    with dask.config.set({"dhsic.keep-checkpoints": True}):
         dhsic.independence_test(X, Y, checkpoint=str(folder), **QUICK)
     (folder / "thesis.txt").write_text("mine")
     dhsic.independence_test(X, Y, checkpoint=str(folder), **QUICK)
