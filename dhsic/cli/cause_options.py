@@ -13,7 +13,7 @@ from dhsic.causal.regression import REGRESSIONS
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
-    CHECKPOINT_OPTIONS,
+    CHECKPOINT_OPTION,
     JSON_OPTION,
     LOG_OPTION,
     OVERWRITE_OPTION,
@@ -101,7 +101,7 @@ CAUSE_RUN_OPTIONS = (
     TIME_OPTION,
     *RESOURCE_OPTIONS,
     JSON_OPTION,
-    *CHECKPOINT_OPTIONS,
+    CHECKPOINT_OPTION,
     LOG_OPTION,
     PERFORMANCE_OPTION,
     OVERWRITE_OPTION,

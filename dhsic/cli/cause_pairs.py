@@ -17,7 +17,7 @@ from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_r
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.missing import MISSING_OPTIONS
 from dhsic.cli.options import (
-    CHECKPOINT_OPTIONS,
+    CHECKPOINT_OPTION,
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
@@ -100,7 +100,7 @@ _RUN = (
     SEED_OPTION,
     *RESOURCE_OPTIONS,
     JSON_OPTION,
-    *CHECKPOINT_OPTIONS,
+    CHECKPOINT_OPTION,
     LOG_OPTION,
     PERFORMANCE_OPTION,
     OVERWRITE_OPTION,

@@ -24,7 +24,7 @@ from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group, open_group_labels
 
 __all__ = [
-    "CHECKPOINT_OPTIONS",
+    "CHECKPOINT_OPTION",
     "DATA_OPTIONS",
     "JSON_OPTION",
     "LEVEL_OPTION",
@@ -256,16 +256,11 @@ PERFORMANCE_OPTION = click.option(
 OVERWRITE_OPTION = click.option(
     "--overwrite", is_flag=True, help="Overwrite output files that exist."
 )
-CHECKPOINT_OPTIONS = (
-    click.option(
-        "--checkpoint",
-        metavar="URL",
-        help="Keep finished parts of the run in this folder, local or in an object store; the same "
-        "command resumes from them. They are removed when it is done.",
-    ),
-    click.option(
-        "--keep-checkpoint", is_flag=True, help="Leave the checkpoint when the command is done."
-    ),
+CHECKPOINT_OPTION = click.option(
+    "--checkpoint",
+    metavar="URL",
+    help="Keep finished parts of the run in this folder, local or in an object store, until it is "
+    "done; the same command resumes from them. They stay with DASK_DHSIC__KEEP_CHECKPOINTS=1.",
 )
 
 RUN_OPTIONS = (
@@ -273,7 +268,7 @@ RUN_OPTIONS = (
     PRECISION_OPTION,
     *RESOURCE_OPTIONS,
     JSON_OPTION,
-    *CHECKPOINT_OPTIONS,
+    CHECKPOINT_OPTION,
     LOG_OPTION,
     click.option(
         "--report",

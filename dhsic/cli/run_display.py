@@ -16,7 +16,6 @@ from dhsic.cli.journal import STDERR, Journal
 from dhsic.cli.pages import Page
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, Listener
-from dhsic.engine.kept import keeping_checkpoints
 from dhsic.io.urls import redacted
 
 __all__ = ["check_targets", "reporting", "run_listener", "seen_run"]
@@ -118,12 +117,9 @@ def seen_run(
     dict
         Arguments of every public function: seed, client, progress and checkpoint.
     """
-    if options["keep_checkpoint"] and options["checkpoint"] is None:
-        msg = "--keep-checkpoint goes with --checkpoint: add it, or drop both"
-        raise click.UsageError(msg)
     # A bar would write over the lines of a log on the same stream.
     quiet = options["log_path"] == STDERR
-    with progress_bar(shown=not quiet) as bar, keeping_checkpoints(options["keep_checkpoint"]):
+    with progress_bar(shown=not quiet) as bar:
         bar.begin("starting")
         # How a run ended is written before its cluster is closed, which takes a while.
         with interrupts_keep(options["checkpoint"]), connected() as client, journal.ending():

@@ -31,13 +31,11 @@ def dashboard_link(client: Any) -> str | None:
     """URL of the dashboard of a client's scheduler, None where it serves none that we reach."""
     with suppress(Exception):  # a run goes on without it
         machine, listening = client.run_on_scheduler(_dashboard_place)
-        link = str(client.dashboard_link)
-        named, host = urlsplit(link), ip_address(listening)
+        named, host = urlsplit(str(client.dashboard_link)), ip_address(listening)
         # Dask names the address of the scheduler, also where the dashboard listens on another. A
         # link that was configured, as of a proxy, does not name it.
-        ours = (named.hostname or "no host") in client.scheduler.address
-        if host.is_unspecified or not ours:
-            return link
+        if host.is_unspecified or (named.hostname or "no host") not in client.scheduler.address:
+            return named.geturl()
         if not host.is_loopback or machine == gethostname():
             return named._replace(netloc=f"{host}:{named.port}").geturl()
     return None

@@ -114,9 +114,8 @@ class WorkerProcesses(LocalCluster):  # type: ignore[misc]
         try:
             super().__init__(**options)
         except RuntimeError as error:
-            if not isinstance(error.__cause__, ClusterError):
-                raise
-            raise ClusterError(*error.__cause__.args) from None
+            # What Dask says around it are two pages of its own calls.
+            raise (error.__cause__ or error).with_traceback(None) from None
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         # Of a worker that is not back in 15 s, which a busy machine may take to start one, a

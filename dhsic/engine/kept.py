@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from dhsic._files import parse_json
 from dhsic._validation import check_integer
@@ -17,7 +17,6 @@ __all__ = [
     "FoundCheckpoints",
     "KeptPass",
     "find_checkpoints",
-    "keeping_checkpoints",
     "kept_passes",
     "remove_checkpoint",
     "removed_at_end",
@@ -25,13 +24,6 @@ __all__ = [
 
 # Whether checkpoints stay when their run is done, in the configuration of Dask.
 _KEEP = "dhsic.keep-checkpoints"
-
-
-def keeping_checkpoints(kept: bool) -> AbstractContextManager[Any]:
-    """Let checkpoints of the block stay, where they are to."""
-    import dask  # slow to import
-
-    return dask.config.set({_KEEP: True} if kept else {})
 
 
 @contextmanager
@@ -50,7 +42,7 @@ def removed_at_end() -> Iterator[None]:
         OPENED.reset(token)
     if not opened:
         return
-    import dask
+    import dask  # slow to import
 
     for folder in () if dask.config.get(_KEEP, False) else opened:
         try:

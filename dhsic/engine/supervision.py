@@ -132,10 +132,9 @@ class _WorkerWatch:
         """The state that workers are in, in words."""
         seconds = f"{self.patience:g} s"
         if not workers:
-            remedy = "start some"
-            # Whoever asked for processes has nothing to start: the cluster brings them back.
-            if getattr(self._client, "cluster", None) is not None:
-                remedy = "see what ends them, as a machine without memory does"
+            # Whoever asked for processes has nothing to start: their cluster brings them back.
+            ours = getattr(self._client, "cluster", None) is not None
+            remedy = "see what ends them, as a lack of memory does" if ours else "start some"
             return StalledError(f"the cluster has had no workers for {seconds}", remedy)
         named = f"all {len(workers)} workers"
         if any(worker["status"] == "paused" for worker in workers.values()):

@@ -109,8 +109,7 @@ def test_commands__remove_a_checkpoint_unless_it_is_to_stay(stays, tmp_path):
     table, folder = tmp_path / "table.csv", tmp_path / "kept"
     np.savetxt(table, COLUMNS[:, :2], delimiter=",", header="a,b", comments="")
     words = ["test", str(table), "--variable", "a", "--variable", "b", "--checkpoint", str(folder)]
-    done = CliRunner().invoke(main, [*words, *(["--keep-checkpoint"] if stays else [])])
+    with dask.config.set({"dhsic.keep-checkpoints": stays}):
+        done = CliRunner().invoke(main, words)
     assert (done.exit_code, done.stderr) == (0, "")
     assert folder.exists() is stays
-    alone = CliRunner().invoke(main, [*words[:-2], "--keep-checkpoint"])
-    assert (alone.exit_code, "goes with --checkpoint" in alone.stderr) == (2, True)
