@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dhsic._text import NO_STREAM, is_terminal
+from dhsic.engine.checkpoint import removed_at_end
 from dhsic.engine.events import Event, Listener, PassFinished, Unit
-from dhsic.engine.kept import removed_at_end
 from dhsic.engine.telemetry import Position
 from dhsic.engine.units import format_bytes
 from dhsic.errors import InvalidArgumentError

@@ -13,8 +13,8 @@ import click
 from dhsic._text import is_terminal
 from dhsic.cli.interrupts import last_words
 from dhsic.cli.output import print_columns
-from dhsic.engine.checkpoint import Manifest
-from dhsic.engine.kept import find_checkpoints, kept_passes, remove_checkpoint
+from dhsic.engine.checkpoint import Manifest, remove_checkpoint
+from dhsic.engine.kept import find_checkpoints, kept_passes
 from dhsic.engine.units import format_bytes
 from dhsic.io.folder import Folder
 

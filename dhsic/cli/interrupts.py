@@ -124,7 +124,6 @@ def _end_process(inner: socket.socket) -> None:
     # Not by `print`: the main thread may hold the lock of the stream.
     # Where there is no stderr, 2 may be the number of a file of the user.
     with suppress(OSError):
-        if sys.__stderr__ is not None:
-            os.write(2, f"dhsic: {_words[-1]}\n".encode())
+        os.write(-1 if sys.__stderr__ is None else 2, f"dhsic: {_words[-1]}\n".encode())
     # Not by `sys.exit`, which waits for threads.
     os._exit(_EXIT_CODE)

@@ -44,9 +44,8 @@ def dashboard_link(client: Any) -> str | None:
 def _dashboard_place(dask_scheduler: Any) -> tuple[str, str] | None:
     """The machine, and the address on which it listens; None where there is none."""
     # A scheduler without one has an HTTP server all the same, for its health and its metrics.
-    if not dask_scheduler.http_application.applications:
-        return None
-    return gethostname(), str(dask_scheduler.http_server.address)
+    place = gethostname(), str(dask_scheduler.http_server.address)
+    return place if dask_scheduler.http_application.applications else None
 
 
 @contextmanager

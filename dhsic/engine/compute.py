@@ -174,7 +174,7 @@ def _forget_threads() -> None:
     """Let no fork wait for threads of its parent, which it has not: pools of Dask, and clients."""
     if (threaded := sys.modules.get("dask.threaded")) is not None:
         threaded.pools.clear()
-        threaded.default_pool = None
+        vars(threaded)["default_pool"] = None
     if (distributed := sys.modules.get("distributed.client")) is not None:
         for client in list(distributed.Client._instances):
             client.status = "closed"

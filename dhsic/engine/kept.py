@@ -1,55 +1,16 @@
-"""Checkpoints from outside: what is in them, and their removal."""
+"""Checkpoints from outside: what is in them."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from dhsic._files import parse_json
 from dhsic._validation import check_integer
-from dhsic.engine.checkpoint import MANIFEST, OPENED, PASS, SHARD, CheckpointWarning, Manifest
-from dhsic.engine.folder import AnyFolder, FolderEntry
+from dhsic.engine.checkpoint import PASS, SHARD, Manifest
+from dhsic.engine.folder import AnyFolder
 from dhsic.errors import DataError, DhsicError
 
-__all__ = [
-    "FoundCheckpoints",
-    "KeptPass",
-    "find_checkpoints",
-    "kept_passes",
-    "remove_checkpoint",
-    "removed_at_end",
-]
-
-# Whether checkpoints stay when their run is done, in the configuration of Dask.
-_KEEP = "dhsic.keep-checkpoints"
-
-
-@contextmanager
-def removed_at_end() -> Iterator[None]:
-    """Remove the checkpoints of a block that ends well, unless they are to be kept.
-
-    A block within another has them removed by that one, which may be cut short and go on from them.
-    """
-    if OPENED.get() is not None:
-        yield
-        return
-    token = OPENED.set(opened := {})
-    try:
-        yield
-    finally:
-        OPENED.reset(token)
-    if not opened:
-        return
-    import dask  # slow to import
-
-    for folder in () if dask.config.get(_KEEP, False) else opened:
-        try:
-            remove_checkpoint(folder)
-        except DataError as error:
-            msg = f"the run is done, and its checkpoint stays: {error}"
-            warnings.warn(msg, CheckpointWarning, stacklevel=4)
+__all__ = ["FoundCheckpoints", "KeptPass", "find_checkpoints", "kept_passes"]
 
 
 class KeptPass(NamedTuple):
@@ -136,49 +97,3 @@ def _kept_pass(folder: AnyFolder) -> KeptPass | None:
     times = [entry.modified for entry in shards if entry.modified is not None]
     size = sum(entry.size for entry in shards)
     return KeptPass(name, len(shards), count, size, max(times, default=None))
-
-
-def remove_checkpoint(folder: AnyFolder) -> int:
-    """Remove a checkpoint, the manifest last, and nothing that is not of it.
-
-    Parameters
-    ----------
-    folder : AnyFolder
-        With a manifest.
-
-    Returns
-    -------
-    int
-        How many other files were left where they are.
-    """
-    left = 0
-    for entry in folder.entries():
-        if entry.is_folder:
-            left += _remove_pass(folder.inner(entry.name))
-        elif entry.is_partial:
-            folder.remove(entry.name)
-        elif entry.name != MANIFEST:
-            left += 1
-    # The manifest goes last: until then the folder is known for what it is, and can be cleaned
-    # again.
-    folder.remove(MANIFEST)
-    folder.remove_empty()
-    return left
-
-
-def _remove_pass(folder: AnyFolder) -> int:
-    entries = folder.entries()
-    # A run that was killed may leave no more than the folder.
-    known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
-    ours = [entry for entry in entries if known and _is_ours(entry)]
-    # The file that tells what the folder is goes last, so that a removal that was cut off can go
-    # on.
-    for entry in sorted(ours, key=lambda file: file.name == PASS):
-        folder.remove(entry.name)
-    folder.remove_empty()
-    return len(entries) - len(ours)
-
-
-def _is_ours(entry: FolderEntry) -> bool:
-    is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
-    return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)
