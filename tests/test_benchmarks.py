@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from scipy.stats import spearmanr
 
 import dhsic
-from benchmarks.cluster import chaos, graph, worker_memory
+from benchmarks.cluster import chaos, graph, struck, worker_memory
 from benchmarks.cost import (
     causal_scale,
     embedding_scale,
@@ -348,7 +348,17 @@ def test_chaos__kills_workers_of_a_run_under_way(out):
     ],
 )
 def test_chaos__says_which_faults_ended_otherwise(outcome, resumed, wrong):
-    assert chaos.bad({"outcome": outcome, "resumed": resumed}) is wrong
+    row = {"outcome": outcome, "resumed": resumed}
+    assert chaos.bad(row) is wrong
+    assert struck.bad(row | {"left": 0}) is wrong
+    assert struck.bad(row | {"left": 1})
+
+
+def test_struck__commands_ended_the_same_or_in_words_within_a_minute():
+    table = read_csv("benchmarks/results/struck.csv")
+    assert {row["kind"] for row in table} == set(struck.KINDS)
+    assert [row["fault"] for row in table] == list(map(str, range(60)))
+    assert not [row for row in table if struck.bad(row) or float(row["seconds"]) > 60.0]
 
 
 @pytest.mark.parametrize("rows", ["fault,wait\n0,3.0\n", "fault,outcome\n0,identical\n"])

@@ -2,7 +2,8 @@
 
 The root holds a manifest that says which run it is. Every pass has a folder named after a digest of
 all that determines it, and in it a file for each shard: a subtree of the tree that combines the
-partial results. Whoever reads a shard gets what the computation would give, bit by bit.
+partial results. Whoever reads a shard gets what the computation would give, bit by bit. A run that
+is done removes them: they may be larger than the data.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import psutil
 import pytest
@@ -108,10 +109,12 @@ def busy(seconds: float) -> int:
 
     import scipy.linalg
 
+    before = sys.getswitchinterval()
     sys.setswitchinterval(seconds)
     end, matrix = time.monotonic() + seconds, np.random.default_rng(0).random((400, 400))
     while time.monotonic() < end:
         scipy.linalg.svd(matrix)
+    sys.setswitchinterval(before)
     return os.getpid()
 
 
@@ -249,7 +252,9 @@ def test_run__survives_a_restart_of_all_workers(
         for pid in before:
             os.kill(pid, signal.SIGKILL)
 
-    found = shaken(data, client, {5: kill})
+    # A machine so busy that no worker is back before Dask gives it up.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10 ms"}):
+        found = shaken(data, client, {5: kill})
     wait_until(lambda: len(client.nthreads()) == 2, 60, "the nannies did not restart them")
     assert not before & set(pids(client).values())
     assert same_bits(found, quiet)
