@@ -90,6 +90,7 @@ SMALL = {
     "simulated_cluster": "--size 2 10 --pass 100 4 1.0 --processes 1 "
     "--checked {folder}/checked.csv",
     "small": "--n 30 --columns 1 --turns 1",
+    "struck": "--faults 1",
     "storage": "--rows 3000 --features 4 --chunk 500 --count 1 --repeats 1",
     "tails": "--rows 60 --permutations 100 --runs 1 --processes 1 --data gaussian",
     "text_labels": "--runs 2 --size 60 --share 1.5 --processes 1",

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
@@ -17,6 +17,8 @@ from functools import cached_property, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from dhsic._text import NO_STREAM, is_terminal
+from dhsic.engine.checkpoint import removed_at_end
 from dhsic.engine.events import Event, Listener, PassFinished, Unit
 from dhsic.engine.telemetry import Position
 from dhsic.engine.units import format_bytes
@@ -210,7 +212,11 @@ def _live(bar: Bar) -> Live | None:
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(stderr=True)
+    try:
+        sys.stderr.flush()
+        console = Console(stderr=True)
+    except NO_STREAM:
+        return None
     if not console.is_interactive:
         return None
     return Live(bar, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
@@ -219,13 +225,15 @@ def _live(bar: Bar) -> Live | None:
 def shows_progress(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Let `progress` of a function also be true, for a bar, or false, for none.
 
+    The function is one that users call, at whose end checkpoints have served.
+
     Where it is None, a bar comes after two seconds in terminals and notebooks, unless the function
     is called by another one that could show a bar itself.
     """
 
     @wraps(function)
     def shown(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
-        with _listener(kwargs.get("progress")) as listener:
+        with removed_at_end(), _listener(kwargs.get("progress")) as listener:
             kwargs["progress"] = listener
             return function(*args, **kwargs)
 
@@ -261,7 +269,7 @@ def _seen(asked: bool) -> Iterator[Listener | None]:
     seconds = 0.0 if asked else _BAR_DELAY_SECONDS
     if _in_notebook():
         shown = _on_page
-    elif sys.stderr.isatty():
+    elif is_terminal(sys.stderr):
         shown = _bar_on_terminal
     else:
         shown = _in_lines
@@ -350,6 +358,7 @@ def _in_lines(seconds: float) -> Iterator[Listener]:
         # Logs of batch jobs are files: a line that is drawn over would fill them.
         if isinstance(event, PassFinished):
             passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
-            sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
+            with suppress(*NO_STREAM):
+                sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
 
     yield tell

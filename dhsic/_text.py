@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-__all__ = ["printable"]
+__all__ = ["NO_STREAM", "is_terminal", "printable"]
+
+# Services have no streams, or closed ones, full ones, loggers: no reason to lose an answer.
+NO_STREAM = (AttributeError, ValueError, OSError)
 
 # Characters that steer a terminal, start a line, turn the direction of text, or are no text.
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -25,3 +29,12 @@ def printable(text: str, keep: str = "") -> str:
     return _STEERING.sub(
         lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text
     )
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a stream is a terminal; what is no stream at all is none."""
+    try:
+        stream.flush()
+        return bool(stream.isatty())
+    except NO_STREAM:
+        return False

@@ -160,11 +160,13 @@ def independence_test(
     checkpoint : str, optional
         Path or URL of a folder where parts of the passes are kept as they finish. A run that was
         cut short goes on from there when it is called again with the same arguments, and returns
-        the same result; where an argument or the data differ, it says which. Every worker must see
-        the folder. Data in memory are known by all their rows, Dask arrays, too, which are computed
-        once more for it; stored arrays by the sizes of their chunks and the times when they were
-        written, or their ETags: copy them with their times. Where a store lists nothing, as https,
-        some rows stand for all.
+        the same result; where an argument or the data differ, it says which. It is removed when
+        the run is done; with ``dask.config.set({"dhsic.keep-checkpoints": True})`` it stays, and
+        the same call returns at once. It holds rows of the data, and on a disk is for its user
+        alone. Every worker must see the folder. Data in memory are known by all their rows, Dask
+        arrays, too, which are computed once more for it; stored arrays by the sizes of their chunks
+        and the times when they were written, or their ETags: copy them with their times. Where a
+        store lists nothing, as https, some rows stand for all.
 
     Returns
     -------

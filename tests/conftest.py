@@ -28,6 +28,11 @@ os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 # Plans tell the seconds of the reference machine: none is measured, here and in other processes.
 os.environ["DHSIC_RATES"] = "reference"
 
+# Tests look at what a run has kept when it is done, here and in other processes; those of the
+# removal say so (`tests/engine/test_removed_checkpoints.py`).
+os.environ["DASK_DHSIC__KEEP_CHECKPOINTS"] = "True"
+dask.config.set({"dhsic.keep-checkpoints": True})
+
 # To collect tests makes little garbage and many objects: it took twice as long with collections.
 gc.disable()
 

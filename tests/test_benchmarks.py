@@ -4,6 +4,7 @@ import csv
 import itertools
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import numpy as np
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from scipy.stats import spearmanr
 
 import dhsic
-from benchmarks.cluster import chaos, graph, worker_memory
+from benchmarks.cluster import chaos, graph, struck, worker_memory
 from benchmarks.cost import (
     causal_scale,
     embedding_scale,
@@ -348,7 +349,24 @@ def test_chaos__kills_workers_of_a_run_under_way(out):
     ],
 )
 def test_chaos__says_which_faults_ended_otherwise(outcome, resumed, wrong):
-    assert chaos.bad({"outcome": outcome, "resumed": resumed}) is wrong
+    row = {"outcome": outcome, "resumed": resumed}
+    assert chaos.bad(row) is wrong
+    assert struck.bad(row | {"left": 0}) is wrong
+    assert struck.bad(row | {"left": 1})
+
+
+def test_struck__commands_ended_the_same_or_in_words_and_the_pages_say_when():
+    path = Path(struck.__file__).parents[1] / "results"
+    table = pd.read_csv(path / "struck.csv", keep_default_na=False)
+    assert set(table["kind"]) == set(struck.KINDS)
+    assert sorted(table["fault"]) == list(range(60))
+    assert not [row for row in table.to_dict("records") if struck.bad(row)]
+    soon = table["seconds"] <= 60.0
+    said = f"{soon.sum()} of 60 ended within a minute"
+    assert said in " ".join((path / "README.md").read_text().split())
+    # The others were started by a machine with a dozen processes in wait for each processor.
+    assert (table.loc[~soon, "load"] > 24.0).all()
+    assert table["seconds"].max() < 90.0
 
 
 @pytest.mark.parametrize("rows", ["fault,wait\n0,3.0\n", "fault,outcome\n0,identical\n"])

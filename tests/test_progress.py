@@ -13,6 +13,7 @@ import pytest
 
 import dhsic
 from dhsic import _progress
+from dhsic.cli import main
 from dhsic.engine.events import PassFinished
 from dhsic.errors import InvalidArgumentError
 
@@ -163,6 +164,71 @@ def test_notebook__waits_unless_asked(notebook, monkeypatch):
     monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 1e6)
     run()
     assert notebook == []
+
+
+class Silent:
+    """A logger in the place of a stream."""
+
+    def write(self, text):
+        pass
+
+    def flush(self):
+        pass
+
+
+class Bare(io.TextIOBase):
+    """A stream that does not even know whether it is a terminal."""
+
+    def isatty(self):
+        raise OSError
+
+    def write(self, text):
+        raise OSError
+
+
+class HalfTerminal:
+    """A terminal that cannot be flushed."""
+
+    def write(self, text):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def closed():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+STREAMS = {"none": lambda: None, "silent": Silent, "bare": Bare, "half": HalfTerminal}
+STREAMS["closed"] = closed
+
+
+@pytest.mark.parametrize("progress", [None, True, False])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_progress__without_a_usable_stderr_loses_no_answer(stream, progress, monkeypatch):
+    expected = run(progress=False).pvalue
+    monkeypatch.setattr(sys, "stderr", STREAMS[stream]())
+    assert run(progress=progress).pvalue == expected
+
+
+@pytest.mark.parametrize("name", ["stdin", "stderr", "stdout"])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_commands__without_a_usable_stream_end_as_ever(stream, name, monkeypatch, tmp_path):
+    table, out = tmp_path / "table.csv", tmp_path / "out.json"
+    np.savetxt(table, np.c_[X, Y], delimiter=",", header="a,b", comments="")
+    words = ["test", table, "--variable", "a", "--variable", "b", "--json", out]
+    monkeypatch.setattr(sys, name, STREAMS[stream]())
+    with pytest.raises(SystemExit) as found:
+        main([str(word) for word in words])
+    # A result that cannot be printed is told by the exit code, and written all the same.
+    assert found.value.code in ((0,) if name != "stdout" else (0, 1))
+    assert out.exists()
+    with pytest.raises(SystemExit) as missing:
+        main(["test", str(tmp_path / "nowhere.zarr"), "--variable", "a", "--variable", "b"])
+    assert missing.value.code == 2
 
 
 def test_rich__is_not_loaded_for_runs_that_nobody_sees():

@@ -7,12 +7,12 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, MutableSequence, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
 
-from dhsic._text import printable
+from dhsic._text import NO_STREAM, printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
@@ -91,7 +91,8 @@ def _where_to_look(context: click.Context | None) -> str:
 
 def _say(text: str) -> None:
     # Names of data reach the terminal here, and URLs with passwords the logs of others.
-    click.echo(f"dhsic: {redacted(printable(' '.join(text.split())))}", err=True)
+    with suppress(*NO_STREAM):  # nobody hears, as of a service
+        click.echo(f"dhsic: {redacted(printable(' '.join(text.split())))}", err=True)
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
+from dhsic._text import is_terminal
 from dhsic.cli.interrupts import last_words
 from dhsic.cli.output import print_columns
-from dhsic.engine.checkpoint import Manifest
-from dhsic.engine.kept import find_checkpoints, kept_passes, remove_checkpoint
+from dhsic.engine.checkpoint import Manifest, remove_checkpoint
+from dhsic.engine.kept import find_checkpoints, kept_passes
 from dhsic.engine.units import format_bytes
 from dhsic.io.folder import Folder
 
@@ -104,14 +105,10 @@ def clean(url: str, yes: bool) -> None:
 
 def _ask() -> None:
     # A question to nobody would hang a batch job.
-    if not _is_terminal():
+    if not is_terminal(sys.stdin):
         msg = "there is no terminal to confirm on: add --yes to remove them"
         raise click.UsageError(msg)
     click.confirm("Remove?", abort=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _manifest_line(manifest: Manifest) -> str:

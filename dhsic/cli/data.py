@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from dhsic._progress import progress_bar
-from dhsic._text import printable
+from dhsic._text import is_terminal, printable
 from dhsic.io.csv_lines import Quotes
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.missing import Missing
@@ -230,7 +230,7 @@ def _print_columns(written: WrittenGroup) -> None:
         *first, labels = (escape(printable(text)) for text in texts)
         table.add_row(*first, read_as, *counts, labels)
     # In a file the width would be that of the 80 columns that rich takes for it.
-    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
+    Console(highlight=False, width=None if is_terminal(sys.stdout) else _WIDTH).print(table)
 
 
 def _labels_text(categories: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -121,6 +122,8 @@ def _end_process(inner: socket.socket) -> None:
         with suppress(Exception):
             act()
     # Not by `print`: the main thread may hold the lock of the stream.
-    os.write(2, f"dhsic: {_words[-1]}\n".encode())
+    # Where there is no stderr, 2 may be the number of a file of the user.
+    with suppress(OSError):
+        os.write(-1 if sys.__stderr__ is None else 2, f"dhsic: {_words[-1]}\n".encode())
     # Not by `sys.exit`, which waits for threads.
     os._exit(_EXIT_CODE)

@@ -259,8 +259,8 @@ OVERWRITE_OPTION = click.option(
 CHECKPOINT_OPTION = click.option(
     "--checkpoint",
     metavar="URL",
-    help="Keep finished parts of the run in this folder, local or in an object store; the same "
-    "command resumes from them.",
+    help="Keep finished parts of the run in this folder, local or in an object store, until it is "
+    "done; the same command resumes from them. They stay with DASK_DHSIC__KEEP_CHECKPOINTS=1.",
 )
 
 RUN_OPTIONS = (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from dhsic._text import printable
+from dhsic._text import is_terminal, printable
 from dhsic.results import IndependenceTestResult, decision
 
 __all__ = ["aligned", "print_columns", "print_lines", "print_result", "print_summary"]
@@ -60,7 +60,7 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 def _wrap(text: str, indent: int, *, indent_first: bool = True) -> str:
     """Break a text where a terminal would; leave it in one line where a program reads it."""
     # Other programs read lines, which are not to be broken for them.
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return text
     width = max(shutil.get_terminal_size().columns, indent + 20)
     space = " " * indent

@@ -72,18 +72,24 @@ def progress_of(run: SubmittedRun) -> dict[str, Any] | None:
     """How far the pass is that was last heard of; None before the first."""
     # The log has lines of several passes; the last with a position is the one that runs.
     for line in reversed(_journal(run)):
+        if line.get("event") == "command-started":  # what comes before is of an earlier turn
+            break
         if isinstance(line.get("progress"), dict):
             return {**line["progress"], "name": line["name"]}
     return None
 
 
 def trouble(run: SubmittedRun, now: Standing) -> str | None:
-    """The reason why a run waits, as far as its queue tells."""
+    """The reason why a run waits, as far as its queue or its journal tells."""
     state = run.state()
     if state is None:
         return None
     phase: Phase = now if now == "waiting" or now == "running" else "ended"
-    return QUEUES[run.queue].trouble(run, state.job, phase)
+    known, planned = QUEUES[run.queue].trouble(run, state.job, phase), run.spec.planned
+    begun = now == "running" and (_journal(run) or [{}])[-1].get("event") == "command-started"
+    if known is None and begun and planned is not None:
+        return f"waiting for workers (0 of {planned.workers})"
+    return known
 
 
 def why(run: SubmittedRun) -> str:

@@ -34,7 +34,8 @@ def connect(
     that of workers that are started here, with a key that is made for them: others on this machine
     neither read the data nor run code. Dask serves dashboards as plain http, also beside TLS, so
     that those of job queues listen on this machine only, where all of its users can see names of
-    tasks and logs; local clusters have none.
+    tasks and logs; local clusters have none. A script that starts processes on this machine needs
+    ``if __name__ == "__main__":``, see `local_cluster`.
 
     Parameters
     ----------

@@ -121,6 +121,8 @@ def local_cluster(
         A number that cannot be used.
     MissingDependencyError
         The library that makes the key is not installed.
+    ClusterError
+        The processes do not start, as in a script without that line.
 
     Examples
     --------
@@ -130,12 +132,13 @@ def local_cluster(
     2
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client
     from distributed.system import MEMORY_LIMIT
 
     from dhsic.cluster.security import temporary_security
-    from dhsic.cluster.worker import Worker
+    from dhsic.cluster.worker import Worker, WorkerProcesses, check_main
 
+    check_main()
     threads = check_integer("threads", threads, minimum=1)
     if workers is None:
         workers = default_workers(threads)
@@ -153,7 +156,7 @@ def local_cluster(
             _interrupts_blocked(),
             dask.config.set(LOCAL_SETTINGS),
         ):
-            cluster = LocalCluster(
+            cluster = WorkerProcesses(
                 n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
                 threads_per_worker=threads,
                 processes=True,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from pathlib import Path
+from socket import gethostname
 from typing import Any
+from urllib.parse import urlsplit
 
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
@@ -25,16 +28,24 @@ def worker_count(client: Any) -> int | None:
 
 
 def dashboard_link(client: Any) -> str | None:
-    """URL of the dashboard of a client's scheduler, None where it serves none."""
+    """URL of the dashboard of a client's scheduler, None where it serves none that we reach."""
     with suppress(Exception):  # a run goes on without it
-        if client.run_on_scheduler(_serves_dashboard):
-            return str(client.dashboard_link)
+        machine, listening = client.run_on_scheduler(_dashboard_place)
+        named, host = urlsplit(str(client.dashboard_link)), ip_address(listening)
+        # Dask names the address of the scheduler, also where the dashboard listens on another. A
+        # link that was configured, as of a proxy, does not name it.
+        if host.is_unspecified or (named.hostname or "no host") not in client.scheduler.address:
+            return named.geturl()
+        if not host.is_loopback or machine == gethostname():
+            return named._replace(netloc=f"{host}:{named.port}").geturl()
     return None
 
 
-def _serves_dashboard(dask_scheduler: Any) -> bool:
-    """A scheduler without one has an HTTP server all the same, for its health and its metrics."""
-    return bool(dask_scheduler.http_application.applications)
+def _dashboard_place(dask_scheduler: Any) -> tuple[str, str] | None:
+    """The machine, and the address on which it listens; None where there is none."""
+    # A scheduler without one has an HTTP server all the same, for its health and its metrics.
+    place = gethostname(), str(dask_scheduler.http_server.address)
+    return place if dask_scheduler.http_application.applications else None
 
 
 @contextmanager

@@ -1,23 +1,123 @@
-"""A worker process of this machine, apart from `local` since distributed is slow to import."""
+"""Worker processes of this machine, apart from `local` since distributed is slow to import."""
 
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import os
+from contextlib import suppress
 from typing import Any
 
 import dask
-from distributed import Nanny
+import psutil
+from distributed import LocalCluster, Nanny
+from distributed.core import Status
+from distributed.deploy.spec import SpecCluster
+from tornado.ioloop import PeriodicCallback
 
 from dhsic.cluster.settings import WORKER_SETTINGS
+from dhsic.errors import ClusterError
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "WorkerProcesses", "check_main"]
+
+_UNGUARDED = 78  # an exit code that says so
+_GUARD = (
+    "a script that starts worker processes must do so below 'if __name__ == \"__main__\":', since "
+    "each of them runs the script from its head: put that line before the part that starts them"
+)
+_STARTS = 3
+# A frozen process is told by its processor time. Heartbeats would be false alarms: LAPACK of SciPy
+# holds the lock of the interpreter, and so the event loop, for all of an `eigh`, minutes of a large
+# one, here and in the worker. An idle worker has heartbeats, which take 0.06 s of a processor in
+# ten seconds, and with 15 processes for each processor every look of two seconds saw some of it.
+# Looks are counted, and no seconds: this process may have been stopped itself.
+_LOOK_SECONDS, _LOOKS = 2.0, 5
+
+
+def check_main() -> None:
+    """Refuse to start processes in one that Python is still starting, as a part of a script.
+
+    Raises
+    ------
+    ClusterError
+        The script lacks a guard.
+    """
+    here = multiprocessing.current_process()
+    if getattr(here, "_inheriting", False):
+        # The process that started this one as a worker says it, once for all of them.
+        if here.name.startswith("Dask Worker process"):
+            os._exit(_UNGUARDED)
+        raise ClusterError(_GUARD)
 
 
 class Worker(Nanny):  # type: ignore[misc]
-    """A worker process with our settings, also where it is started while others work."""
+    """A worker process with our settings, which is started again where it ends or freezes.
+
+    Parameters
+    ----------
+    *arguments, **options : object
+        Those of the nanny.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         # The settings of the moment are copied: others may be set by the time that a worker
         # restarts.
         with dask.config.set(WORKER_SETTINGS):
             super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)
+        self._exitcode, self._seen, self._still = 0, (0, 0.0), 0
+        look = PeriodicCallback(self._end_frozen, _LOOK_SECONDS * 1000)
+        self.periodic_callbacks["frozen"] = look
+        look.start()  # a process may freeze while it starts
+
+    async def instantiate(self) -> Status:
+        """Start the process; again where it is killed while the cluster starts."""
+        for _ in range(_STARTS):
+            status = await super().instantiate()
+            if status == Status.running or self.status not in (Status.init, Status.starting):
+                return status
+            if self._exitcode >= 0:
+                break
+        if self._exitcode == _UNGUARDED:
+            raise ClusterError(_GUARD)
+        msg = (
+            f"worker processes must start, and one ended as it did, with exit code {self._exitcode}"
+            ": see whether this machine has memory for them, ask for fewer, or run on threads"
+        )
+        raise ClusterError(msg)
+
+    def _on_worker_exit_sync(self, exitcode: int) -> None:
+        self._exitcode = exitcode
+        super()._on_worker_exit_sync(exitcode)
+
+    def _end_frozen(self) -> None:
+        """Kill a process that has used no processor for some time."""
+        with suppress(psutil.NoSuchProcess):
+            if self.pid is not None:
+                process = psutil.Process(self.pid)
+                used = self.pid, sum(process.cpu_times()[:2])
+                self._still = self._still + 1 if used == self._seen else 0
+                self._seen = used
+                if self._still >= _LOOKS:
+                    process.kill()
+
+
+class WorkerProcesses(LocalCluster):  # type: ignore[misc]
+    """Worker processes that come back however long that takes.
+
+    Raises
+    ------
+    ClusterError
+        They do not start.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except RuntimeError as error:
+            # What Dask says around it are two pages of its own calls.
+            raise (error.__cause__ or error).with_traceback(None) from None
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        # Of a worker that is not back in 15 s, which a busy machine may take to start one, a
+        # cluster ends the nanny that is about to bring it back.
+        super(SpecCluster, self)._update_worker_status(op, msg)

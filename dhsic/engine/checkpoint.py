@@ -2,14 +2,17 @@
 
 The root holds a manifest that says which run it is. Every pass has a folder named after a digest of
 all that determines it, and in it a file for each shard: a subtree of the tree that combines the
-partial results. Whoever reads a shard gets what the computation would give, bit by bit.
+partial results. Whoever reads a shard gets what the computation would give, bit by bit. A run that
+is done removes them: they may be larger than the data.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -20,7 +23,7 @@ import numpy as np
 from dhsic._files import parse_json
 from dhsic._version import __version__
 from dhsic.engine.digest import can_digest, difference, digest, plain
-from dhsic.engine.folder import AnyFolder
+from dhsic.engine.folder import AnyFolder, FolderEntry
 from dhsic.engine.reduction import Partial
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -34,6 +37,8 @@ __all__ = [
     "Manifest",
     "MissingShardError",
     "Shards",
+    "remove_checkpoint",
+    "removed_at_end",
 ]
 
 Value = TypeVar("Value")
@@ -41,6 +46,10 @@ Value = TypeVar("Value")
 MANIFEST = "dhsic-checkpoint.json"
 PASS = "pass.json"
 SHARD = "shard-"
+# Whether checkpoints stay when their run is done, in the configuration of Dask.
+_KEEP = "dhsic.keep-checkpoints"
+# Folders of those that the public function at hand has opened.
+_OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")
 _FORMAT = 1
 
 
@@ -171,6 +180,7 @@ class Checkpoint:
                 "take another URL, or remove it with 'dhsic checkpoints clean'"
             )
             raise InvalidArgumentError(msg)
+        _OPENED.get({})[folder] = None
         return cls(folder, manifest)
 
     def shards(self, name: str, count: int, determined_by: Any) -> Shards:
@@ -364,3 +374,75 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
 def _value_text(value: Any) -> str:
     text = json.dumps(value) if value is not None else "missing"
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@contextmanager
+def removed_at_end() -> Iterator[None]:
+    """Remove the checkpoints of a block that ends well, unless they are to be kept.
+
+    A block within another has them removed by that one, which may be cut short and go on from them.
+    """
+    if _OPENED.get(None) is not None:
+        yield
+        return
+    token = _OPENED.set(opened := dict[AnyFolder, None]())
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
+    if not opened:
+        return
+    import dask  # slow to import
+
+    for folder in () if dask.config.get(_KEEP, False) else opened:
+        try:
+            remove_checkpoint(folder)
+        except DataError as error:
+            msg = f"the run is done, and its checkpoint stays: {error}"
+            warnings.warn(msg, CheckpointWarning, stacklevel=4)
+
+
+def remove_checkpoint(folder: AnyFolder) -> int:
+    """Remove a checkpoint, the manifest last, and nothing that is not of it.
+
+    Parameters
+    ----------
+    folder : AnyFolder
+        With a manifest.
+
+    Returns
+    -------
+    int
+        How many other files were left where they are.
+    """
+    left = 0
+    for entry in folder.entries():
+        if entry.is_folder:
+            left += _remove_pass(folder.inner(entry.name))
+        elif entry.is_partial:
+            folder.remove(entry.name)
+        elif entry.name != MANIFEST:
+            left += 1
+    # The manifest goes last: until then the folder is known for what it is, and can be cleaned
+    # again.
+    folder.remove(MANIFEST)
+    folder.remove_empty()
+    return left
+
+
+def _remove_pass(folder: AnyFolder) -> int:
+    entries = folder.entries()
+    # A run that was killed may leave no more than the folder.
+    known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
+    ours = [entry for entry in entries if known and _is_ours(entry)]
+    # The file that tells what the folder is goes last, so that a removal that was cut off can go
+    # on.
+    for entry in sorted(ours, key=lambda file: file.name == PASS):
+        folder.remove(entry.name)
+    folder.remove_empty()
+    return len(entries) - len(ours)
+
+
+def _is_ours(entry: FolderEntry) -> bool:
+    is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
+    return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)

@@ -5,7 +5,9 @@ Dask is slow to import, so that each function imports what it uses of it.
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -166,6 +168,19 @@ def _on_threads(
         return list(
             dask.compute(*wanted, scheduler="threads", num_workers=threads, optimize_graph=False)
         )
+
+
+def _forget_threads() -> None:
+    """Let no fork wait for threads of its parent, which it has not: pools of Dask, and clients."""
+    if (threaded := sys.modules.get("dask.threaded")) is not None:
+        threaded.pools.clear()
+        vars(threaded)["default_pool"] = None
+    if (distributed := sys.modules.get("distributed.client")) is not None:
+        for client in list(distributed.Client._instances):
+            client.status = "closed"
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _on_client(

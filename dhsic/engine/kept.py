@@ -1,4 +1,4 @@
-"""Checkpoints from outside: what is in them, and their removal."""
+"""Checkpoints from outside: what is in them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from dhsic._files import parse_json
 from dhsic._validation import check_integer
-from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, Manifest
-from dhsic.engine.folder import AnyFolder, FolderEntry
+from dhsic.engine.checkpoint import PASS, SHARD, Manifest
+from dhsic.engine.folder import AnyFolder
 from dhsic.errors import DataError, DhsicError
 
-__all__ = ["FoundCheckpoints", "KeptPass", "find_checkpoints", "kept_passes", "remove_checkpoint"]
+__all__ = ["FoundCheckpoints", "KeptPass", "find_checkpoints", "kept_passes"]
 
 
 class KeptPass(NamedTuple):
@@ -97,49 +97,3 @@ def _kept_pass(folder: AnyFolder) -> KeptPass | None:
     times = [entry.modified for entry in shards if entry.modified is not None]
     size = sum(entry.size for entry in shards)
     return KeptPass(name, len(shards), count, size, max(times, default=None))
-
-
-def remove_checkpoint(folder: AnyFolder) -> int:
-    """Remove a checkpoint, the manifest last, and nothing that is not of it.
-
-    Parameters
-    ----------
-    folder : AnyFolder
-        With a manifest.
-
-    Returns
-    -------
-    int
-        How many other files were left where they are.
-    """
-    left = 0
-    for entry in folder.entries():
-        if entry.is_folder:
-            left += _remove_pass(folder.inner(entry.name))
-        elif entry.is_partial:
-            folder.remove(entry.name)
-        elif entry.name != MANIFEST:
-            left += 1
-    # The manifest goes last: until then the folder is known for what it is, and can be cleaned
-    # again.
-    folder.remove(MANIFEST)
-    folder.remove_empty()
-    return left
-
-
-def _remove_pass(folder: AnyFolder) -> int:
-    entries = folder.entries()
-    # A run that was killed may leave no more than the folder.
-    known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
-    ours = [entry for entry in entries if known and _is_ours(entry)]
-    # The file that tells what the folder is goes last, so that a removal that was cut off can go
-    # on.
-    for entry in sorted(ours, key=lambda file: file.name == PASS):
-        folder.remove(entry.name)
-    folder.remove_empty()
-    return len(entries) - len(ours)
-
-
-def _is_ours(entry: FolderEntry) -> bool:
-    is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
-    return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)

@@ -133,7 +133,8 @@ def check_client(client: Any, threads: int | None) -> None:
         raise InvalidArgumentError(msg)
     running = getattr(client, "status", "running") == "running"
     if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
-        msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
+        what = "a running, synchronous distributed.Client of this process"
+        msg = f"client must be {what}, got {client!r}: connect here"
         raise InvalidArgumentError(msg)
 
 

@@ -116,7 +116,8 @@ class _WorkerWatch:
 
     def _pause(self, alone: float) -> float:
         """Seconds to the next look: an answer of 1,000 workers has a megabyte."""
-        return min(max(_LOOK_SECONDS, alone), self.patience / 4)
+        # The last one is when patience ends, and not a quarter of it later.
+        return min(max(_LOOK_SECONDS, min(alone, self.patience - alone)), self.patience / 4)
 
     def _works(self, address: str, worker: Mapping[str, Any]) -> bool:
         """Whether a worker was heard of since the last look, and takes or does tasks."""
@@ -131,7 +132,10 @@ class _WorkerWatch:
         """The state that workers are in, in words."""
         seconds = f"{self.patience:g} s"
         if not workers:
-            return StalledError(f"the cluster has had no workers for {seconds}", "start some")
+            # Whoever asked for processes has nothing to start: their cluster brings them back.
+            ours = getattr(self._client, "cluster", None) is not None
+            remedy = "see what ends them, as a lack of memory does" if ours else "start some"
+            return StalledError(f"the cluster has had no workers for {seconds}", remedy)
         named = f"all {len(workers)} workers"
         if any(worker["status"] == "paused" for worker in workers.values()):
             return StalledError(

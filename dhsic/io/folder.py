@@ -90,7 +90,8 @@ class Folder:
         """Create it where it is missing; object stores have no folders."""
         if self.is_local:
             with self._in_words("create"):
-                os.makedirs(self.url, exist_ok=True)
+                # For the user alone: it holds rows of the data.
+                os.makedirs(self.url, mode=0o700, exist_ok=True)
 
     def entries(self) -> list[FolderEntry]:
         """Names of its entries; none where it does not exist."""

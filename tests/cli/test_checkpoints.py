@@ -181,7 +181,7 @@ def test_clean__asks_on_a_terminal_only(kept: Path, invoke: Invoke) -> None:
 def test_clean__does_as_it_is_told(
     answer: str, code: int, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dhsic.cli.checkpoints._is_terminal", lambda: True)
+    monkeypatch.setattr("dhsic.cli.checkpoints.is_terminal", lambda stream: True)
     done = CliRunner().invoke(main, ["checkpoints", "clean", str(kept)], input=f"{answer}\n")
     assert done.exit_code == code
     assert kept.exists() == (code != 0)

@@ -104,6 +104,8 @@ def test_slurm__follows_until_the_result_is_there(
         asked.append(run.name)
         if len(asked) == 1:
             queues.answer("squeue", out="RUNNING\n")
+            (run / "journal.jsonl").write_text(ended("command-started"))
+        elif len(asked) == 2:
             (run / "journal.jsonl").write_text(said("kernel sums", 400))
         elif len(asked) == 3:
             (run / "result.json").write_text(result_text)
@@ -209,6 +211,10 @@ def test_status__says_how_far_it_is(invoke: Invoke, data: str, here: Path, queue
     run = detached(invoke, "slurm", "test", data, *PAIR, "--kernel", "x=gaussian:0.5")
     assert "progress" not in invoke("status", run).stdout
     (folder,) = runs_of(here)
+    (folder / "journal.jsonl").write_text(said("kernel sums", 400) + ended("command-started"))
+    lines = invoke("status", run).stdout.splitlines()
+    assert lines[:2] == ["state      running", "trouble    waiting for workers (0 of 2)"]
+    assert "progress" not in "".join(lines), "that of an earlier turn"
     (folder / "journal.jsonl").write_text(said("kernel sums", 400) + said("replicates", 800))
     lines = invoke("status", run).stdout.splitlines()
     assert lines[1:3] == ["progress   replicates, 800 of 1,225 rows", "queue      slurm, job 17"]

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -143,9 +144,35 @@ def test_workers__of_an_unknown_client_are_unknown() -> None:
     assert worker_count(SimpleNamespace()) is None
 
 
-def test_dashboard__is_linked_where_it_is_served(own: Client) -> None:
+@pytest.mark.parametrize("listens", ["127.0.0.1:0", ":0"])
+def test_dashboard__is_linked_where_it_answers(listens: str) -> None:
     pytest.importorskip("bokeh", reason="a dashboard needs bokeh")
-    assert dashboard_link(own) == own.dashboard_link
+    # The scheduler is on another address of this machine than a dashboard on loopback.
+    with (
+        LocalCluster(
+            n_workers=0,
+            processes=False,
+            protocol="tcp",
+            host="127.0.0.2",
+            dashboard_address=listens,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        link = dashboard_link(client)
+        assert link is not None
+        with urlopen(link) as answer:
+            assert answer.status == 200
+
+
+def test_dashboard__on_loopback_of_another_machine_is_not_linked() -> None:
+    def run(function: Any) -> tuple[str, str]:
+        return "elsewhere", "127.0.0.1"
+
+    link, scheduler = "http://10.0.0.1:8787/status", SimpleNamespace(address="tls://10.0.0.1:8786")
+    client = SimpleNamespace(run_on_scheduler=run, dashboard_link=link, scheduler=scheduler)
+    assert dashboard_link(client) is None
+    client.dashboard_link = "/user/me/proxy/8787/status"  # as a hub configures it
+    assert dashboard_link(client) == client.dashboard_link
 
 
 def test_dashboard__is_not_linked_where_none_is_served() -> None:

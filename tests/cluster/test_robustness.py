@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import psutil
 import pytest
@@ -16,9 +21,10 @@ import zarr
 from distributed import as_completed
 
 import dhsic
-from dhsic.cluster import Adaptive, connect, local_cluster
+from dhsic.cluster import Adaptive, connect, local_cluster, worker
 from dhsic.cluster.connection import described
 from dhsic.engine.events import BlockFinished
+from dhsic.errors import ClusterError
 from dhsic.results import IndependenceTestResult
 from tests.cluster.processes import OPTIONS, same_bits
 from tests.cluster.slurm import wait_until
@@ -83,6 +89,109 @@ def pids(client: Any) -> dict[str, int]:
     return dict(client.run(os.getpid))
 
 
+def test_run__goes_on_after_a_worker_is_frozen_for_good(
+    client: Any,
+    data: list[str],
+    quiet: IndependenceTestResult,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "_LOOKS", 3)
+    victim = psutil.Process(next(iter(pids(client).values())))
+    found = shaken(data, client, {5: victim.suspend})
+    assert same_bits(found, quiet)
+    wait_until(lambda: not victim.is_running(), 100, "it stays frozen")
+    wait_until(lambda: len(client.nthreads()) == 2, 100, "it was not started again")
+
+
+def busy(seconds: float) -> int:
+    """Work of so many seconds that keeps the lock of the interpreter, as LAPACK of SciPy does."""
+    import sys
+
+    import scipy.linalg
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    end, matrix = time.monotonic() + seconds, np.random.default_rng(0).random((400, 400))
+    while time.monotonic() < end:
+        scipy.linalg.svd(matrix)
+    sys.setswitchinterval(before)
+    return os.getpid()
+
+
+def test_worker__that_keeps_the_lock_of_the_interpreter_is_not_frozen(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_LOOKS", 3)
+    before = set(pids(client).values())
+    assert client.submit(busy, 12.0).result() in before
+    assert set(pids(client).values()) == before
+
+
+@pytest.mark.parametrize("kills", [1, 100])
+def test_local_cluster__whose_workers_are_killed_while_they_start_comes_up_or_says_so(
+    kills: int,
+) -> None:
+    here, killed, ended = psutil.Process(), list[int](), threading.Event()
+    before = {child.pid for child in here.children(recursive=True)}
+
+    def kill() -> None:
+        while len(killed) < kills and not ended.wait(0.01):
+            for child in here.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if child.pid not in before and "spawn_main" in " ".join(child.cmdline()):
+                        child.kill()
+                        killed.append(child.pid)
+                        before.add(child.pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        if kills == 1:
+            with local_cluster(1, "500MB") as client:
+                (pid,) = pids(client).values()
+                assert killed
+                assert pid not in killed
+        else:
+            with (
+                pytest.raises(
+                    ClusterError, match="must start, and one ended as it did, with exit code -9"
+                ),
+                local_cluster(1, "500MB"),
+            ):
+                pass
+    finally:
+        ended.set()
+        killer.join()
+
+
+UNGUARDED = """
+import sys
+from dhsic.cluster import connect
+print("from the head", flush=True)
+with connect(2, memory="500MB") as client:
+    print(len(client.nthreads()))
+"""
+
+
+def test_connect__in_a_script_without_a_guard_is_one_error(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "dhsic.errors.ClusterError: a script that starts"
+    )
+    guarded = UNGUARDED.replace("with", 'if __name__ == "__main__":\n  with').replace(
+        "    print(len", "      print(len"
+    )
+    script.write_text(guarded)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("2", "")
+
+
 def test_run__goes_on_while_a_worker_is_stopped(
     client: Any, data: list[str], quiet: IndependenceTestResult
 ) -> None:
@@ -143,7 +252,9 @@ def test_run__survives_a_restart_of_all_workers(
         for pid in before:
             os.kill(pid, signal.SIGKILL)
 
-    found = shaken(data, client, {5: kill})
+    # A machine so busy that no worker is back before Dask gives it up.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10 ms"}):
+        found = shaken(data, client, {5: kill})
     wait_until(lambda: len(client.nthreads()) == 2, 60, "the nannies did not restart them")
     assert not before & set(pids(client).values())
     assert same_bits(found, quiet)

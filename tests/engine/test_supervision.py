@@ -116,6 +116,7 @@ def test_fetched__of_workers_that_died_and_do_not_come_back_is_given_up(impatien
         with pytest.raises(StalledError) as caught:
             fetched([future], client)
     assert caught.value.seen == "the cluster has had no workers for 4 s"
+    assert caught.value.remedy == "see what ends them, as a lack of memory does"
 
 
 SCHEDULER = """

@@ -1,0 +1,252 @@
+"""Faults of `dhsic test --workers 2` as its user meets them: same bits or one error, and when.
+
+The command is a process, struck from outside while its workers start or at a block that is drawn:
+workers are killed, ended or frozen, or the command itself is told to end. What is counted are the
+seconds from there to its end, and processes that it leaves behind. A command that was told to end
+is given again, and goes on from its checkpoint. Writes benchmarks/results/struck.csv, and goes on
+where it stopped.
+
+    python -m benchmarks run struck
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import psutil
+
+from benchmarks.shared.output import read_csv, write_csv
+from dhsic.io.synthetic import generate
+
+_START_SECONDS, _LEFT_SECONDS, _STOP_SECONDS = 300.0, 15.0, 600.0
+_ROWS = 120_000
+_TEST = (
+    *("--variable", "features", "--variable", "year", "--kernel", "gaussian", "--landmarks", "150"),
+    *("--null", "multiplier", "--resamples", "100", "--estimator", "nystrom-m"),
+)
+
+Processes = list[psutil.Process]
+Strike = Callable[["Command", np.random.Generator], None]
+
+
+@dataclass
+class Command:
+    """A test that runs, seen from outside."""
+
+    process: subprocess.Popen[str]
+    log: Path
+    said: str = ""
+
+    @classmethod
+    def start(cls, data: Path, folder: Path, *words: str) -> Command:
+        folder.mkdir(exist_ok=True)
+        log = folder / "log.jsonl"
+        log.unlink(missing_ok=True)
+        files = ("--json", str(folder / "out.json"), "--overwrite", "--log-json", str(log))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dhsic", "test", str(data), *_TEST, *files, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # What a shell starts in the background ignores interrupts, and so do its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+        return cls(process, log)
+
+    def workers(self) -> Processes:
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.process.pid).children(recursive=True)
+            return [one for one in children if "spawn_main" in " ".join(words_of(one))]
+        return []
+
+    def blocks(self) -> int:
+        return self.log.read_text().count('"block-finished"') if self.log.exists() else 0
+
+    def reaches(self, condition: Callable[[], bool]) -> bool:
+        until = time.monotonic() + _START_SECONDS
+        while self.process.poll() is None and time.monotonic() < until:
+            if condition():
+                return True
+            time.sleep(0.05)
+        return False
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def send(processes: Processes, number: signal.Signals) -> None:
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(number)
+
+
+def to_one(number: signal.Signals) -> Strike:
+    def strike(command: Command, rng: np.random.Generator) -> None:
+        workers = command.workers()
+        send([workers[rng.integers(len(workers))]] if workers else [], number)
+
+    return strike
+
+
+def to_all(number: signal.Signals) -> Strike:
+    return lambda command, _: send(command.workers(), number)
+
+
+def to_command(number: signal.Signals) -> Strike:
+    return lambda command, _: command.process.send_signal(number)
+
+
+def stop_for_a_while(command: Command, rng: np.random.Generator) -> None:
+    workers = command.workers()
+    send(workers, signal.SIGSTOP)
+    time.sleep(rng.uniform(1.0, 8.0))
+    send(workers, signal.SIGCONT)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is done, and when."""
+
+    strike: Strike
+    starting: bool = False
+    ends: bool = False
+
+
+KINDS = {
+    "a worker killed": Kind(to_one(signal.SIGKILL)),
+    "all workers killed": Kind(to_all(signal.SIGKILL)),
+    "a worker told to end": Kind(to_one(signal.SIGTERM)),
+    "a worker killed while it starts": Kind(to_one(signal.SIGKILL), starting=True),
+    "all workers stopped for a while": Kind(stop_for_a_while),
+    "a worker frozen": Kind(to_one(signal.SIGSTOP)),
+    "all workers frozen": Kind(to_all(signal.SIGSTOP)),
+    "a worker frozen while it starts": Kind(to_one(signal.SIGSTOP), starting=True),
+    "the command told to end": Kind(to_command(signal.SIGTERM), ends=True),
+    "the command interrupted": Kind(to_command(signal.SIGINT), ends=True),
+}
+
+
+@dataclass
+class Trials:
+    """Strikes a test with one fault after the other."""
+
+    folder: Path
+    deadline: float
+
+    def __post_init__(self) -> None:
+        self.data = self.folder / "data.zarr"
+        generate(self.data, rows=_ROWS, features=20)
+        quiet = Command.start(self.data, self.folder / "quiet", "--threads", "1")
+        _, said = quiet.process.communicate()
+        self.expected = bits(self.folder / "quiet" / "out.json")
+        assert self.expected is not None, said
+        self.blocks = quiet.blocks()
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """What came of a fault."""
+        name = list(KINDS)[number % len(KINDS)]
+        kind, rng, folder = KINDS[name], np.random.default_rng(number), self.folder / f"{number}"
+        words = "--workers", "2", "--memory", "500MB", "--checkpoint", str(folder / "kept")
+        command = Command.start(self.data, folder, *words)
+        block = 0 if kind.starting else int(rng.integers(1, self.blocks))
+        when = (lambda: len(command.workers()) == 2) if kind.starting else self._at(command, block)
+        struck = command.reaches(when)
+        if kind.starting:
+            time.sleep(rng.uniform(0.0, 2.0))
+        known = command.workers()
+        began = time.monotonic()
+        if struck:
+            kind.strike(command, rng)
+        outcome = self._outcome(command, folder)
+        seconds = time.monotonic() - began
+        _, alive = psutil.wait_procs(known, _LEFT_SECONDS)
+        again = ""
+        if kind.ends and outcome == "error":
+            again = self._outcome(Command.start(self.data, folder, *words), folder, _STOP_SECONDS)
+        return {
+            "fault": number,
+            "kind": name,
+            "block": block,
+            "struck": struck,
+            "outcome": outcome,
+            "resumed": again,
+            "seconds": seconds,
+            "left": len(alive),
+            "said": command.said.strip().replace(str(self.folder), "")[:200],
+            "load": os.getloadavg()[0],
+        }
+
+    def _at(self, command: Command, block: int) -> Callable[[], bool]:
+        return lambda: command.blocks() >= block
+
+    def _outcome(self, command: Command, folder: Path, seconds: float | None = None) -> str:
+        try:
+            _, command.said = command.process.communicate(timeout=seconds or self.deadline)
+        except subprocess.TimeoutExpired:
+            os.killpg(command.process.pid, signal.SIGKILL)
+            command.process.communicate()
+            return "hang"
+        if command.process.returncode == 0:
+            return "identical" if bits(folder / "out.json") == self.expected else "different"
+        lines = command.said.strip().splitlines()
+        return "error" if len(lines) == 1 and lines[0].startswith("dhsic: ") else "traceback"
+
+
+def bits(path: Path) -> Any:
+    """Statistic, p-value and replicates of a result, as they are written."""
+    with suppress(OSError):
+        found = json.loads(path.read_text())
+        return found["statistic"], found["pvalue"], found["null_distribution"]
+    return None
+
+
+def bad(row: Mapping[str, Any]) -> bool:
+    """Whether a fault changed the result, hung, left processes or ended in a traceback."""
+    ended = row["outcome"] in ("identical", "error") and row["resumed"] in ("", "identical")
+    return not ended or str(row["left"]) != "0"
+
+
+@click.command(help=__doc__)
+@click.option("--faults", default=60)
+@click.option("--deadline", default=120.0, help="Seconds in which a command must end.")
+@click.option("--at-once", default=2, help="Commands side by side.")
+@click.option("--out", default="benchmarks/results/struck.csv")
+def main(faults: int, deadline: float, at_once: int, out: str) -> None:
+    there = {row["fault"] for row in read_csv(out)}
+    missing = [number for number in range(faults) if str(number) not in there]
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch,
+        ThreadPoolExecutor(at_once) as pool,
+    ):
+        trials = Trials(Path(scratch), deadline)
+        write_csv(out, pool.map(trials, missing), ["fault"])
+    table = read_csv(out)
+    for (kind, outcome), count in sorted(Counter((r["kind"], r["outcome"]) for r in table).items()):
+        print(f"{kind}: {count} {outcome}")
+    if wrong := [row["fault"] for row in table if bad(row)]:
+        msg = f"faults {', '.join(wrong)} ended otherwise"
+        raise click.ClickException(msg)
+
+
+if __name__ == "__main__":
+    main()
