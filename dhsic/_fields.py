@@ -102,8 +102,8 @@ def _outcome_of_test(
         reference=tested.combinations.reference(),
         share=method.grid.reference_share,
     )
-    # The estimate is that of the combination that decided.
-    estimate = tested.estimate(whole.strongest)
+    # One of kernels that the same data chose would lie above 0 for independent data.
+    estimate = tested.estimate(tested.combinations.reference())
     outcome = Outcome(
         whole.statistic,
         whole.distribution,

@@ -42,7 +42,9 @@ def test_grid__finds_what_one_bandwidth_misses(estimator, null):
     assert len(grid.combinations) == 4
     strongest = grid.combinations[grid.strongest]
     assert len(strongest.factors) == len(strongest.kernels)
-    assert strongest.kernels == tuple(v.kernel for v in result.variables)
+    assert grid.reference != grid.strongest
+    reference = grid.combinations[grid.reference]
+    assert reference.kernels == tuple(v.kernel for v in result.variables)
     assert strongest.standardised == max(c.standardised for c in grid.combinations)
     assert result.statistic == pytest.approx(strongest.standardised)
     assert strongest.pvalue == 0.01
