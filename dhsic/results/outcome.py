@@ -47,7 +47,9 @@ class IndependenceTestResult(MeasureResult):
     Parameters
     ----------
     estimate : float
-        The measure of dependence.
+        The measure of dependence, by the kernels of `variables`. Where several were tried they are
+        those of the reference, fixed before the data were seen, and not the strongest, by which
+        independent variables would have an estimate above 0.
     quantity : str
         Quantity that is estimated, as "squared HSIC".
     estimator : str
@@ -107,9 +109,7 @@ class IndependenceTestResult(MeasureResult):
     null_scores : ndarray, shape (b,), or None
         Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
-        The combinations of kernels, where there were several. The kernels of the variables and the
-        estimate are then those of the reference, which is the same whatever depends on whatever: an
-        estimate by the strongest would lie above 0 for independent variables.
+        The combinations of kernels, where there were several; `variables` have the reference.
     stages : tuple of StageSummary
         Stages of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
 
