@@ -201,8 +201,9 @@ class Grid:
 
     Among many combinations the median heuristic, which is best for smooth dependence, loses power.
     So the reference, the combination of the kernels nearest to it, has a share of the weight to
-    itself, and all the others together have the rest. Its estimate is reported. In it a number that no kernel was given for,
-    beside a variable of several columns, has the Anderson-Darling kernel of its ranks.
+    itself, and all the others together have the rest. Its estimate is reported. In it a number that
+    no kernel was given for, beside a variable of several columns, has the Anderson-Darling kernel
+    of its ranks.
 
     All pairs of rows and principal features leave out combinations with a kernel that is 0 between
     nearly all rows, as narrow ones are in many columns; the result counts them. Its statistic is
