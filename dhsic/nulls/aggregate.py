@@ -212,7 +212,8 @@ def _combination_weights(count: int, reference: int | list[int], share: float) -
         return np.full(count, 1.0 / count)
     weights = np.full(count, (1.0 - share) / (count - references))
     weights[reference] = share if references == 1 else _OF_SEVERAL * share
-    return weights / weights.sum()
+    weights /= weights.sum()
+    return weights
 
 
 def _soft(distances: Vector, errors: Vector, weights: Vector) -> _Scores:
