@@ -82,6 +82,7 @@ SMALL = {
     "ranking_errors": "--rows 80 --resamples 19 --landmarks 10 --processes 1 --mixed-runs 2 "
     "--null-runs 2",
     "reach": "--rows 2500 --only hsic",
+    "real_pairs": "--data 'plant: RH PE' --runs 2",
     "roofline": "--rows 3000 --features 5 --landmarks 30 --own-landmarks 20 --resamples 10 "
     "--repeats 1 --workers 0",
     "scaling": "--case 2000 60 --features 4",

@@ -93,17 +93,20 @@ def _outcome_of_test(
     # Combinations that compare no rows were left out, perhaps all but one.
     if len(tested.combinations) == 1:
         return tested.only, None, ()
+    reference = tested.combinations.reference()
+    # Of ranks only one combination can have a share: a bound of the p-value tells of it.
+    leading = tested.combinations.leading if method.grid.aggregate == "soft" else ()
     whole = aggregate(
         tested.statistics,
         tested.replicates,
         method.grid.aggregate,
         tested.rounding,
         session.dtype,
-        reference=tested.combinations.reference(),
+        reference=[*leading] or reference,
         share=method.grid.reference_share,
     )
-    # The estimate is that of the combination that decided.
-    estimate = tested.estimate(whole.strongest)
+    # One of kernels that the same data chose would lie above 0 for independent data.
+    estimate = tested.estimate(reference)
     outcome = Outcome(
         whole.statistic,
         whole.distribution,

@@ -232,9 +232,10 @@ def test_summary__tells_that_the_choice_among_kernels_is_accounted_for():
         grid = dataclasses.replace(TEST["grid"], aggregate=how)
         assert dict(outcome(grid=grid).summary())["kernels"] == (
             f"2 kernel combinations tried, judged by {judged}; p-value corrected for the choice. "
-            "The strongest is shown above: gaussian, length x 1/2 and delta, 4.2 sd above the null "
-            "mean."
+            "The strongest: gaussian, length x 1/2 and delta, 4.2 sd above the null mean."
         )
+    told = dict(outcome(grid=grid).summary())["squared HSIC"]
+    assert told.endswith(" (of the reference kernels, shown above)")
     assert "kernels" not in dict(outcome(grid=None).summary())
 
 

@@ -64,7 +64,8 @@ def combine_chain(session: Session, chain: ChainOutcome, grid: Grid, null: Chain
     statistic, law = combine_pvalues([stage_test.pvalue for stage_test in tested], null.combined_by)
     # The stage that decided tells which kernels showed the dependence.
     strongest = min(tested, key=lambda stage_test: stage_test.pvalue)
-    estimate = chain.estimate(_combination_of(chain, strongest))
+    # Its estimate would be that of kernels which the same data chose.
+    estimate = chain.estimate(chain.combinations.reference())
     summary = _summary_of_stage(chain, strongest, grid) if len(chain.combinations) > 1 else None
     stages = tuple(_summary(session, chain, stage_test) for stage_test in tested)
     strength = Strength.largest([stage_test.whole.strength for stage_test in tested])

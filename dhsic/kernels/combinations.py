@@ -40,6 +40,8 @@ class Combinations:
         Multiples of the length scale of each when it is fitted, shape (K,).
     features : bool, optional
         Whether each is a feature against one target, to be measured by itself.
+    leading : tuple of int, optional
+        Numbers of the combinations that have the share of the reference, where it is not its own.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Combinations:
     chosen: tuple[tuple[int, ...], ...]
     factors: tuple[float, ...]
     features: bool = False
+    leading: tuple[int, ...] = ()
 
     @classmethod
     def single(cls, kernels: Sequence[Kernel]) -> Self:
@@ -87,6 +90,7 @@ class Combinations:
             variables=tuple(self.variables[k] for k in used),
             chosen=tuple(tuple(place[k] for k in combination) for combination in chosen),
             factors=tuple(self.factors[k] for k in used),
+            leading=tuple(place for place, c in enumerate(numbers) if c in self.leading),
         )
 
     def used(self, values: Sequence[Value], numbers: Iterable[int]) -> list[Value]:

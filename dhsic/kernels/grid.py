@@ -21,6 +21,7 @@ from dhsic.kernels.designs import balanced, checked, matched, spaced
 from dhsic.kernels.registry import parse
 from dhsic.kernels.usual import (
     INVARIANT,
+    LEADING,
     NARROWEST,
     OF_MANY,
     OF_ONE,
@@ -200,8 +201,9 @@ class Grid:
 
     Among many combinations the median heuristic, which is best for smooth dependence, loses power.
     So the reference, the combination of the kernels nearest to it, has a share of the weight to
-    itself, and all the others together have the rest. In it a number that no kernel was given for,
-    beside a variable of several columns, has the Anderson-Darling kernel of its ranks.
+    itself, and all the others together have the rest. Its estimate is reported. In it a number that
+    no kernel was given for, beside a variable of several columns, has the Anderson-Darling kernel
+    of its ranks.
 
     All pairs of rows and principal features leave out combinations with a kernel that is 0 between
     nearly all rows, as narrow ones are in many columns; the result counts them. Its statistic is
@@ -217,7 +219,7 @@ class Grid:
         a variable. "auto" takes the reference, and every combination of the other candidates where
         that makes no more than `most`; else as many of them, chosen so that pairs of variables
         meet in as many pairs of their candidates as can be. Two variables whose candidates were not
-        given have 8 to 12 pairs, chosen by power: trends of a number with all lengths of the other
+        given have 8 to 15 pairs, chosen by power: trends of a number with all lengths of the other
         variable, kernels of the same length with each other, and those of the spread, which find
         what is round, as a circle, and what varies with the other.
     aggregate : {"soft", "max", "min-p"}, optional
@@ -227,7 +229,9 @@ class Grid:
     reference_share : float, optional
         Share of the weight, or of the level with "max" and "min-p", at least 0 and less than 1; 0
         treats all combinations alike. The reference has the kernels whose factor is nearest to 1,
-        those of the first family; with no choice of factors a kernel of ranks counts as 1. With
+        those of the first family; with no choice of factors a kernel of ranks counts as 1. Two
+        numbers that no kernel was given for have two pairs that lead in its place with "soft",
+        trend with trend and distances with distances, each of three quarters of its weight. With
         "max" and "min-p" the others need about 1 / (share level) replicates to reject by
         themselves, where share is theirs: 40 at 5 %.
     most : int, optional
@@ -330,7 +334,10 @@ class Grid:
         every = Combinations(kernels, variables, tuple(chosen), factors)
         # Kernels that no combination takes need not be fitted.
         some_unused = any(thinned) and self.combine == "auto"
-        return every.part(range(len(every))) if some_unused else every
+        if not some_unused:
+            return every
+        columns = tuple(candidates._columns for candidates in self._candidates(m))
+        return replace(every, leading=LEADING.get(columns, ())).part(range(len(every)))
 
     def _candidates(self, m: int) -> tuple[Candidates, ...]:
         if isinstance(self.candidates, Candidates):

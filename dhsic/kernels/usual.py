@@ -1,6 +1,7 @@
 """Kernels that a test tries where none are given: those of a variable, and pairs of two variables.
 
-Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures.
+Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures, and
+those that lead by power on columns of real tables, `python -m benchmarks run real_pairs`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "INVARIANT",
+    "LEADING",
     "NARROWEST",
     "OF_MANY",
     "OF_ONE",
@@ -46,9 +48,9 @@ def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
 
 _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
     ("one", "one"): _both(
-        (_S, _S),
+        *((kernel, kernel) for kernel in (_S, _T, _DISTANCE)),
         *((_FINE, kernel) for kernel in (_FINE, _RANKS, _T)),
-        *((_T, kernel) for kernel in (_T, _RANKS, _FINEST)),
+        *((_T, kernel) for kernel in (_RANKS, _FINEST, _S)),
         (_SPREAD, _SPREAD),
     ),
     ("many", "many"): _both(
@@ -61,6 +63,13 @@ _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
         *((kernel, _COARSE_RANKS) for kernel in (_S, _MIDDLE)),
     ],
 }
+LEADING: dict[tuple[OneOrMany | None, ...], tuple[int, ...]] = {("one", "one"): (1, 2)}
+"""Places of the pairs that have the share of the reference, where it is not its own.
+
+For two numbers these are trend with trend and distances with distances. Over 20 pairs of columns of
+real tables they find 55.2 %; scores in the lead find 52.7, trend 53.7, distances 54.9, all three
+54.7, and distance covariance 53.8.
+"""
 _PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
 _LISTED = {"one": _NUMBER, "many": _SEVERAL}
 
@@ -96,7 +105,7 @@ def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     Examples
     --------
     >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
-    (12, 9, 8)
+    (15, 9, 8)
     """
     listed, other = _LISTED[first], _LISTED[second]
     return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]

@@ -21,6 +21,10 @@ Vector = NDArray[np.float64]
 _SAME = 1e-9
 _BUNCH_BYTES = 8 * 2**20  # of the values of some columns
 _SHARPNESS = 2.0  # of power 1 took two points more, and 3 about one, over 20 shapes
+# Of two references, beside the weight of a single one: 0.3 for each where one has 0.5. With 0.25
+# two numbers found half a point less of pairs of real columns (the kinds of data of `python -m
+# benchmarks run real_pairs`, other rows), and a point or two more of squares and sines.
+_OF_SEVERAL = 0.75
 
 
 class Strength(NamedTuple):
@@ -75,7 +79,7 @@ def aggregate(
     rounding: Vector,
     dtype: DTypeLike = np.float64,
     *,
-    reference: int = 0,
+    reference: int | list[int] = 0,
     share: float = 0.0,
 ) -> Aggregated:
     """Compare one score of all statistics of the data with the same score of every replicate.
@@ -104,11 +108,12 @@ def aggregate(
         Differences of the statistics up to it are rounding.
     dtype : dtype, optional
         The precision in which they were computed, see `pvalue`.
-    reference : int, optional
-        The number of a combination that is weighed against all the others together.
+    reference : int or list of int, optional
+        The number of a combination that is weighed against all the others together, or of several.
     share : float, optional
         Share of the weights of "soft", or of the level, that the reference has to itself; with 0 it
-        is one of all. With "max" and "min-p" the ranks of a row by the reference and by the others
+        is one of all. With "soft" each of several has three quarters of what one has beside the
+        others. With "max" and "min-p" the ranks of a row by the reference and by the others
         become p-values p and q, and its score is -log10 of the smaller of p / share and q / (1 -
         share).
 
@@ -131,7 +136,7 @@ def aggregate(
     (1, True)
     """
     count = len(statistics)
-    apart = share > 0.0 and count > 1
+    apart = share > 0.0 and count > np.size(reference)
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
     alone, others = _Running(how), _Running(how)
@@ -152,7 +157,7 @@ def aggregate(
             distances = _counts_below(rows, ties) + _broken_ties(distances)
             errors /= math.pi
         numbers = np.arange(columns.start, columns.stop)
-        first = apart & (how != "soft") & (numbers == reference)
+        first = np.isin(numbers, reference) & (apart and how != "soft")
         for running, taken in ((alone, first), (others, ~first)):
             if taken.any():
                 each = distances if taken.all() else distances[:, taken]
@@ -247,12 +252,14 @@ def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) 
     return Standardised(_distances(rows, spread, ties), errors, ties, spread)
 
 
-def _combination_weights(count: int, reference: int, share: float) -> Vector:
+def _combination_weights(count: int, reference: int | list[int], share: float) -> Vector:
     """Weights of the combinations, which add up to 1, shape (G,)."""
-    if share == 0.0 or count == 1:
+    references = np.size(reference)
+    if share == 0.0 or count == references:
         return np.full(count, 1.0 / count)
-    weights = np.full(count, (1.0 - share) / (count - 1))
-    weights[reference] = share
+    weights = np.full(count, (1.0 - share) / (count - references))
+    weights[reference] = share if references == 1 else _OF_SEVERAL * share
+    weights /= weights.sum()
     return weights
 
 

@@ -59,7 +59,8 @@ class ColumnSelection(BarResult):
         Their columns.
     scores : tuple of float
         Scores of each: the dependence once it was added ("forward") or without it ("backward"), its
-        own ("linear"), or its coefficient ("lasso").
+        own ("linear"), or its coefficient ("lasso"). They are of the rows that chose the features,
+        and on other rows smaller.
     method : str
         How they were selected.
     criterion : str

@@ -47,7 +47,9 @@ class IndependenceTestResult(MeasureResult):
     Parameters
     ----------
     estimate : float
-        The measure of dependence.
+        The measure of dependence, by the kernels of `variables`. Where several were tried they are
+        those of the reference, fixed before the data were seen, and not the strongest, by which
+        independent variables would have an estimate above 0.
     quantity : str
         Quantity that is estimated, as "squared HSIC".
     estimator : str
@@ -107,8 +109,7 @@ class IndependenceTestResult(MeasureResult):
     null_scores : ndarray, shape (b,), or None
         Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
-        The combinations of kernels, where there were several. Kernels and estimate are then those
-        of the strongest.
+        The combinations of kernels, where there were several; `variables` have the reference.
     stages : tuple of StageSummary
         Stages of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
 
@@ -152,6 +153,7 @@ class IndependenceTestResult(MeasureResult):
         count = len(self.null_distribution)
         drawn = self.pvalue_error is not None or self.stages
         resamples = f", {count:,} replicates" if drawn else ""
+        of_reference = " (of the reference kernels, shown above)" if self.grid else ""
         return [
             *self._rows(),
             *self._tried(),
@@ -159,7 +161,7 @@ class IndependenceTestResult(MeasureResult):
             ("p-value", self._pvalue_text),
             *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
-            (self.quantity, f"{self.estimate:.6g}"),
+            (self.quantity, f"{self.estimate:.6g}{of_reference}"),
             *self._tail(),
         ]
 
@@ -167,7 +169,7 @@ class IndependenceTestResult(MeasureResult):
         if self.grid is None:
             return []
         tried = f"{len(self.grid.combinations)} kernel combinations tried, judged by"
-        told = f"p-value corrected for the choice. The strongest is shown above: {self.grid.told}."
+        told = f"p-value corrected for the choice. The strongest: {self.grid.told}."
         return [("kernels", f"{tried} {self.grid.judged}; {told}")]
 
     @property

@@ -167,9 +167,9 @@ class GridSummary:
         the smallest of their p-values.
     reference_share : float
         Share of the weight with "soft", else of the level, that the reference combination has to
-        itself.
+        itself, or those that lead in its place, see `dhsic.Grid`.
     reference : int
-        The number of the combination nearest to the median heuristic.
+        The number of the combination nearest to the median heuristic, whose estimate is reported.
     strongest : int
         The number of the combination that decided: that with the largest share of the evidence.
     combinations : tuple of KernelCombination

@@ -390,8 +390,8 @@ def _two_sample_result(
     grid: GridSummary | None = fields["grid"]
     statistic = fields["statistic"]
     if grid is not None:
-        # The statistic of a grid is a score: the estimate is of the strongest combination.
-        statistic = grid.combinations[grid.strongest].statistic
+        # The statistic of a grid is a score: the estimate is that of the reference.
+        statistic = grid.combinations[grid.reference].statistic
         combinations = (replace(sample, kernels=sample.kernels[:1]) for sample in grid.combinations)
         fields["grid"] = replace(grid, combinations=tuple(combinations))
     # That of blocks is in units of its error, all others are n times the estimate.

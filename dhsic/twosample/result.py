@@ -37,6 +37,7 @@ class TwoSampleTestResult(IndependenceTestResult):
     ----------
     estimate : float
         Squared MMD of two samples; of more, the mean over all pairs (a, b) weighted by n_a n_b.
+        Where several kernels were tried it is that of the reference.
     statistic : float
         The test statistic; of one kernel, rows of all samples times the estimate, or for
         "block-mmd" the estimate over its standard error.

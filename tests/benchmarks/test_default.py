@@ -2,13 +2,14 @@
 
 import inspect
 
+import click
 import numpy as np
 import pytest
 
 import dhsic
 import dhsic.causal
 from benchmarks.cost import default_cost, reach
-from benchmarks.power import default_power, estimates
+from benchmarks.power import default_power, estimates, real_pairs
 from dhsic.io.synthetic import synthetic
 from tests.benchmarks.test_exact import run
 
@@ -48,6 +49,32 @@ def test_default_power__draws_two_dependent_variables(kind):
         n_resamples=100,
     )
     assert strong.pvalue < 0.03
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_real_pairs__has_the_default_and_distance_covariance_as_they_are(columns):
+    x, noise = np.random.default_rng(0).standard_normal((2, 60, columns))
+    y = 0.3 * x[:, :1] + noise[:, :1]
+    found = real_pairs.pvalues([x, y], 3)
+    for name, kernels in (("default", None), ("distance covariance", "distance")):
+        test = dhsic.independence_test(x, y, kernels=kernels, rng=3, threads=1)
+        assert found[name] == test.pvalue
+    assert len(found) == (7 if columns == 1 else 2)
+
+
+def test_real_pairs__goes_on_where_it_stopped(out, monkeypatch):
+    x = np.random.default_rng(0).standard_normal((20, 2))
+    monkeypatch.setattr(real_pairs, "rows_of", lambda n, *_: [x[:n, :1], x[:n, 1:]])
+    table = run(real_pairs, out, "--data", "plant: RH PE", "--runs", 2)
+    assert {row["method"] for row in table} == {*real_pairs.LEADS, *real_pairs.ALONE}
+    monkeypatch.setattr(real_pairs, "pvalues", None)  # nothing is measured twice
+    assert run(real_pairs, out, "--data", "plant: RH PE", "--runs", 2) == table
+
+
+def test_real_pairs__says_which_folder_it_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(real_pairs, "FOLDER", tmp_path)
+    with pytest.raises(click.ClickException, match="DHSIC_DATA"):
+        real_pairs.DATA["cep: pair0099"](np.random.default_rng(0))
 
 
 def test_default_cost__times_both_and_keeps_rows(out):

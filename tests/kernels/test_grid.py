@@ -220,7 +220,7 @@ def products(grid, kinds=("number",)):
 def test_auto__leaves_out_what_is_narrow_in_both_variables():
     assert len(products(Grid(combine="all"))) == 81
     assert min(products(Grid(combine="all"))) == 1 / 1024
-    assert len(products(Grid())) == 12
+    assert len(products(Grid())) == 15
     assert min(products(Grid())) == 1 / 32
     assert len(products(Grid(), ("number", "number"))) == 8
     assert len(Grid().by_type([["number"]] * 3).combinations(3)) == 17
@@ -246,7 +246,7 @@ def test_auto__compares_trends_of_a_number_with_all_lengths():
     many, trend, scores = ("number", "number"), "ranks(anderson-darling)", "scores(gaussian)"
     specs, reference = pairs(("number",), ("number",))
     assert reference == (scores, scores)
-    assert {a for a, b in specs if b == trend} == {trend, "gaussian", "ranks(gaussian)"}
+    assert {a for a, b in specs if b == trend} == {trend, scores, "gaussian", "ranks(gaussian)"}
     assert {b for a, b in specs if a == trend} == {a for a, b in specs if b == trend}
     specs, reference = pairs(many, ("number",))
     assert reference == (scores, trend)
@@ -260,6 +260,25 @@ def test_auto__compares_trends_of_a_number_with_all_lengths():
     assert reference == (scores, scores)
     assert not any(trend in pair for pair in specs)
     assert set(specs) == {(b, a) for a, b in specs}
+
+
+def test_auto__has_trend_and_distances_in_the_lead_of_two_numbers():
+    found = Grid().by_type([("number",)] * 2).combinations(2)
+    trend = "ranks(anderson-darling)"
+
+    def leading(combinations):
+        return [
+            tuple(kernel.spec() for kernel in combinations.kernels_of(c))
+            for c in combinations.leading
+        ]
+
+    assert leading(found) == [(trend, trend), (DISTANCE, DISTANCE)]
+    assert leading(found.part([0, 2, 5])) == [(DISTANCE, DISTANCE)]
+    assert leading(found.part([0, 5])) == []
+    assert leading(Grid(most=2).by_type([("number",)] * 2).combinations(2)) == [(trend, trend)]
+    for kinds in ([("number",), ("number",) * 2], [("number",)] * 3, [("category",), ("number",)]):
+        assert Grid().by_type(kinds).combinations(len(kinds)).leading == ()
+    assert Grid(combine="all").by_type([("number",)] * 2).combinations(2).leading == ()
 
 
 def test_auto__is_bounded_by_most():

@@ -35,10 +35,20 @@ def test_aggregate__takes_the_largest_distance_from_the_other_rows(rng):
     assert found.strongest == by_itself.argmax()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4])
-def test_aggregate__gathers_what_all_combinations_find(rng, share):
+@pytest.mark.parametrize(
+    ("reference", "share", "weights"),
+    [
+        (2, 0.0, np.full(5, 0.2)),
+        (2, 0.4, [0.15, 0.15, 0.4, 0.15, 0.15]),
+        ([1, 2], 0.0, np.full(5, 0.2)),
+        ([1, 2], 0.4, np.array([0.2, 0.3, 0.3, 0.2, 0.2]) / 1.2),
+        ([0, 1, 2, 3, 4], 0.4, np.full(5, 0.2)),
+    ],
+)
+def test_aggregate__gathers_what_all_combinations_find(rng, reference, share, weights):
     rows = draws(rng, 99, 5)
-    found = aggregate(rows[0], rows[1:], "soft", no_rounding(rows[0]), reference=2, share=share)
+    options = {"reference": reference, "share": share}
+    found = aggregate(rows[0], rows[1:], "soft", no_rounding(rows[0]), **options)
     z = np.array(
         [
             (x - others.mean(axis=0)) / others.std(axis=0)
@@ -46,9 +56,6 @@ def test_aggregate__gathers_what_all_combinations_find(rng, share):
             for others in [np.delete(rows, r, axis=0)]
         ]
     )
-    weights = np.full(5, 0.2)
-    if share:
-        weights[:], weights[2] = 0.15, 0.4
     expected = np.log(np.exp(2.0 * z) @ weights)
     np.testing.assert_allclose(
         [found.statistic, *found.distribution.values], expected, rtol=1e-9, atol=1e-9
@@ -189,6 +196,23 @@ def test_share__weighs_the_rank_by_the_reference_against_that_by_the_others(rng)
         assert found.strongest == (reference if decides else others.argmax())
         decided.append(decides)
     assert {*decided} == {True, False}
+
+
+@pytest.mark.parametrize("how", ["max", "min-p"])
+def test_share__of_several_is_that_of_the_strongest_of_them(rng, how):
+    rows = draws(rng, 59, 4)
+    found = aggregate(rows[0], rows[1:], how, np.zeros(4), reference=[1, 3], share=0.4)
+    parts = [
+        aggregate(part[0], part[1:], how, np.zeros(2))
+        for part in (rows[:, [1, 3]], rows[:, [0, 2]])
+    ]
+    p, q = (
+        np.array([(scores >= score).sum() - 0.5 for score in scores]) / 60
+        for part in parts
+        for scores in [np.r_[part.statistic, part.distribution.values]]
+    )
+    scores = [found.statistic, *found.distribution.values]
+    np.testing.assert_allclose(scores, -np.log10(np.minimum(p / 0.4, q / 0.6)), rtol=1e-12)
 
 
 def test_share__grows_the_weight_of_the_reference(rng):
