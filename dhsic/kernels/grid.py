@@ -231,7 +231,7 @@ class Grid:
         treats all combinations alike. The reference has the kernels whose factor is nearest to 1,
         those of the first family; with no choice of factors a kernel of ranks counts as 1. Two
         numbers that no kernel was given for have two pairs that lead in its place with "soft",
-        trend with trend and distances with distances, each of three quarters of its weight. With
+        trend with trend and distances with distances, with 3/5 and 2/5 of its share. With
         "max" and "min-p" the others need about 1 / (share level) replicates to reject by
         themselves, where share is theirs: 40 at 5 %.
     most : int, optional

@@ -21,10 +21,6 @@ Vector = NDArray[np.float64]
 _SAME = 1e-9
 _BUNCH_BYTES = 8 * 2**20  # of the values of some columns
 _SHARPNESS = 2.0  # of power 1 took two points more, and 3 about one, over 20 shapes
-# Of two references, beside the weight of a single one: 0.3 for each where one has 0.5. With 0.25
-# two numbers found half a point less of pairs of real columns (the kinds of data of `python -m
-# benchmarks run real_pairs`, other rows), and a point or two more of squares and sines.
-_OF_SEVERAL = 0.75
 
 
 class Strength(NamedTuple):
@@ -112,10 +108,9 @@ def aggregate(
         The number of a combination that is weighed against all the others together, or of several.
     share : float, optional
         Share of the weights of "soft", or of the level, that the reference has to itself; with 0 it
-        is one of all. With "soft" each of several has three quarters of what one has beside the
-        others. With "max" and "min-p" the ranks of a row by the reference and by the others
-        become p-values p and q, and its score is -log10 of the smaller of p / share and q / (1 -
-        share).
+        is one of all. With "soft" the first of several has the most, of two 3/5 of the weight. With
+        "max" and "min-p" the ranks of a row by the reference and by the others become p-values p
+        and q, and its score is -log10 of the smaller of p / share and q / (1 - share).
 
     Returns
     -------
@@ -254,12 +249,11 @@ def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) 
 
 def _combination_weights(count: int, reference: int | list[int], share: float) -> Vector:
     """Weights of the combinations, which add up to 1, shape (G,)."""
-    references = np.size(reference)
-    if share == 0.0 or count == references:
+    parts = np.arange(np.size(reference) + 1.0, 1.0, -1.0)  # of two 3/5 and 2/5 of the share
+    if share == 0.0 or count == len(parts):
         return np.full(count, 1.0 / count)
-    weights = np.full(count, (1.0 - share) / (count - references))
-    weights[reference] = share if references == 1 else _OF_SEVERAL * share
-    weights /= weights.sum()
+    weights = np.full(count, (1.0 - share) / (count - len(parts)))
+    weights[np.atleast_1d(reference)] = share * parts / parts.sum()
     return weights
 
 
