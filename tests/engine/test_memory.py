@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import zarr
 
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
 
@@ -72,3 +73,33 @@ def test_freed_memory__is_used_again_where_nannies_of_dask_have_it_given_back(th
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     pages = 100 * 800_000 // os.sysconf("SC_PAGE_SIZE")
     assert (int(done.stdout) > pages // 2) == fresh
+
+
+def peak_of(code):
+    """The peak of a process that runs some code, in MiB."""
+    code = f"{code}\nfrom dhsic.engine.memory import peak_bytes\nprint(peak_bytes() / 2**20)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def test_many_replicates__take_no_more_memory_than_is_allowed():
+    peak = peak_of(
+        "import numpy as np, dhsic\n"
+        "x, y = np.random.default_rng(0).standard_normal((2, 100))\n"
+        "dhsic.independence_test(x, y, n_resamples=400_000, memory='208MiB', rng=0, threads=1)"
+    )
+    assert peak <= 208
+
+
+@pytest.mark.slow
+def test_one_chunk__takes_no_more_memory_than_is_allowed(tmp_path):
+    rng, n = np.random.default_rng(0), 400_000
+    for name, d in (("x", 20), ("y", 1)):
+        data = rng.standard_normal((n, d)).astype("f4")
+        zarr.create_array(tmp_path / name, data=data, chunks=(n, d))
+    peak = peak_of(
+        "import dhsic\n"
+        f"x, y = {str(tmp_path / 'x')!r}, {str(tmp_path / 'y')!r}\n"
+        "dhsic.independence_test(x, y, precision='float32', memory='256MiB', rng=0, threads=1)"
+    )
+    assert peak <= 256
