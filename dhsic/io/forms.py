@@ -145,7 +145,7 @@ def _labels_of_source(source: ArraySource) -> tuple[str, ...]:
 def _array_source(x: NDArray[Any], name: str) -> ArraySource:
     """An array in memory; masked values are missing."""
     # Masked booleans stay such, beside None.
-    boolean = np.ma.is_masked(x) and x.dtype == bool
+    boolean = x.dtype == bool and np.ma.is_masked(x)
     x, described = unmasked(x.astype(object) if boolean else x), f"variable {name!r}"
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)

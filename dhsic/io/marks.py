@@ -118,7 +118,8 @@ def marks_of(array: Any, name: str) -> Marks | None:
 
 def unmasked(x: Any) -> NDArray[Any]:
     """An array without a mask: NaN in the place of masked numbers, None in that of others."""
-    if not np.ma.is_masked(x):
+    # Records, which are refused, have masks of several fields.
+    if getattr(x.dtype, "names", None) or not np.ma.is_masked(x):
         return np.asarray(x)
     check_exact("masked data", x.compressed())
     numbers = x.dtype.kind in "biuf"

@@ -182,6 +182,7 @@ REFUSED = [
     (np.array([1, 2], "M8[s]"), r"got datetime64\[s\]: turn times into numbers"),
     (np.array([1, 2], "m8[s]"), r"got timedelta64\[s\]: turn durations into numbers"),
     (np.zeros(2, [("a", float)]), "choose one of its fields"),
+    (np.ma.masked_all(2, [("a", float)]), "choose one of its fields"),
     (pd.Series(pd.to_datetime(["2020", "2021"])), "turn times into numbers"),
     (
         pd.DataFrame({"a": [1, 2], "b": pd.to_datetime(["2020", "2021"])}),
