@@ -339,7 +339,7 @@ def check_repeated(
         "it out, or make numbers of it, as by pandas.to_numeric without units or 'dhsic convert "
         "table' --numeric (--thousands, --decimal)"
     )
-    if most_alone < 1.0:
+    if most_alone < 1.0 and len(single) < rows:
         msg += "; or tell that it is a category, by .astype('category') of pandas or --categorical"
     if (errors := _rare.get()) is None:
         raise DataError(msg)

@@ -116,6 +116,15 @@ def test_text__that_hardly_repeats_is_refused_at_every_door(tmp_path, door):
     assert not (tmp_path / "x.zarr").exists()
 
 
+def test_text__that_never_repeats_is_no_category_either():
+    labels = [f"u{i}" for i in range(N)]
+    with pytest.raises(DataError, match="another label in every row") as text:
+        as_variable(labels)
+    with pytest.raises(DataError, match="another label in every row"):
+        as_variable(pd.Series(labels, dtype="category"))
+    assert "astype" not in str(text.value)
+
+
 CATEGORIES = {
     "pandas": lambda folder, x: as_variable(pd.Series(x, dtype="category")),
     "pandas by name": lambda folder, x: by_name(
