@@ -100,6 +100,7 @@ def test_variables__are_given_by_position():
     ("action", "remedy"),
     [
         (lambda: dhsic.independence_test("AT", "PE"), "pass the table too, as data=table"),
+        (lambda: dhsic.hsic("AT", "PE", weights="w"), "pass the table too, as data=table"),
         (lambda: dhsic.independence_test("AT", "PEE", data=TABLE), "did you mean 'PE'"),
         (lambda: dhsic.independence_test("AT", Y, data=TABLE), "leave out data= to pass arrays"),
         (lambda: dhsic.independence_test("AT", [], data=TABLE), "name of a column or a list of"),

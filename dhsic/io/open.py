@@ -149,7 +149,6 @@ def open_labelled_data(
         data, variables = variables[0], []
     with rare_labels_taken():  # a group of rows may have one
         told = [_labels_of(given, what, data) for what, given in labels.items()]
-        beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     if data is None:
         opened = _named_or_opened(variables, names, told)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
@@ -161,6 +160,8 @@ def open_labelled_data(
         # A table of Arrow has the labels of its rows in a column beside those that are named.
         names = names_of_columns if names is None else names
         opened = open_variables(chosen, names, [table_index(data), *told])
+    with rare_labels_taken():
+        beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     # Before gaps are looked for, which pairs the rows of all.
     n = opened[0].shape[0]
     for what, labelled in zip(labels, beside, strict=True):
