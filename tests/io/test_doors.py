@@ -540,6 +540,13 @@ def test_labels__of_every_type_are_compared_with_those_of_dask(index):
         paired(x, y.iloc[:-1])
 
 
+def test_labels__that_are_equal_are_so_in_any_type():
+    nullable = ROWS["y"].set_axis(pd.Index(np.arange(N), dtype="Int64"))
+    assert paired(ROWS["x"].set_axis(range(N)), nullable) == paired(X, Y)
+    with refused():
+        paired(ROWS["x"].set_axis(range(N)), nullable.iloc[::-1])
+
+
 def test_labels__of_rows_in_one_variable_are_compared():
     with refused():
         paired({"a": ROWS["x"], "b": OTHERS["y"]}, Y)
