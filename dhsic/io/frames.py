@@ -80,7 +80,9 @@ def index_of_pandas(schema: Any, *, named: bool = True) -> list[str]:
     """
     told = (schema.pandas_metadata or {}).get("index_columns", ())
     names = [name for name in told if isinstance(name, str) and schema.names.count(name) == 1]
-    return [name for name in names if named or name.startswith("__index_level_")]
+    if named:  # some levels of several, as a choice of columns leaves them, are no labels of rows
+        return names if len(names) == len(told) else []
+    return [name for name in names if name.startswith("__index_level_")]
 
 
 def frame_source(frame: Any, name: str) -> ArraySource:

@@ -547,6 +547,21 @@ def test_labels__that_are_equal_are_so_in_any_type():
         paired(ROWS["x"].set_axis(range(N)), nullable.iloc[::-1])
 
 
+@pytest.mark.parametrize("as_batch", [False, True])
+def test_levels__of_an_index_in_arrow_are_variables(as_batch):
+    index = pd.MultiIndex.from_product([range(N // 5), range(5)], names=["a", "b"])
+    rows = ROWS[["x", "w"]].set_axis(index)
+    data = arrow().Table.from_pandas(rows)
+    data = data.to_batches()[0] if as_batch else data
+    found = dhsic.independence_test("x", "a", data=data, strata="b", **OPTIONS)
+    levels = rows.reset_index()
+    assert (
+        found.pvalue == dhsic.independence_test("x", "a", data=levels, strata="b", **OPTIONS).pvalue
+    )
+    with refused():
+        dhsic.independence_test("x", "a", data=data, weights=rows["w"].iloc[::-1], **OPTIONS)
+
+
 def test_labels__of_rows_in_one_variable_are_compared():
     with refused():
         paired({"a": ROWS["x"], "b": OTHERS["y"]}, Y)
