@@ -80,7 +80,7 @@ def _index_in_memory(x: Any) -> Any:
         return x.index
     if is_of(x, "xarray", "DataArray") and x.ndim:
         return x.indexes.get(x.dims[0])
-    if is_of(x, "pyarrow", "Table") and (stored := index_of_pandas(x.schema)):
+    if is_of(x, "pyarrow", "Table", "RecordBatch") and (stored := index_of_pandas(x.schema)):
         return x.select(stored).to_pandas().index
     return None
 

@@ -60,7 +60,7 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
 def table_index(data: Any) -> Any:
     """The labels of the rows of a Parquet file or a table of Arrow, as a table, or None."""
     if not is_parquet(data):
-        return data if is_of(data, "pyarrow", "Table") else None
+        return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(data) as file:

@@ -562,6 +562,15 @@ def test_levels__of_an_index_in_arrow_are_variables(as_batch):
         dhsic.independence_test("x", "a", data=data, weights=rows["w"].iloc[::-1], **OPTIONS)
 
 
+def test_labels__of_rows_in_a_batch_of_arrow_are_compared():
+    (batch,) = arrow().Table.from_pandas(ROWS[["x"]]).to_batches()
+    assert paired(batch, ROWS["y"]) == paired(X, Y)
+    with refused():
+        paired(batch, OTHERS["y"])
+    with refused():
+        dhsic.independence_test("x", "x", data=batch, strata=OTHERS["y"] > 0, **OPTIONS)
+
+
 def test_labels__of_rows_in_one_variable_are_compared():
     with refused():
         paired({"a": ROWS["x"], "b": OTHERS["y"]}, Y)
