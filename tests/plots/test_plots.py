@@ -375,7 +375,7 @@ def test_dependence_heatmap__draws_a_result(rng):
         ([[1.0, 0.5]], {}, "values must be square"),
         ([[1.0], [0.5, 1.0]], {}, "values must be real numbers"),
         ([[1.0, 0.5], [0.4, 1.0]], {}, "values must be symmetric"),
-        ([[1.0, 1.5], [1.5, 1.0]], {}, "from 0 to 1"),
+        ([[1.0, 1.5], [1.5, 1.0]], {}, "from -1 to 1"),
         ([[1.0, np.nan], [np.nan, 1.0]], {}, "values must be finite"),
         (np.eye(2), {"pvalues": np.eye(3)}, "pvalues must be 2 by 2"),
         (np.eye(2), {"names": ["a"]}, "names must be 2"),
