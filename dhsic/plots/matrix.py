@@ -156,7 +156,8 @@ def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
         axes.scatter(columns, rows, s=9.0, c=colours[rows, columns], marker="x", linewidths=0.7)
         return
     for row, column in np.argwhere(pairs):
-        number = f"{shown[row, column]:.2f}".removeprefix("0")
+        # Never "-0.00", and no digit before the point.
+        number = f"{round(float(shown[row, column]), 2) + 0.0:.2f}".replace("0.", ".", 1)
         text = f"{number}\n×" if crossed[row, column] else number
         axes.text(
             column,
