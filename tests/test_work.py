@@ -159,7 +159,7 @@ FEW = dhsic.NystromHSIC(40)
         (replace(FEW, n_features=8), 0.0),
         (replace(FEW, unbiased_estimate=True), 0.0),
         (replace(FEW, n_features=8, unbiased_estimate=True), 0.0),
-        ("nystrom-m", 0.15),  # the means of kernels in a few rows
+        ("nystrom-m", 0.17),  # the means of kernels in a few rows, and the reference's landmarks
     ],
     ids=["features", "principal", "blocks", "both", "tuples"],
 )

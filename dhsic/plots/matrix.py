@@ -40,7 +40,8 @@ def dependence_heatmap(
     Parameters
     ----------
     values : DependenceMatrix or array-like, shape (M, M)
-        Result of `dhsic.dependence_matrix`; or symmetric numbers from 0 to 1.
+        Result of `dhsic.dependence_matrix`; or symmetric numbers from -1 to 1. Those below 0, as of
+        independent variables at times, have the colour of 0.
     names : sequence of str, optional
         Names of the variables; those of the result, or x1, x2, ... where not given.
     pvalues : array-like, shape (M, M), optional
@@ -62,7 +63,7 @@ def dependence_heatmap(
     Raises
     ------
     InvalidArgumentError
-        The matrices are not symmetric, of one shape and within 0 and 1.
+        The matrices are not symmetric and of one shape, or not within -1 (p-values 0) and 1.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -78,7 +79,7 @@ def dependence_heatmap(
             values.names if names is None else names,
             values.adjusted if pvalues is None else pvalues,
         )
-    level, sizes = check_level(alpha), _square_matrix("values", values)
+    level, sizes = check_level(alpha), _square_matrix("values", values, least=-1.0)
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
@@ -129,7 +130,7 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def _square_matrix(name: str, values: Any, count: int | None = None) -> Vector:
+def _square_matrix(name: str, values: Any, count: int | None = None, least: float = 0.0) -> Vector:
     matrix = numbers_of(name, values)
     if matrix.ndim != 2 or len(set(matrix.shape)) > 1 or count not in (None, len(matrix)):
         wanted = "square" if count is None else f"{count} by {count}"
@@ -137,8 +138,10 @@ def _square_matrix(name: str, values: Any, count: int | None = None) -> Vector:
         raise InvalidArgumentError(msg)
     finite_vector(name, matrix.ravel())
     asymmetric = not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9)
-    if asymmetric or matrix.min() < 0.0 or matrix.max() > 1.0 + 1e-9:
-        msg = f"{name} must be symmetric, from 0 to 1: give those of dhsic.dependence_matrix"
+    if asymmetric or matrix.min() < least or matrix.max() > 1.0 + 1e-9:
+        msg = (
+            f"{name} must be symmetric, from {least:g} to 1: give those of dhsic.dependence_matrix"
+        )
         raise InvalidArgumentError(msg)
     return matrix
 
@@ -153,7 +156,8 @@ def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
         axes.scatter(columns, rows, s=9.0, c=colours[rows, columns], marker="x", linewidths=0.7)
         return
     for row, column in np.argwhere(pairs):
-        number = f"{shown[row, column]:.2f}".removeprefix("0")
+        # Never "-0.00", and no digit before the point.
+        number = f"{round(float(shown[row, column]), 2) + 0.0:.2f}".replace("0.", ".", 1)
         text = f"{number}\n×" if crossed[row, column] else number
         axes.text(
             column,

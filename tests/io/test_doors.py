@@ -576,6 +576,7 @@ def test_labels__of_rows_in_one_variable_are_compared():
         paired({"a": ROWS["x"], "b": OTHERS["y"]}, Y)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")  # some columns are cyclic
 def test_index__that_a_table_of_pandas_leaves_behind_is_no_column(tmp_path):
     data = [arrow().Table.from_pandas(ROWS.iloc[::-1]), written_with_labels(tmp_path)]
     for one in data:
