@@ -4,6 +4,7 @@ import json
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import dhsic
 from dhsic.engine.session import Session
+from dhsic.errors import DataError
 from dhsic.estimators import Estimate
 from dhsic.kernels import Combinations, Gaussian
 from dhsic.results import FeatureSummary
@@ -521,3 +523,14 @@ def test_witness_functions__have_the_covariance_that_they_say():
     assert found.first.kernel.spec().startswith("laplacian")
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="need estimator 'coco'"):
         dhsic.witness_functions(x, y, estimator="v-hsic")
+
+
+def test_balanced_numbers__of_two_values_are_tested_beside_others():
+    rng = np.random.default_rng(0)
+    first, second = np.tile([0.0, 1.0], 30), np.repeat([0.0, 1.0], 30)  # of which all spreads are 0
+    beside_labels = pd.DataFrame({"a": first, "b": pd.Categorical(rng.integers(0, 3, 60))})
+    for x in (np.column_stack([first, 1.0 - first]), np.column_stack([first, second])):
+        assert dhsic.independence_test(x, first + rng.random(60), rng=0).pvalue < 0.01
+    assert dhsic.independence_test(beside_labels, first + rng.random(60), rng=0).pvalue < 0.01
+    with pytest.raises(DataError, match="rescale the variable"):
+        dhsic.independence_test(1e-200 * first, second, kernels="linear", rng=0)

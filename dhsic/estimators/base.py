@@ -256,8 +256,9 @@ def _check_kernel(
         The kernel is not positive definite.
     """
     own, measured = _is_own(kernel), sorted(kernel.measured(rows.shape[1]))
-    # Kernels with a length follow the scale of the variable, and are fitted within their range.
-    if not own and (kernel.has_length or not measured or not scale):
+    # Kernels with a length follow the scale of the variable, and are fitted within their range; of
+    # ranks, which have none, kernels may be 0, as that of the spread of balanced numbers 0 and 1.
+    if not own and (kernel.has_length or _is_scaleless(kernel) or not scale):
         return
     with np.errstate(all="ignore"):
         gram = kernel(rows)
@@ -287,11 +288,21 @@ def _check_kernel(
 
 def _is_own(kernel: Kernel) -> bool:
     """Whether it, or a part of it, is a kernel of the user."""
+    return not type(kernel).__module__.startswith("dhsic.") or any(map(_is_own, _parts(kernel)))
+
+
+def _is_scaleless(kernel: Kernel) -> bool:
+    """Whether it compares labels, and numbers by their ranks alone."""
+    parts = _parts(kernel)
+    return isinstance(kernel, Ranked) or (
+        all(map(_is_scaleless, parts)) if parts else not kernel.measured(1)
+    )
+
+
+def _parts(kernel: Kernel) -> list[Kernel]:
     values = [getattr(kernel, field.name) for field in fields(kernel)]
     parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
-    return not type(kernel).__module__.startswith("dhsic.") or any(
-        _is_own(part) for part in parts if isinstance(part, Kernel)
-    )
+    return [part for part in parts if isinstance(part, Kernel)]
 
 
 def fit_combinations_on_sample(
