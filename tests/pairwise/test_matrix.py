@@ -56,6 +56,17 @@ def test_cka__is_the_cosine_of_centred_gram_matrices_less_that_of_permutations(f
     np.testing.assert_array_equal(found.cka, found.cka.T)
 
 
+def test_cka__of_whole_groups_is_less_that_of_groups_that_change_places():
+    found = []
+    for seed in range(4):
+        columns = np.repeat(np.random.default_rng(seed).standard_normal((4, 20)), 10, axis=1)
+        rows = np.repeat(np.arange(20), 10)
+        matrix = dhsic.dependence_matrix(*columns, groups=rows, n_resamples=99, rng=seed, threads=1)
+        found += matrix.cka[np.triu_indices(4, 1)].tolist()
+    # Less the mean over permutations of all rows it is 0.15 on average.
+    assert abs(np.mean(found)) < 0.06
+
+
 @pytest.mark.parametrize("null", ["spectral", "shifts"])
 @pytest.mark.parametrize(("i", "j"), [(0, 1), (0, 2), (1, 3)])
 def test_pvalue__is_that_of_the_test_of_the_pair(data, null, i, j):
