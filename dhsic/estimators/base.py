@@ -264,7 +264,9 @@ def _check_kernel(
     with np.errstate(all="ignore"):
         gram = kernel(rows)
         largest = float(np.abs(gram - gram.mean(axis=0)).max())
-    most, varies = _MOST_VALUE[dtype.name], (rows[0, measured] != rows[:, measured]).any()
+        # One number in any unit, as the square of a sign, has no scale.
+        varies = largest or np.ptp(kernel(rows / (np.abs(rows).max() or 1.0)), axis=0).any()
+    most = _MOST_VALUE[dtype.name]
     if not own and varies and not 1.0 / most <= largest <= most:
         msg = (
             f"variable {name!r}: kernel {kernel.spec()!r} differs by {largest:.1g} between rows, "
