@@ -87,8 +87,8 @@ _LOOKED_AT = 64  # of them, at which fitted kernels are looked
 # gave p-values of 1 or 1e-17 for .01 without a word, from 1e-21 on and beyond 1e18 in float32, and
 # beyond 1e-80 and 1e75 in float64.
 _MOST_VALUE = {"float32": 1e17, "float64": 1e70}
-# Of an eigenvalue over the largest value, for each row: less is rounding. Kernels of float32, and of
-# |x|^2 + |y|^2 - 2 xy where x is 1e4 deviations from 0, had up to 1e-8.
+# Of an eigenvalue over the largest value, for each row: less is rounding. Kernels of float32, and
+# of |x|^2 + |y|^2 - 2 xy where x is 1e4 deviations from 0, had up to 1e-8.
 _NEGATIVE = 1e-6
 
 _MEDIAN = 8.0  # passes over the distances of all pairs of these rows, for their median
