@@ -428,4 +428,7 @@ def _matrix_plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> P
     ]
     if isinstance(null, Shifts):
         steps += _shift_steps(session, drawn, null)
-    return plan_of(session, steps, _REMEDY, drawn.summary.drawn)
+    plan = plan_of(session, steps, _REMEDY, drawn.summary.drawn)
+    # Those of all pairs are held until the last has its p-value.
+    values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
+    return replace(plan, kept_bytes=values * len(_pairs(drawn)), closing_bytes=4 * values)

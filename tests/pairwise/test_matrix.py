@@ -244,6 +244,14 @@ def test_memory__is_refused_where_it_does_not_suffice(rng):
         dhsic.dependence_matrix(*variables, n_landmarks=400, memory="160MiB", rng=0, threads=1)
 
 
+def test_memory__of_replicates_of_all_pairs_is_planned(rng):
+    variables = rng.standard_normal((6, 60))
+    with pytest.raises(MemoryBudgetError, match="the plan needs .* the replicates"):
+        dhsic.dependence_matrix(
+            *variables, null="shifts", n_resamples=4_000_000, memory="512MiB", threads=1
+        )
+
+
 def test_bad_data__is_refused_by_name(data):
     with pytest.raises(DataError, match="'flat' is constant"):
         dhsic.dependence_matrix(data[0], np.ones(N), names=["x", "flat"])
