@@ -246,7 +246,7 @@ def test_memory__is_refused_where_it_does_not_suffice(rng):
 
 def test_memory__of_replicates_of_all_pairs_is_planned(rng):
     variables = rng.standard_normal((6, 60))
-    with pytest.raises(MemoryBudgetError, match="the plan needs .* the replicates"):
+    with pytest.raises(MemoryBudgetError, match=r"the plan needs .* the replicates"):
         dhsic.dependence_matrix(
             *variables, null="shifts", n_resamples=4_000_000, memory="512MiB", threads=1
         )
