@@ -169,3 +169,26 @@ def test_kernel__that_is_not_positive_definite_is_refused(kernel):
 def test_kernel__of_a_user_that_is_positive_definite_is_taken(kernel):
     x, noise = np.random.default_rng(0).standard_normal((2, 60))
     assert dhsic.independence_test(x, x + 0.3 * noise, kernels=kernel, rng=0).pvalue < 0.01
+
+
+@dataclass(frozen=True)
+class Expanded(Kernel):
+    """A kernel: exp(-|x - y|^2 / 2), whose tiles lose digits."""
+
+    name: ClassVar[str] = "expanded"
+    digits: type[np.floating] = np.float64
+
+    def fit(self, sample):
+        return self
+
+    def tile(self, rows, columns, out, work):
+        x, y = rows.astype(self.digits), columns.astype(self.digits)
+        squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)
+        np.exp(x @ y.T - squares / 2, out=out)
+
+
+@pytest.mark.parametrize(("digits", "middle"), [(np.float32, 0.0), (np.float64, 1e4)])
+def test_kernel__that_loses_digits_is_taken(digits, middle):
+    x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    kernels = [Expanded(digits=digits), "gaussian"]
+    assert dhsic.independence_test(middle + x, x + noise, kernels=kernels, rng=0).pvalue < 0.01

@@ -87,7 +87,9 @@ _LOOKED_AT = 64  # of them, at which fitted kernels are looked
 # gave p-values of 1 or 1e-17 for .01 without a word, from 1e-21 on and beyond 1e18 in float32, and
 # beyond 1e-80 and 1e75 in float64.
 _MOST_VALUE = {"float32": 1e17, "float64": 1e70}
-_NEGATIVE = 1e-12  # of an eigenvalue over the largest value, for each row: less is rounding
+# Of an eigenvalue over the largest value, for each row: less is rounding. Kernels of float32, and
+# of |x|^2 + |y|^2 - 2 xy where x is 1e4 deviations from 0, had up to 1e-8.
+_NEGATIVE = 1e-6
 
 _MEDIAN = 8.0  # passes over the distances of all pairs of these rows, for their median
 _DISTANCE = 0.7  # and for a column
@@ -255,7 +257,7 @@ def _check_kernel(
     InvalidArgumentError
         The kernel is not positive definite.
     """
-    own, measured = _is_own(kernel), sorted(kernel.measured(rows.shape[1]))
+    own = _is_own(kernel)
     # Kernels with a length follow the scale of the variable, and are fitted within their range; of
     # ranks, which have none, kernels may be 0, as that of the spread of balanced numbers 0 and 1.
     if not own and (kernel.has_length or _is_scaleless(kernel) or not scale):
@@ -263,10 +265,12 @@ def _check_kernel(
     with np.errstate(all="ignore"):
         gram = kernel(rows)
         largest = float(np.abs(gram - gram.mean(axis=0)).max())
-    most, varies = _MOST_VALUE[dtype.name], (rows[0, measured] != rows[:, measured]).any()
-    # A kernel that is one number between all rows is no matter of their scale.
-    varies = varies and not (largest == 0.0 and 1.0 / most <= np.abs(gram).max() <= most)
-    if not own and varies and not 1.0 / most <= largest <= most:
+        most = _MOST_VALUE[dtype.name]
+        scaled = own or 1.0 / most <= largest <= most
+        # One number in any unit, as the square of a sign, has no scale.
+        if not scaled and not largest:
+            scaled = not np.ptp(kernel(rows / (np.abs(rows).max() or 1.0)), axis=0).any()
+    if not scaled:
         msg = (
             f"variable {name!r}: kernel {kernel.spec()!r} differs by {largest:.1g} between rows, "
             f"and its products keep their digits in {dtype} from {1.0 / most:.0e} to {most:.0e}: "

@@ -158,7 +158,7 @@ def dependence_matrix(
     neighbours = Neighbours(session)
     matrix = _Matrix(session, Combinations.single(fitting), null, asked)
     drawn, chosen = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
-    hsic, traces, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
+    hsic, chance, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
     neighbours.warn()
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
@@ -168,8 +168,7 @@ def dependence_matrix(
         msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
         raise InvalidArgumentError(msg)
     # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both less the
-    # mean of HSIC(x, y) over all permutations, which many categories or columns make large.
-    chance = np.outer(traces, traces) / (session.n - 1)
+    # mean of HSIC(x, y) over permutations, which many categories or columns make large.
     scale = np.outer(norms, norms) - chance
     cka = np.divide(hsic - chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
     # Rounding would leave it a little beside 1.
@@ -326,7 +325,7 @@ def _shift_steps(
 def _measured_pairs(
     session: Session, drawn: LandmarkFeatures, null: PairNull
 ) -> tuple[Vector, Vector, Vector, str]:
-    """HSIC, traces of the covariances, p-values of every pair, and how the null was made."""
+    """HSIC, its mean over permutations, p-values of every pair, and how the null was made."""
     sides, pairs = drawn.sides, _pairs(drawn)
     remedy = "take null='shifts', which is exact"
     note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
@@ -342,11 +341,13 @@ def _measured_pairs(
         if i == j:
             spectra.append(spectrum(block))
             traces[i] = np.trace(block)
+    # That of all permutations; of rows that move together or in time, that of the replicates.
+    chance = np.outer(traces, traces) / (session.n - 1)
     if isinstance(null, Shifts):
-        pvalues, detail = _exact_pvalues(session, sides, pairs, null)
-        return hsic, traces, pvalues, detail
+        pvalues, means, detail = _exact_pvalues(session, sides, pairs, null)
+        return hsic, chance if session.moves is None else means, pvalues, detail
     pvalues = _spectral_pvalues(session, hsic, spectra, [s.spread for s in sides], null)
-    return hsic, traces, pvalues, note
+    return hsic, chance, pvalues, note
 
 
 def _layout(sides: Sequence[Side]) -> Layout:
@@ -359,8 +360,11 @@ def _layout(sides: Sequence[Side]) -> Layout:
 
 def _exact_pvalues(
     session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
-) -> tuple[Vector, str]:
-    """With the later variable of every pair shifted; the smallest there are on the diagonal."""
+) -> tuple[Vector, Vector, str]:
+    """P-values and means of HSIC, with the later variable of every pair shifted.
+
+    On the diagonal are the smallest p-values that there can be.
+    """
     resampled, _, detail = resample_features(
         session,
         dict(enumerate(sides)),
@@ -371,12 +375,14 @@ def _exact_pvalues(
     )
     # Of a variable with itself no replicate is as large.
     pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(resampled.replicates)))
+    means = np.zeros(pvalues.shape)
     for pair, statistic, replicates, rounding in zip(
         pairs, resampled.statistics, resampled.replicates.T, resampled.rounding, strict=True
     ):
         p = pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         pvalues[pair] = pvalues[pair[::-1]] = p
-    return pvalues, detail
+        means[pair] = means[pair[::-1]] = replicates.mean() / session.n
+    return pvalues, means, detail
 
 
 def _spectral_pvalues(
@@ -422,4 +428,7 @@ def _matrix_plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> P
     ]
     if isinstance(null, Shifts):
         steps += _shift_steps(session, drawn, null)
-    return plan_of(session, steps, _REMEDY, drawn.summary.drawn)
+    plan = plan_of(session, steps, _REMEDY, drawn.summary.drawn)
+    # Those of all pairs are held until the last has its p-value.
+    values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
+    return replace(plan, kept_bytes=values * len(_pairs(drawn)), closing_bytes=4 * values)

@@ -47,7 +47,8 @@ class DependenceMatrix(Result):
         Squared HSIC of every pair; of a variable with itself on the diagonal.
     cka : ndarray, shape (M, M)
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both terms less the mean of HSIC(x, y) over all
-        permutations: 1 on the diagonal, 0 on average without dependence.
+        permutations, or over the replicates with `strata`, `groups` or `order`: 1 on the diagonal,
+        0 on average without dependence.
     pvalues : ndarray, shape (M, M)
         P-values of the independence of every pair, by itself; on the diagonal those that are as
         small as there can be.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,8 @@ def dependence_heatmap(
     Parameters
     ----------
     values : DependenceMatrix or array-like, shape (M, M)
-        Result of `dhsic.dependence_matrix`; or symmetric numbers from -1 to 1. Those below 0, as of
-        independent variables at times, have the colour of 0.
+        Result of `dhsic.dependence_matrix`; or symmetric numbers up to 1, of which
+        those below 0, as chance leaves, are shown as 0.
     names : sequence of str, optional
         Names of the variables; those of the result, or x1, x2, ... where not given.
     pvalues : array-like, shape (M, M), optional
@@ -63,7 +64,7 @@ def dependence_heatmap(
     Raises
     ------
     InvalidArgumentError
-        The matrices are not symmetric and of one shape, or not within -1 (p-values 0) and 1.
+        The matrices are not symmetric, of one shape and at most 1, or a p-value is below 0.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -79,7 +80,7 @@ def dependence_heatmap(
             values.names if names is None else names,
             values.adjusted if pvalues is None else pvalues,
         )
-    level, sizes = check_level(alpha), _square_matrix("values", values, least=-1.0)
+    level, sizes = check_level(alpha), _square_matrix("values", values, least=-math.inf)
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
@@ -139,9 +140,8 @@ def _square_matrix(name: str, values: Any, count: int | None = None, least: floa
     finite_vector(name, matrix.ravel())
     asymmetric = not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9)
     if asymmetric or matrix.min() < least or matrix.max() > 1.0 + 1e-9:
-        msg = (
-            f"{name} must be symmetric, from {least:g} to 1: give those of dhsic.dependence_matrix"
-        )
+        span = "from 0 to 1" if least == 0.0 else "at most 1"
+        msg = f"{name} must be symmetric, {span}: give those of dhsic.dependence_matrix"
         raise InvalidArgumentError(msg)
     return matrix
 
@@ -156,8 +156,7 @@ def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
         axes.scatter(columns, rows, s=9.0, c=colours[rows, columns], marker="x", linewidths=0.7)
         return
     for row, column in np.argwhere(pairs):
-        # Never "-0.00", and no digit before the point.
-        number = f"{round(float(shown[row, column]), 2) + 0.0:.2f}".replace("0.", ".", 1)
+        number = f"{max(shown[row, column], 0.0):.2f}".removeprefix("0")
         text = f"{number}\n×" if crossed[row, column] else number
         axes.text(
             column,

@@ -56,6 +56,17 @@ def test_cka__is_the_cosine_of_centred_gram_matrices_less_that_of_permutations(f
     np.testing.assert_array_equal(found.cka, found.cka.T)
 
 
+def test_cka__of_whole_groups_is_less_that_of_groups_that_change_places():
+    found = []
+    for seed in range(4):
+        columns = np.repeat(np.random.default_rng(seed).standard_normal((4, 20)), 10, axis=1)
+        rows = np.repeat(np.arange(20), 10)
+        matrix = dhsic.dependence_matrix(*columns, groups=rows, n_resamples=99, rng=seed, threads=1)
+        found += matrix.cka[np.triu_indices(4, 1)].tolist()
+    # Less the mean over permutations of all rows it is 0.15 on average.
+    assert abs(np.mean(found)) < 0.06
+
+
 @pytest.mark.parametrize("null", ["spectral", "shifts"])
 @pytest.mark.parametrize(("i", "j"), [(0, 1), (0, 2), (1, 3)])
 def test_pvalue__is_that_of_the_test_of_the_pair(data, null, i, j):
@@ -231,6 +242,14 @@ def test_memory__is_refused_where_it_does_not_suffice(rng):
     variables = rng.standard_normal((500, 6, 30)).transpose(1, 0, 2)
     with pytest.raises(MemoryBudgetError, match="fewer landmarks, fewer variables"):
         dhsic.dependence_matrix(*variables, n_landmarks=400, memory="160MiB", rng=0, threads=1)
+
+
+def test_memory__of_replicates_of_all_pairs_is_planned(rng):
+    variables = rng.standard_normal((6, 60))
+    with pytest.raises(MemoryBudgetError, match=r"the plan needs .* the replicates"):
+        dhsic.dependence_matrix(
+            *variables, null="shifts", n_resamples=4_000_000, memory="512MiB", threads=1
+        )
 
 
 def test_bad_data__is_refused_by_name(data):

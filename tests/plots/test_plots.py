@@ -344,14 +344,14 @@ def test_dependence_heatmap__writes_numbers_where_they_fit():
     assert len(plots.dependence_heatmap(many, pvalues=1.0 - many).texts) == 0
 
 
-def test_dependence_heatmap__writes_numbers_below_0():
-    similar = np.array([[1.0, -0.001, -0.02], [-0.001, 1.0, 0.3], [-0.02, 0.3, 1.0]])
-    assert {t.get_text() for t in plots.dependence_heatmap(similar).texts} == {".00", "-.02", ".30"}
-
-
 def test_dependence_heatmap__of_few_has_numbers_and_crosses():
     ax = plots.dependence_heatmap([[1.0, 0.25], [0.25, 1.0]], pvalues=[[0.0, 0.8], [0.8, 0.0]])
     assert [text.get_text() for text in ax.texts] == [".25\n×"] * 2
+
+
+def test_dependence_heatmap__shows_what_chance_leaves_below_0_as_0():
+    ax = plots.dependence_heatmap([[1.0, -0.003], [-0.003, 1.0]])
+    assert [text.get_text() for text in ax.texts] == [".00"] * 2
 
 
 @pytest.mark.parametrize("count", [2, 9, 25])
@@ -380,7 +380,8 @@ def test_dependence_heatmap__draws_a_result(rng):
         ([[1.0, 0.5]], {}, "values must be square"),
         ([[1.0], [0.5, 1.0]], {}, "values must be real numbers"),
         ([[1.0, 0.5], [0.4, 1.0]], {}, "values must be symmetric"),
-        ([[1.0, 1.5], [1.5, 1.0]], {}, "from -1 to 1"),
+        ([[1.0, 1.5], [1.5, 1.0]], {}, "values must be symmetric, at most 1"),
+        (np.eye(2), {"pvalues": [[0.0, -0.1], [-0.1, 0.0]]}, "pvalues must be .* from 0 to 1"),
         ([[1.0, np.nan], [np.nan, 1.0]], {}, "values must be finite"),
         (np.eye(2), {"pvalues": np.eye(3)}, "pvalues must be 2 by 2"),
         (np.eye(2), {"names": ["a"]}, "names must be 2"),

@@ -1,5 +1,6 @@
 """Ranking: every column as the single test has it, and CKA from its definition."""
 
+import tracemalloc
 from typing import get_args
 
 import dask.array as da
@@ -285,6 +286,18 @@ def test_rank__by_pairs_takes_features_in_parts_where_memory_is_short():
     parted = outcome(x, y, null, dhsic.VHSIC(), memory=memory)
     whole = outcome(x, y, null, dhsic.VHSIC())
     np.testing.assert_allclose(parted.replicates, whole.replicates, rtol=1e-12)
+
+
+def test_plan__holds_what_a_ranking_takes_of_its_replicates():
+    x, y = make(40, 30)
+    asked = {"n_resamples": 20_000, "threads": 1}
+    plan = dhsic.plan_ranking(x, y, **asked)
+    dhsic.rank_features(x, y, n_resamples=9, rng=0)  # imports are in the baseline
+    tracemalloc.start()
+    dhsic.rank_features(x, y, rng=0, **asked)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 5 * plan.kept_bytes < peak <= plan.peak_driver_bytes - plan.baseline_bytes
 
 
 def test_rank__is_the_same_from_any_source(tmp_path):
