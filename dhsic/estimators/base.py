@@ -85,8 +85,9 @@ _LOOKED_AT = 64  # of them, at which fitted kernels are looked
 # Differences of a kernel's values of which statistics, laws and features of all estimators keep
 # their digits, by precision: at scales 1e-320 to 1e300 of linear and distance kernels those beyond
 # gave p-values of 1 or 1e-17 for .01 without a word, from 1e-21 on and beyond 1e18 in float32, and
-# beyond 1e-80 and 1e75 in float64.
+# beyond 1e-80 and 1e75 in float64. Estimates alone keep them beyond 1e-90 and 1e90 in float64.
 _MOST_VALUE = {"float32": 1e17, "float64": 1e70}
+_MOST_OF_ESTIMATES = {"float32": 1e17, "float64": 1e87}
 # Of an eigenvalue over the largest value, for each row: less is rounding. Kernels of float32, and
 # of |x|^2 + |y|^2 - 2 xy where x is 1e4 deviations from 0, had up to 1e-8.
 _NEGATIVE = 1e-6
@@ -225,7 +226,8 @@ def fit_combinations(
     fitted = {(k, m): _fit_to(whole, k, m, session.names[m]) for k, m in distinct}
     for (_, m), kernel in fitted.items():
         rows, name = filled(samples[m])[:_LOOKED_AT], session.names[m]
-        _check_kernel(kernel, rows, session.dtype, name, scale=scale)
+        most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
+        _check_kernel(kernel, rows, most if scale else None, name, session.dtype)
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
@@ -246,7 +248,7 @@ def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
 
 
 def _check_kernel(
-    kernel: Kernel, rows: NDArray[Any], dtype: np.dtype[Any], name: str, *, scale: bool
+    kernel: Kernel, rows: NDArray[Any], most: float | None, name: str, dtype: np.dtype[Any]
 ) -> None:
     """Refuse kernels of a variable that are no inner products, or whose products would be lost.
 
@@ -260,17 +262,16 @@ def _check_kernel(
     own = _is_own(kernel)
     # Kernels with a length follow the scale of the variable, and are fitted within their range; of
     # ranks, which have none, kernels may be 0, as that of the spread of balanced numbers 0 and 1.
-    if not own and (kernel.has_length or _is_scaleless(kernel) or not scale):
+    if not own and (kernel.has_length or _is_scaleless(kernel) or most is None):
         return
     with np.errstate(all="ignore"):
         gram = kernel(rows)
         largest = float(np.abs(gram - gram.mean(axis=0)).max())
-        most = _MOST_VALUE[dtype.name]
-        scaled = own or 1.0 / most <= largest <= most
+        scaled = own or most is None or 1.0 / most <= largest <= most
         # One number in any unit, as the square of a sign, has no scale.
         if not scaled and not largest:
             scaled = not np.ptp(kernel(rows / (np.abs(rows).max() or 1.0)), axis=0).any()
-    if not scaled:
+    if not scaled and most is not None:
         msg = (
             f"variable {name!r}: kernel {kernel.spec()!r} differs by {largest:.1g} between rows, "
             f"and its products keep their digits in {dtype} from {1.0 / most:.0e} to {most:.0e}: "

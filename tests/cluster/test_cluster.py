@@ -92,7 +92,7 @@ def test_clusters_that_start_in_two_threads_leave_the_settings_as_they_were(
             seen.append(intervals())
             raise TimeoutError
 
-        monkeypatch.setattr("distributed.LocalCluster", cluster)
+        monkeypatch.setattr("dhsic.cluster.worker.WorkerProcesses", cluster)
         with pytest.raises(TimeoutError), local_cluster(1):
             pass
 

@@ -50,7 +50,9 @@ def test_plan__peak_of_this_process_counts_what_is_held():
 
 def test_plan__peaks_on_a_client_are_apart():
     remote = plan(client=object())
-    assert remote.peak_driver_bytes == (100 + 2 + 8 + 30) * MIB
+    # The driver has the scheduler besides, with what it knows of each task.
+    tasks = sum(one.tasks for one in remote.passes)
+    assert remote.peak_driver_bytes == (100 + 2 + 8 + 30 + 48) * MIB + tasks * 16 * 2**10
     # A worker has distributed besides.
     assert remote.peak_worker_bytes == (100 + 32 + 64) * MIB
 

@@ -137,6 +137,7 @@ def unmoved(way):
     return rng.standard_normal((6, 6, 3))[size, place, stratum]
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")  # of rows as they are
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("way", "null"),
@@ -155,6 +156,7 @@ def test_families__leave_what_moves_leave(way, family, null, monkeypatch):
     assert dhsic.independence_test(x, y, null=NULLS[null], rng=0, **options).pvalue < 0.02
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 @pytest.mark.parametrize(
     ("way", "estimator"),
     [*((way, "nystrom-m") for way in WAYS), ("groups", "v-hsic"), ("time", "v-hsic")],

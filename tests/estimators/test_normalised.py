@@ -191,12 +191,20 @@ def test_cka__has_the_p_values_of_hsic_of_the_same_features(null):
         )
 
 
-def test_cka__is_that_of_rankings():
+def test_cka__is_that_of_rankings_before_chance_is_taken_off():
     x, y = dependent(200, (3, 1))
-    ranking = dhsic.rank_features(x, y, estimator=NystromHSIC(20), rng=3, n_resamples=9)
-    for column, feature in zip(x.T, ranking.features, strict=True):
-        found = dhsic.hsic(column, y, estimator=CKA(20), rng=3).estimate
-        assert found == pytest.approx(feature.cka, rel=1e-7)
+    ranking = dhsic.rank_features(x, y, estimator=NystromHSIC(20), rng=3, n_resamples=99)
+    chance = [
+        (dhsic.hsic(column, y, estimator=CKA(20), rng=3).estimate - feature.cka) / (1 - feature.cka)
+        for column, feature in zip(x.T, ranking.features, strict=True)
+    ]
+    # (c - b) / (1 - b) is what rankings tell of a cosine c, with b the mean over replicates.
+    independent = np.random.default_rng(0).permuted(y, axis=0)
+    expected = [
+        dhsic.hsic(column, independent, estimator=CKA(20), rng=3).estimate for column in x.T
+    ]
+    assert chance == pytest.approx(expected, abs=0.02)
+    assert min(chance) > 0.0
 
 
 def test_cka__of_a_variable_with_itself_is_1():
