@@ -18,7 +18,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -462,6 +462,17 @@ def bad(row: Mapping[str, Any]) -> bool:
     return row["outcome"] not in _GOOD or row["resumed"] not in ("", "identical")
 
 
+def tell_outcomes(
+    table: Sequence[Mapping[str, Any]], bad: Callable[[Mapping[str, Any]], bool]
+) -> None:
+    """Print how faults of every kind ended, and fail where some ended badly."""
+    for (kind, outcome), count in sorted(Counter((r["kind"], r["outcome"]) for r in table).items()):
+        print(f"{kind}: {count} {outcome}")
+    if wrong := [row["fault"] for row in table if bad(row)]:
+        msg = f"faults {', '.join(wrong)} ended otherwise"
+        raise click.ClickException(msg)
+
+
 @click.command(help=__doc__)
 @click.option("--faults", default=500)
 @click.option("--wait", default=10.0, help="Seconds that a cluster may be without a worker.")
@@ -483,12 +494,7 @@ def main(faults: int, wait: float, deadline: float, at_once: int, out: str) -> N
         finally:
             pool.shutdown(cancel_futures=True)
             trials.end()
-    table = read_csv(out)
-    for (kind, outcome), count in sorted(Counter((r["kind"], r["outcome"]) for r in table).items()):
-        print(f"{kind}: {count} {outcome}")
-    if wrong := [row["fault"] for row in table if bad(row)]:
-        msg = f"faults {', '.join(wrong)} ended otherwise"
-        raise click.ClickException(msg)
+    tell_outcomes(read_csv(out), bad)
 
 
 if __name__ == "__main__":

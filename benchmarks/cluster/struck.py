@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +29,7 @@ import click
 import numpy as np
 import psutil
 
+from benchmarks.cluster.chaos import tell_outcomes
 from benchmarks.shared.output import read_csv, write_csv
 from dhsic.io.synthetic import generate
 
@@ -240,12 +240,7 @@ def main(faults: int, deadline: float, at_once: int, out: str) -> None:
     ):
         trials = Trials(Path(scratch), deadline)
         write_csv(out, pool.map(trials, missing), ["fault"])
-    table = read_csv(out)
-    for (kind, outcome), count in sorted(Counter((r["kind"], r["outcome"]) for r in table).items()):
-        print(f"{kind}: {count} {outcome}")
-    if wrong := [row["fault"] for row in table if bad(row)]:
-        msg = f"faults {', '.join(wrong)} ended otherwise"
-        raise click.ClickException(msg)
+    tell_outcomes(read_csv(out), bad)
 
 
 if __name__ == "__main__":

@@ -324,7 +324,7 @@ def open_table(
     if is_csv(path):
         options = {"null_values": _null_values(na_values), "decimal_point": decimal}
         return _open_csv(path, dialect or Dialect(usual_delimiter(path)), options)
-    if not path.name.lower().endswith(_PARQUET_NAMES):
+    if not is_parquet(path):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
@@ -346,11 +346,20 @@ def _open_csv(path: Path, dialect: Dialect, options: Mapping[str, Any]) -> Table
 
 def is_table(path: object) -> bool:
     """Whether a path is named as a table is."""
-    return is_parquet(path, _CSV_NAMES + _PARQUET_NAMES)
+    return _ends_with(path, _CSV_NAMES + _PARQUET_NAMES)
 
 
-def is_parquet(path: object, names: tuple[str, ...] = _PARQUET_NAMES) -> bool:
-    """Whether a path is named as Parquet files are, or has another of some names."""
+def is_parquet(path: object) -> bool:
+    """Whether a path is named as a Parquet file is."""
+    return _ends_with(path, _PARQUET_NAMES)
+
+
+def is_csv(path: object) -> bool:
+    """Whether a path is named as a CSV file is."""
+    return _ends_with(path, _CSV_NAMES)
+
+
+def _ends_with(path: object, names: tuple[str, ...]) -> bool:
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(names)
 
 
@@ -408,11 +417,6 @@ def _csv_reader(path: Path, lines: CsvLines, convert: Mapping[str, Any]) -> Any:
         ),
         convert_options=csv.ConvertOptions(**convert),
     )
-
-
-def is_csv(path: Path) -> bool:
-    """Whether a path is named as a CSV file is."""
-    return path.name.lower().endswith(_CSV_NAMES)
 
 
 @contextmanager
