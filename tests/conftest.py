@@ -93,20 +93,20 @@ def is_quick(path):
 
 def pytest_ignore_collect(collection_path, config):
     """Leave out files without a test of the tier that is asked for: to collect them takes long."""
-    tier = {"quick": True, "not quick and not slow": False}.get(config.option.markexpr)
+    tier = {"quick": True, "not quick and not nightly": False}.get(config.option.markexpr)
     if collection_path.is_file() and tier is not None and is_quick(collection_path) is not tier:
         return True
     return None
 
 
-def leave_most_cases_to_slow(items):
-    """Of a test marked `sampled(k)` every k-th case runs always, the others are slow."""
+def leave_most_cases_to_the_night(items):
+    """Of a test marked `sampled(k)` every k-th case runs always, the others run by night."""
     seen = Counter()
     for item in items:
         if mark := item.get_closest_marker("sampled"):
             name = item.nodeid.split("[")[0]
             if seen[name] % mark.args[0]:
-                item.add_marker("slow")
+                item.add_marker("nightly")
             seen[name] += 1
 
 
@@ -114,9 +114,9 @@ def leave_most_cases_to_slow(items):
 def pytest_collection_modifyitems(items):
     place = {TESTS / name: number for number, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
-    leave_most_cases_to_slow(items)
+    leave_most_cases_to_the_night(items)
     for item in items:
-        if is_quick(item.path) and not item.get_closest_marker("slow"):
+        if is_quick(item.path) and not item.get_closest_marker("nightly"):
             item.add_marker("quick")
 
 

@@ -325,7 +325,7 @@ def test_storage__reads_the_same_from_everywhere(out):
     assert all(float(row["MB/s"]) > 0 for row in table)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_chaos__ends_the_same_or_in_words_whatever_happens(out):
     table = run(chaos, out, "--faults", 10)
     assert [row["kind"] for row in table] == list(chaos.KINDS)

@@ -489,7 +489,7 @@ def test_dead_links__are_found(tmp_path):
     assert dead_links(tmp_path) == ["a.html: #z", "b.html: c.png"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_site__builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery", reason="the extra docs is not installed")
     import subprocess

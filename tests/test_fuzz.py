@@ -60,7 +60,7 @@ def test_commands__refuse_in_words_or_answer(words, data):
     check_command(*data.draw(command_lines(words, COMMANDS)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(0)
 @settled(CALLS * 4 // 5)
 @given(data=st.data())
@@ -69,7 +69,7 @@ def test_many_calls__refuse_in_words_or_answer(samples, data):
     check_call(FUNCTIONS[name], args, kwargs)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(0)
 @settled(CALLS // 5)
 @given(data=st.data())

@@ -72,7 +72,7 @@ CASES = [
     *((name, 2_000_000, 20) for name in calls(1, 1)),
     # Planning three variables of this size takes half a minute, and a direction ten seconds.
     *((name, 1_000_000_000, 90) for name in calls(1, 1) if name not in ("of three", "direction")),
-    pytest.param("direction", 1_000_000_000, 90, marks=pytest.mark.slow),
+    pytest.param("direction", 1_000_000_000, 90, marks=pytest.mark.nightly),
 ]
 
 

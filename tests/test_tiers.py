@@ -11,11 +11,11 @@ from tests.conftest import (
     NOT_QUICK,
     TESTS,
     is_quick,
-    leave_most_cases_to_slow,
+    leave_most_cases_to_the_night,
     pytest_ignore_collect,
 )
 
-REST = "not quick and not slow"
+REST = "not quick and not nightly"
 
 
 def test_files__that_are_named_are_there():
@@ -38,8 +38,8 @@ def test_every_file__is_collected_by_one_tier_or_the_other(path):
 
     assert ignored("quick") is not is_quick(path)
     assert ignored(REST) is is_quick(path)
-    assert not ignored("not slow")
-    assert not ignored("slow")
+    assert not ignored("not nightly")
+    assert not ignored("nightly")
 
 
 def test_map__has_every_folder_of_the_package_and_names_files_that_exist():
@@ -67,6 +67,6 @@ def test_sampled__cases_are_every_third():
             self.marks.append(name)
 
     items = [Item(SimpleNamespace(args=(3,))) for _ in range(7)]
-    leave_most_cases_to_slow([*items, other := Item(None)])
-    assert [one.marks for one in items] == [[], ["slow"], ["slow"], [], ["slow"], ["slow"], []]
+    leave_most_cases_to_the_night([*items, other := Item(None)])
+    assert [one.marks for one in items] == [[], ["nightly"], ["nightly"], [], ["nightly"], ["nightly"], []]
     assert other.marks == []

@@ -36,14 +36,14 @@ def test_workflow__enforces_the_coverage_that_is_declared():
 def test_workflow__builds_the_site_and_checks_links():
     said = (ROOT / "CONTRIBUTING.md").read_text()
     build, links = (line for line in commands("site") if "pip install" not in line)
-    assert build == "python -m pytest -n 0 -m slow tests/test_docs.py"
+    assert build == "python -m pytest -n 0 -m nightly tests/test_docs.py"
     assert links in said
     assert "python -m sphinx -W -b html docs docs/_build/html" in said
 
 
 def test_workflow__runs_every_file_that_has_slow_tests():
-    asked = " ".join([*JOBS["slow"]["strategy"]["matrix"]["tests"], "tests/test_docs.py"]).split()
-    marked = re.compile(r"mark\.(?:slow|sampled)\b")
+    asked = " ".join([*JOBS["nightly"]["strategy"]["matrix"]["tests"], "tests/test_docs.py"]).split()
+    marked = re.compile(r"mark\.(?:nightly|sampled)\b")
     slow = {
         path.relative_to(ROOT)
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -57,7 +57,7 @@ def test_workflow__runs_every_file_that_has_slow_tests():
 
 def test_workflow__installs_the_package_alone():
     assert commands("bare") == ["python -m pip install --quiet .", "python tests/bare.py"]
-    assert ".venv-bare/bin/python tests/bare.py" in (ROOT / ".ci" / "run").read_text()
+    assert ".venv-bare/bin/python tests/bare.py" in (ROOT / ".ci" / "nightly").read_text()
 
 
 def test_workflow__reads_only_and_ends():

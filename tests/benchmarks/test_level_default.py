@@ -43,7 +43,7 @@ def pvalues(cell):
 
 @pytest.mark.parametrize(
     "cell",
-    [*GUARDED, *(pytest.param(cell, marks=pytest.mark.slow) for cell in LONG)],
+    [*GUARDED, *(pytest.param(cell, marks=pytest.mark.nightly) for cell in LONG)],
     ids=lambda cell: f"{cell.function}, {cell.kind}, {cell.n}",
 )
 def test_default__keeps_its_level_on(cell):

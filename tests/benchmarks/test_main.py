@@ -57,7 +57,7 @@ def test_run__refuses_other_names():
     assert "'tales'" in wrong.output
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_run__small_works(name):
     if name == "pc_graph":

@@ -16,7 +16,7 @@ def test_table__has_no_peak_above_a_tenth_more_than_planned():
     assert {row["reads"] for row in TABLE} == {"2"}  # for the sample, and for the pass
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_row__is_within_a_tenth():
     row = alone(Case("rows", "8 chunks", "zstd", n=200_000))
     assert row["peak / planned"] <= 1.1

@@ -108,7 +108,7 @@ def run(root, out, *options):
         return list(csv.DictReader(file)), done.output
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mutants__are_killed_where_a_test_notices_them(root, tmp_path, monkeypatch):
     out = tmp_path / "mutants.csv"
     few, _ = run(root, out, "--count", 4)

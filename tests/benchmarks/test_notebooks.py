@@ -92,7 +92,7 @@ def test_three_tables__go_from_file_to_report(executed, monkeypatch):
     assert pictures(notebook) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_your_cluster__goes_on_after_an_interrupt(executed):
     text = said(executed("your_cluster"))
     assert "interrupted" in text

@@ -61,7 +61,7 @@ def pair():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in COMPILED else ())
+        pytest.param(name, marks=pytest.mark.nightly if name in COMPILED else ())
         for name in peers.SIZED
     ],
 )

@@ -179,7 +179,7 @@ def test_dockerfile__has_no_complaints() -> None:
     assert linted("hadolint", DEPLOY / "Dockerfile") == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_dockerfile__installs_from_what_it_copies(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

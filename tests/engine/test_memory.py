@@ -91,7 +91,7 @@ def test_many_replicates__take_no_more_memory_than_is_allowed():
     assert peak <= 208
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_chunk__takes_no_more_memory_than_is_allowed(tmp_path):
     rng, n = np.random.default_rng(0), 400_000
     for name, d in (("x", 20), ("y", 1)):

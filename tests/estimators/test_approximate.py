@@ -81,7 +81,7 @@ HOLDS = {
 }
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in (1, 2))])
 @pytest.mark.parametrize("case", MISLEADS)
 def test_guard__fires_where_signs_mislead(case, seed):
     draw, kernels = MISLEADS[case]

@@ -74,7 +74,7 @@ def test_level__is_kept_on_all_data_together(null):
     assert TOGETHER.passes(chain(*first))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("case", NULL_CASES)
