@@ -29,7 +29,7 @@ from dhsic.estimators import (
 from dhsic.estimators.base import check_gaps
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
-from dhsic.io.missing import GapTreatment, Missing
+from dhsic.io.missing import GapTreatment
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -42,22 +42,6 @@ from dhsic.kernels import (
     parse,
 )
 from dhsic.nulls import Distribution, FromReplicates, Replicates
-
-__all__ = [
-    "DROP_MISSING",
-    "GapTreatment",
-    "Method",
-    "Missing",
-    "Precision",
-    "check_kernel",
-    "check_seeded",
-    "choose_measure",
-    "choose_method",
-    "open_session",
-    "plan_measure",
-    "read_kernel",
-    "session_over",
-]
 
 Precision = Literal["float64", "float32"]
 DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"

@@ -12,18 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BLUE",
-    "GREY",
-    "ORANGE",
-    "PURPLE",
-    "axes_beside",
-    "axes_of",
-    "figure_of",
-    "rounded",
-    "shortened",
-]
-
 # Okabe and Ito's colours, which colour-blind people tell apart.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"

@@ -27,8 +27,6 @@ from dhsic.kernels import Kernel
 from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
 from dhsic.results import GridSummary, KernelCombination, StageSummary, VariableSummary
 
-__all__ = ["result_fields", "tested_fields", "variable_summary"]
-
 _SHOWN = 1000
 
 

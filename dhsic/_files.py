@@ -8,8 +8,6 @@ import os
 import stat
 from typing import Any
 
-__all__ = ["check_regular", "parse_json"]
-
 
 def parse_json(text: str | bytes, **options: Any) -> Any:
     """Read JSON as `json.loads`; brackets in brackets without end are a ValueError too.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["GROUP", "PluginWarning", "load_plugins"]
-
 GROUP = "dhsic.plugins"
 
 _LOADED: set[str] = set()

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.spinner import Spinner
 
-__all__ = ["Bar", "Progress", "heading", "measures", "progress_bar", "shows_progress"]
-
 Progress = Listener | bool | None
 """A listener; or whether there is a bar: from the start, never, or after two seconds."""
 

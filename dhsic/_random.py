@@ -10,16 +10,6 @@ from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = [
-    "PURPOSES",
-    "RngLike",
-    "generator",
-    "random_keys",
-    "random_orders",
-    "random_signs",
-    "resolve_seed",
-]
-
 RngLike = (
     int
     | Sequence[int]

@@ -21,8 +21,6 @@ from dhsic.io.open import open_labelled_data
 from dhsic.io.weights import read_weights
 from dhsic.nulls import TimeOrder
 
-__all__ = ["ALL_ROWS", "OpenedRows", "Order", "RowLabels", "open_rows"]
-
 Order = Literal["time"] | TimeOrder
 
 

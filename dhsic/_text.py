@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["NO_STREAM", "is_terminal", "printable"]
-
 # Services have no streams, or closed ones, full ones, loggers: no reason to lose an answer.
 NO_STREAM = (AttributeError, ValueError, OSError)
 

@@ -17,19 +17,6 @@ import numpy as np
 
 from dhsic.errors import InvalidArgumentError, UnknownArgumentError
 
-__all__ = [
-    "check_choice",
-    "check_flag",
-    "check_integer",
-    "check_number",
-    "check_path",
-    "check_progress",
-    "named_arguments",
-    "nearest",
-    "parse_seconds",
-    "shown",
-]
-
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 

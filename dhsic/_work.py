@@ -15,18 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = [
-    "LONG",
-    "NOTHING",
-    "PATIENT",
-    "QUICK",
-    "REFERENCE",
-    "Rates",
-    "Work",
-    "entry_seconds",
-    "pair_seconds",
-]
-
 
 @dataclass(frozen=True)
 class Rates:

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from dhsic._arguments import (
-    GapTreatment,
-    Precision,
-    choose_measure,
-    choose_method,
-    open_session,
-    plan_measure,
-)
+from dhsic._arguments import Precision, choose_measure, choose_method, open_session, plan_measure
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -22,15 +15,9 @@ from dhsic._validation import named_arguments
 from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Grid, Kernel, KernelName
 from dhsic.results import DependenceEstimate, IndependenceTestResult
-
-__all__ = [
-    "Kernels",
-    "hsic",
-    "independence_test",
-    "plan",
-]
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 

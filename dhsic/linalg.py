@@ -14,16 +14,6 @@ from numpy.typing import NDArray
 Float = TypeVar("Float", bound=np.floating[Any])
 MatrixType = TypeVar("MatrixType", bound=NDArray[np.floating[Any]])
 
-__all__ = [
-    "PivotedCholesky",
-    "hadamard",
-    "pivoted_cholesky",
-    "row_products",
-    "solve_lower",
-    "spectrum",
-    "squared_norms",
-]
-
 _EPSILON = float(np.finfo(np.float64).eps)
 
 

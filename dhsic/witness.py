@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dhsic._arguments import Missing, Precision, choose_measure, open_session, plan_measure
+from dhsic._arguments import Precision, choose_measure, open_session, plan_measure
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, WitnessFunctions
-
-__all__ = ["witness_functions"]
+from dhsic.io.missing import Missing
 
 
 @named_arguments

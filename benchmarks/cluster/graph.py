@@ -31,7 +31,8 @@ from dhsic.engine.run import run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.scan import Scan
 from dhsic.io.folder import Folder
-from dhsic.io.open import AnySource, open_variables
+from dhsic.io.forms import AnySource
+from dhsic.io.open import open_variables
 
 _ROWS = 4
 

@@ -33,7 +33,8 @@ import zarr
 from fsspec.config import conf
 
 from benchmarks.shared.output import write_csv
-from dhsic.io.open import AnySource, open_variables
+from dhsic.io.forms import AnySource
+from dhsic.io.open import open_variables
 from dhsic.io.storage import RemoteStore
 
 BUCKET = "bucket"

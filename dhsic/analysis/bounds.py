@@ -14,16 +14,6 @@ from dhsic.analysis.spectrum import CovarianceSpectrum
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import BarResult
 
-__all__ = [
-    "EmbeddingBound",
-    "HSICBound",
-    "landmarks_for_exponential_decay",
-    "landmarks_for_polynomial_decay",
-    "least_landmarks",
-    "mean_embedding_bound",
-    "nystrom_m_bound",
-]
-
 _SMALLEST_DELTA = 1e-200  # divided by landmarks it is still a normal number
 # Chatalic et al. (2022), theorem 4.1; Kalinke and Szabo (2023), proposition 4.1.
 _LEAST = 67.0

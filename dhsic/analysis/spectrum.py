@@ -15,8 +15,6 @@ from dhsic.kernels import Kernel, parse
 from dhsic.linalg import hadamard, spectrum
 from dhsic.results import BarResult
 
-__all__ = ["CovarianceSpectrum", "covariance_spectrum"]
-
 Vector = NDArray[np.float64]
 
 

@@ -15,10 +15,9 @@ from zarr.codecs import Crc32cCodec
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.open import AnySource, open_variables
+from dhsic.io.forms import AnySource
+from dhsic.io.open import open_variables
 from dhsic.io.sources import ArraySource, GraphSource, StoredSource
-
-__all__ = ["Data", "FirstRows"]
 
 _CHUNK_ROWS = 8192
 _COPIED_ROWS = 65_536

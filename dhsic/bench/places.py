@@ -12,8 +12,6 @@ from dhsic.engine.memory import forget_peak, peak_bytes
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import ClusterError, InvalidArgumentError
 
-__all__ = ["StudyWorkers", "Usage", "WorkerPool"]
-
 # Jobs wait in a queue for their turn.
 _WORKERS_TIMEOUT_SECONDS = 600.0
 _LOOK = 0.05

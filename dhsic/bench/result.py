@@ -26,8 +26,6 @@ from dhsic.results import Result, Sketch
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ScalingStudy"]
-
 _WORDS = ("scheduler", "precision", "study")
 _BYTES = ("bytes_read", "peak_bytes", "planned_bytes")
 _QUANTITIES = {

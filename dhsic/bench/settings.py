@@ -16,8 +16,6 @@ from dhsic.api import independence_test
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import ESTIMATORS
 
-__all__ = ["SETTINGS", "Setting", "check_options", "options_of", "settings_of"]
-
 Setting = dict[str, Any]
 
 SETTINGS = (

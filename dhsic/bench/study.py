@@ -19,8 +19,6 @@ from dhsic.engine.events import Event, PassFinished
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["scaling_study"]
-
 StudyRow = dict[str, Any]
 
 _MEMORY = "2GiB"

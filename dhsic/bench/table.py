@@ -8,8 +8,6 @@ from typing import Any
 
 from dhsic.bench.settings import SETTINGS
 
-__all__ = ["MEASURED", "Row", "table_of", "varied_in"]
-
 Row = Mapping[str, Any]
 
 MEASURED = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")

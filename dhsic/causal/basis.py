@@ -9,8 +9,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXTRAPOLATIONS", "Extrapolation", "SplineBasis"]
-
 Vector = NDArray[np.float64]
 Extrapolation = Literal["constant", "linear"]
 

@@ -20,8 +20,6 @@ from dhsic.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DAG", "Parents", "complete_dags", "enumerate_dags"]
-
 Parents = tuple[tuple[int, ...], ...]
 """Numbers of the parents of every node, ascending."""
 

@@ -20,8 +20,6 @@ from dhsic.causal.roc import (
 )
 from dhsic.results import AS_ASKED, BarResult, PassSummary, StoredArraySummary, rows_text
 
-__all__ = ["CausalDirection", "CausalDirections", "DirectionCriterion", "DirectionEvidence"]
-
 DirectionCriterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
 
 UNDECIDED = "undecided"

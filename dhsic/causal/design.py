@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from dhsic.causal.basis import SplineBasis
 from dhsic.errors import DataError
 
-__all__ = ["AdditiveFit", "SplineDesign", "additive_fit"]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

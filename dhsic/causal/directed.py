@@ -26,8 +26,6 @@ from dhsic.io.sources import ArraySource
 from dhsic.kernels import Combinations
 from dhsic.results import AS_ASKED
 
-__all__ = ["BothDirections", "Directed", "RowsUsed"]
-
 _FEWEST_CHOSEN = 256
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
 _GIVEN = {1: [(0,)]}  # the effect given the cause

@@ -32,8 +32,6 @@ from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity.maps import column_sensitivities, plan_map
 
-__all__ = ["MeasuredSide", "ResidualMeasure"]
-
 _BY_PVALUE = ("p-value", "larger-p-value")
 _NOT_RUN = "write the map"
 

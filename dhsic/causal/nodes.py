@@ -14,8 +14,6 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.missing import Missing
 from dhsic.kernels import Kernel, parse
 
-__all__ = ["FEWEST_ROWS", "kernels_of_nodes", "open_nodes"]
-
 FEWEST_ROWS = 4
 
 

@@ -27,8 +27,6 @@ from dhsic.results import Result, rows_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PairResiduals", "decided", "pair_residuals"]
-
 Vector = NDArray[np.float64]
 
 # The rows are held and few, so that the comparison runs here.

@@ -32,8 +32,6 @@ from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
 from dhsic.kernels import Kernel, KernelName
 
-__all__ = ["direction", "directions", "plan_direction"]
-
 
 @named_arguments
 @shows_progress

@@ -18,16 +18,6 @@ from dhsic._work import NOTHING, Work
 from dhsic.causal.splines import Splines
 from dhsic.errors import InvalidArgumentError, require
 
-__all__ = [
-    "REGRESSIONS",
-    "Cost",
-    "CrossFitted",
-    "Regression",
-    "cost_of",
-    "described_regression",
-    "find_regression",
-]
-
 Vector = NDArray[np.float64]
 
 _EVALUATIONS = 50  # of the likelihood of a Gaussian process, for its optimiser

@@ -33,8 +33,6 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["ResidualIndependenceTestResult", "residual_independence_test"]
-
 _REMEDY = "take fewer n_knots or threads, or regression='splines'"
 
 

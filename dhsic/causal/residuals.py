@@ -24,16 +24,6 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.derived import DerivedSource
 from dhsic.io.sources import ArraySource
 
-__all__ = [
-    "FittedRegressions",
-    "FoldSums",
-    "Regressions",
-    "SplinePass",
-    "fit_regressions",
-    "plan_regressions",
-    "residual_variables",
-]
-
 Vector = NDArray[np.float64]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
 """Sets of regressors of every variable that is regressed, by number."""

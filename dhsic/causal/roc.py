@@ -17,15 +17,6 @@ from dhsic.results import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "AccuracyCurve",
-    "PrecisionRecallCurve",
-    "RocCurve",
-    "accuracy_curve",
-    "precision_recall_curve",
-    "roc_curve",
-]
-
 Vector = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from dhsic.causal.basis import SplineBasis
 from dhsic.causal.design import AdditiveFit, SplineDesign
 
-__all__ = ["SplineResiduals"]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

@@ -14,8 +14,6 @@ from dhsic.results import PassSummary, Result, Sketch, StoredArraySummary, rows_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DAGScores", "ScoredDAG"]
-
 _SHOWN = 5
 _MOST = 30
 _LEVEL = 0.05

@@ -41,15 +41,6 @@ from dhsic.nulls import (
 )
 from dhsic.results import AS_ASKED
 
-__all__ = [
-    "MOST_NODES",
-    "DependenceMeasure",
-    "ResidualTest",
-    "Score",
-    "choose_residual_test",
-    "score_dags",
-]
-
 # There are 29,281 graphs of five nodes, and 3,781,503 of six.
 MOST_NODES = 5
 

@@ -42,8 +42,6 @@ from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DAGSearch", "SearchTest", "search_dag"]
-
 _REMEDY = "take fewer nodes, n_knots or threads, or regression='splines'"
 
 

@@ -15,8 +15,6 @@ from dhsic.causal.design import AdditiveFit, SplineDesign, additive_fit
 from dhsic.causal.rows import SplineResiduals
 from dhsic.errors import DataError, InvalidArgumentError
 
-__all__ = ["PILOT_ROWS", "Penalty", "Splines", "check_varied"]
-
 Vector = NDArray[np.float64]
 Penalty = Literal["curvature", "ridge"]
 

@@ -18,8 +18,6 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.io.derived import DerivedSource
 
-__all__ = ["plan_units", "standardised_variables", "standing_in"]
-
 Vector = NDArray[np.float64]
 Exponents = NDArray[np.int32]
 

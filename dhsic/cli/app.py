@@ -17,8 +17,6 @@ from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
 
-__all__ = ["INTERNAL", "INTERRUPTED", "USAGE", "Application"]
-
 INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
 
 

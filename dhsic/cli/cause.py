@@ -39,8 +39,6 @@ from dhsic.cli.pictures import write_picture
 from dhsic.cli.resources import read_resources
 from dhsic.io.whole import write_whole
 
-__all__ = ["cause"]
-
 _DAGS = """\b
 Example
   dhsic cause dags weather.zarr --variable altitude --variable temperature \\

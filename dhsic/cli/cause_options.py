@@ -28,17 +28,6 @@ from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.estimators import NystromMHSIC
 
-__all__ = [
-    "CAUSE_RUN_OPTIONS",
-    "LANDMARKS_OPTION",
-    "METHOD_OPTIONS",
-    "REGRESSION_OPTIONS",
-    "Seen",
-    "method_arguments",
-    "read_regression",
-    "seen",
-]
-
 REGRESSION_OPTIONS = (
     click.option(
         "--regression",

@@ -38,8 +38,6 @@ from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
 from dhsic.kernels import parse
 
-__all__ = ["direction_command", "pairs"]
-
 _DIRECTION = """\b
 Example
   dhsic cause direction weather.zarr --variable altitude \\

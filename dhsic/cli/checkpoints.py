@@ -18,8 +18,6 @@ from dhsic.engine.kept import find_checkpoints, kept_passes
 from dhsic.engine.units import format_bytes
 from dhsic.io.folder import Folder
 
-__all__ = ["checkpoints", "interrupts_keep"]
-
 _WHAT = "the URL of checkpoints"
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 

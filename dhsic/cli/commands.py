@@ -19,8 +19,6 @@ from dhsic.cli.sensitivity import sensitivity
 from dhsic.cli.submit import submit
 from dhsic.cli.two_sample import two_sample
 
-__all__ = ["main"]
-
 _EPILOG = """\b
 Start with
   dhsic demo

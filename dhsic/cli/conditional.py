@@ -24,8 +24,6 @@ from dhsic.cli.recipes import code_of_conditional
 from dhsic.cli.resources import read_resources
 from dhsic.conditional.compare import ConditionalMethod
 
-__all__ = ["conditional"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 Returned = TypeVar("Returned")
 

@@ -18,8 +18,6 @@ from dhsic.io.table_variables import columns_by_variable
 from dhsic.io.tabular import convert_table
 from dhsic.io.written import WrittenGroup
 
-__all__ = ["convert", "generate_command", "overwrite_option"]
-
 _LABELS = 4
 _WIDTH = 160  # where no terminal says how wide it is
 

@@ -20,8 +20,6 @@ from dhsic.io.open import open_group
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult, decision, pvalue_text
 
-__all__ = ["demo"]
-
 _ALPHA = 0.05
 _CASES = {"dependent": 0.3, "independent": 0.0}
 

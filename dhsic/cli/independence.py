@@ -12,8 +12,6 @@ from dhsic.cli.options import read_request, test_options
 from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_test
 
-__all__ = ["plan_command", "test"]
-
 _EPILOG = """\b
 Estimators: time in the rows n, with b rows per block; number of variables;
 available null distributions

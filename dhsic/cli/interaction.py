@@ -27,8 +27,6 @@ from dhsic.cli.resources import read_resources
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.nulls import Multiplier, Permutation
 
-__all__ = ["interaction"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _EPILOG = """\b

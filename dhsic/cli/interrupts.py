@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["interruptible", "last_act", "last_words"]
-
 # Shells report 128 + 2 for a program that SIGINT ended.
 _EXIT_CODE = 130
 # Workers and folders are cleaned up in this time; a library that holds the lock is not waited for.

@@ -26,8 +26,6 @@ from dhsic.errors import DataError, DhsicError
 from dhsic.io.urls import redacted
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["SCHEMA", "STDERR", "Journal", "open_journal", "read_journal"]
-
 SCHEMA = 1
 STDERR = "-"
 

@@ -10,8 +10,6 @@ import click
 from dhsic._validation import nearest
 from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
 
-__all__ = ["KERNEL_OPTION", "KERNEL_OPTIONS", "read_kernels", "single_kernels"]
-
 
 def _numbers_of_option(
     context: click.Context, option: click.Parameter, value: str | None

@@ -20,17 +20,6 @@ from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
 from dhsic.landmarks import Pairing, Selection
 from dhsic.nulls import MixtureMethod, Variance, Within
 
-__all__ = [
-    "NULL_OPTIONS",
-    "ClassChoice",
-    "Names",
-    "estimator_options",
-    "pairs_table",
-    "read_estimator",
-    "read_null",
-    "read_number",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _NULLS_WIDTH = 45  # beside the longest name, in a terminal of 80 columns

@@ -8,8 +8,6 @@ import click
 
 from dhsic.io.missing import GapTreatment, Missing
 
-__all__ = ["GAPS_OPTIONS", "MISSING_OPTIONS"]
-
 MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),

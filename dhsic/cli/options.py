@@ -21,37 +21,8 @@ from dhsic.cli.missing import GAPS_OPTIONS, MISSING_OPTIONS
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources, read_resources
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
-from dhsic.io.open import AnySource, open_group, open_group_labels
-
-__all__ = [
-    "CHECKPOINT_OPTION",
-    "DATA_OPTIONS",
-    "JSON_OPTION",
-    "LEVEL_OPTION",
-    "LEVEL_OPTIONS",
-    "LOG_OPTION",
-    "ORDER_OPTIONS",
-    "OVERWRITE_OPTION",
-    "PERFORMANCE_OPTION",
-    "PLOT_OPTION",
-    "PRECISION_OPTION",
-    "ROWS_OPTIONS",
-    "RUN_OPTIONS",
-    "SEED_OPTION",
-    "STRATA_OPTION",
-    "TIMED_RUN_OPTIONS",
-    "Request",
-    "groups_option",
-    "location",
-    "measure_options",
-    "opened",
-    "read_measure",
-    "read_request",
-    "read_row_labels",
-    "read_rows",
-    "test_options",
-    "with_options",
-]
+from dhsic.io.forms import AnySource
+from dhsic.io.open import open_group, open_group_labels
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

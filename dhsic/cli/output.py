@@ -12,8 +12,6 @@ import click
 from dhsic._text import is_terminal, printable
 from dhsic.results import IndependenceTestResult, decision
 
-__all__ = ["aligned", "print_columns", "print_lines", "print_result", "print_summary"]
-
 _GAP = "  "
 
 

@@ -14,8 +14,6 @@ from dhsic.io.urls import redacted
 from dhsic.report import MemoryUse, Run, check_report, write_report
 from dhsic.results import Result
 
-__all__ = ["Page"]
-
 
 class Page:
     """A report, where one was asked for.

@@ -15,8 +15,6 @@ from dhsic.errors import DataError, require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["check_picture", "write_picture"]
-
 
 def check_picture(path: Path | None) -> None:
     """Refuse before a run a picture that could not be written after it.

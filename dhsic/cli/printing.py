@@ -15,8 +15,6 @@ from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["CALIBRATE_OPTION", "PLAN_OPTIONS", "check_planned", "print_plan", "print_test"]
-
 CALIBRATE_OPTION = click.option(
     "--calibrate",
     is_flag=True,

@@ -26,7 +26,7 @@ from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.run_display import check_targets, seen_run
-from dhsic.io.open import AnySource
+from dhsic.io.forms import AnySource
 from dhsic.io.table_source import is_table
 from dhsic.io.table_variables import other_columns
 from dhsic.io.whole import write_whole
@@ -34,8 +34,6 @@ from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
 from dhsic.ranking import ColumnRanking
 from dhsic.ranking.result import By
-
-__all__ = ["rank"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -14,15 +14,6 @@ from dhsic.cli.resources import RunResources
 from dhsic.io.forms import AnySource
 from dhsic.io.urls import redacted
 
-__all__ = [
-    "code_of_conditional",
-    "code_of_interaction",
-    "code_of_map",
-    "code_of_ranking",
-    "code_of_samples",
-    "code_of_test",
-]
-
 
 def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test again; credentials are left out.

@@ -15,16 +15,6 @@ from dhsic._validation import parse_seconds
 from dhsic.cluster import TLS, ClusterSpec, PlannedWorkers, SchedulerAt, connect
 from dhsic.engine.units import parse_bytes
 
-__all__ = [
-    "MEMORY",
-    "RESOURCE_OPTIONS",
-    "THREADS_OPTION",
-    "TIME_OPTION",
-    "RunResources",
-    "memory_option",
-    "read_resources",
-]
-
 # As of `dhsic.independence_test`, and shown in the help.
 MEMORY = "2GiB"
 _CLUSTERS = ("threads", "workers", "scheduler", "scheduler_file", "cluster")

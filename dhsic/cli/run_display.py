@@ -18,8 +18,6 @@ from dhsic.cluster.report import dashboard_link, performance_report, worker_coun
 from dhsic.engine.events import Event, Listener
 from dhsic.io.urls import redacted
 
-__all__ = ["check_targets", "reporting", "run_listener", "seen_run"]
-
 _TARGETS = {
     "json_path": "--json",
     "log_path": "--log-json",

@@ -13,8 +13,6 @@ from dhsic.cluster.submit import QUEUES, Phase, SubmittedRun
 from dhsic.errors import ClusterError, DataError
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["Standing", "follow", "progress_of", "read_result", "standing", "trouble", "why"]
-
 Standing = Literal["not submitted", "waiting", "running", "finished", "failed", "cancelled"]
 _GOING: tuple[Standing, ...] = ("waiting", "running")
 

@@ -17,8 +17,6 @@ from dhsic.cluster.submit import QUEUES, RunState, SubmittedRun, find_run, list_
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError
 
-__all__ = ["cancel", "finish", "result", "runs", "runs_option", "status"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 runs_option = click.option(

@@ -19,8 +19,6 @@ from dhsic.sensitivity import SensitivityMap
 from dhsic.sensitivity.forms import Of
 from dhsic.sensitivity.result import map_columns
 
-__all__ = ["sensitivity"]
-
 _EPILOG = """\b
 Estimators that have a map: nystrom-m, rff-hsic, v-hsic
 

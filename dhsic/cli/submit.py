@@ -21,8 +21,6 @@ from dhsic.cluster.submit.quoting import check_words
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import is_url
 
-__all__ = ["submit"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SPEC = "the file of --spec says where the test runs"

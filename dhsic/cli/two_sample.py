@@ -25,8 +25,6 @@ from dhsic.cli.resources import read_resources
 from dhsic.io.open import open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
 
-__all__ = ["two_sample"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _EPILOG = """\b

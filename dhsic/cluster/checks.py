@@ -16,21 +16,6 @@ from typing import Any, NoReturn, TypeVar
 from dhsic._validation import nearest
 from dhsic.errors import InvalidArgumentError
 
-__all__ = [
-    "flag",
-    "line",
-    "lines",
-    "node_path",
-    "path",
-    "plain_path",
-    "refuse",
-    "resource_name",
-    "section",
-    "text",
-    "word",
-    "words",
-]
-
 SectionType = TypeVar("SectionType")
 
 # Neither a space nor a quote, which would end the word in the head of a script.

@@ -16,8 +16,6 @@ from dhsic.engine.supervision import STALL_TIMEOUT
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["connect", "described"]
-
 
 @contextmanager
 def connect(

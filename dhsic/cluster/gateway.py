@@ -14,8 +14,6 @@ from dhsic.cluster.security import allow_insecure, stays_here
 from dhsic.cluster.spec import ClusterSpec
 from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, require
 
-__all__ = ["gateway_client"]
-
 
 @contextmanager
 def gateway_client(spec: ClusterSpec) -> Iterator[Any]:

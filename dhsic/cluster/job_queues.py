@@ -23,8 +23,6 @@ from dhsic.cluster.settings import HERE, job_limit, process_limit, worker_enviro
 from dhsic.cluster.spec import ClusterSpec
 from dhsic.errors import ClusterError, require
 
-__all__ = ["job_arguments", "job_client"]
-
 _CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _SUBMIT = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "sge": "qsub"}
 _JOB_NAME = "dhsic-worker"

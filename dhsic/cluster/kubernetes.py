@@ -17,8 +17,6 @@ from dhsic.cluster.spec import ClusterSpec
 from dhsic.cluster.submit.manifests import cluster_manifests
 from dhsic.errors import ClusterError, InvalidArgumentError, require
 
-__all__ = ["kube_arguments", "kubernetes_client"]
-
 
 @contextmanager
 def kubernetes_client(spec: ClusterSpec) -> Iterator[Any]:

@@ -17,14 +17,6 @@ from dhsic.cluster.sections import Adaptive
 from dhsic.cluster.settings import HERE, LOCAL_SETTINGS, process_limit, process_share
 from dhsic.engine.units import parse_bytes
 
-__all__ = [
-    "PlannedWorkers",
-    "default_workers",
-    "local_cluster",
-    "memory_share",
-    "processors",
-]
-
 _KILL_SECONDS = 0.5
 # Settings of Dask are those of the whole process: of two that start at a time, the second would put
 # back for good what the first had set.

@@ -16,8 +16,6 @@ from distributed.comm.addressing import parse_address, parse_host_port
 from dhsic.cluster.sections import TLS
 from dhsic.cluster.security import ssl_context
 
-__all__ = ["NOBODY", "refusal"]
-
 NOBODY = "nobody answered"
 
 _PAUSE_SECONDS = 0.1

@@ -20,8 +20,6 @@ from dhsic.cluster.security import check_address, security_of
 from dhsic.cluster.spec import ClusterSpec
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["first_worker", "scheduler_client"]
-
 _REQUIREMENT = "scheduler must be the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
 
 

@@ -15,8 +15,6 @@ from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import written_whole
 
-__all__ = ["dashboard_link", "performance_report", "worker_count"]
-
 
 def worker_count(client: Any) -> int | None:
     """Worker processes as the client last heard of them, without asking; None where it did not.

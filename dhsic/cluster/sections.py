@@ -11,8 +11,6 @@ from dhsic._validation import check_integer
 from dhsic.cluster import checks
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["TLS", "Adaptive", "Gateway", "JobQueue", "Kubernetes", "SchedulerAt"]
-
 _WALLTIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
 _SHORTEST = 60
 _QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")

@@ -14,15 +14,6 @@ from dhsic.cluster import checks
 from dhsic.cluster.sections import TLS
 from dhsic.errors import InsecureWarning, InvalidArgumentError, MissingDependencyError
 
-__all__ = [
-    "allow_insecure",
-    "check_address",
-    "security_of",
-    "ssl_context",
-    "stays_here",
-    "temporary_security",
-]
-
 _ENCRYPTED = ("tls", "wss")
 
 

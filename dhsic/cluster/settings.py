@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "HERE",
-    "LOCAL_SETTINGS",
-    "WORKER_SETTINGS",
-    "job_limit",
-    "process_limit",
-    "process_share",
-    "worker_environment",
-]
-
 # The plan may use 0.95 / 1.25 of the limit, which are 76 %.
 _HEADROOM = 1.25
 _SPILL = 0.85

@@ -20,8 +20,6 @@ from dhsic.cluster.sections import TLS, Adaptive, Gateway, JobQueue, Kubernetes,
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["JOB_QUEUES", "ClusterKind", "ClusterSpec"]
-
 ClusterKind = Literal["local", "scheduler", "slurm", "pbs", "lsf", "sge", "kubernetes", "gateway"]
 
 JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")

@@ -18,8 +18,6 @@ from tornado.ioloop import PeriodicCallback
 from dhsic.cluster.settings import WORKER_SETTINGS
 from dhsic.errors import ClusterError
 
-__all__ = ["Worker", "WorkerProcesses", "check_main"]
-
 _UNGUARDED = 78  # an exit code that says so
 _GUARD = (
     "a script that starts worker processes must do so below 'if __name__ == \"__main__\":', since "

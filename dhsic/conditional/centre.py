@@ -13,8 +13,6 @@ from dhsic._work import Work
 from dhsic.engine.blocks import ValueKind
 from dhsic.kernels import Kernel
 
-__all__ = ["Centre", "centred_columns"]
-
 Vector = NDArray[np.float64]
 
 _MOST_COLUMNS = 64

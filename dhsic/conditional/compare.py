@@ -44,8 +44,6 @@ from dhsic.kernels import Kernel, KernelName
 from dhsic.nulls import pvalue
 from dhsic.results import AS_ASKED, FeatureSummary
 
-__all__ = ["ConditionalMethod", "conditional_independence_test", "plan_conditional"]
-
 ConditionalMethod = Literal["auto", "kernel", "strata"]
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 

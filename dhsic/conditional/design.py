@@ -23,15 +23,6 @@ from dhsic.features import (
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 
-__all__ = [
-    "ColumnProducts",
-    "ConditionalDesign",
-    "FeatureRows",
-    "Projection",
-    "joint_kernel",
-    "projections",
-]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

@@ -20,8 +20,6 @@ from dhsic.estimators.base import BANDWIDTH_ROWS
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 
-__all__ = ["Drawn", "FittedDesign", "given_kinds", "predicted_columns"]
-
 Vector = NDArray[np.float64]
 
 

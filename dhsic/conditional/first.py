@@ -16,8 +16,6 @@ from dhsic.conditional.design import ConditionalDesign
 from dhsic.conditional.ridge import Ridges, SumsByFold
 from dhsic.features import ColumnFeatures
 
-__all__ = ["FirstDesign", "FirstFits", "PredictedColumns"]
-
 Vector = NDArray[np.float64]
 
 _OF_FEATURES = 2.0  # they gain less than columns do

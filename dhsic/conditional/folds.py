@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dhsic._random import random_keys
 from dhsic.engine.reduction import RowBlock
 
-__all__ = ["FOLDS", "TILE_ROWS", "tiles_of_folds"]
-
 Indices = NDArray[np.intp]
 
 FOLDS: Final = 2  # five cost a half more time, and neither level nor power differed

@@ -40,8 +40,6 @@ from dhsic.conditional.design import ConditionalDesign, FeatureRows, Projection,
 from dhsic.conditional.folds import FOLDS
 from dhsic.conditional.ridge import Ridges
 
-__all__ = ["Index", "IndexedDesign", "IndexedRows", "Places"]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

@@ -25,8 +25,6 @@ from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
 from dhsic.kernels import Kernel
 
-__all__ = ["KernelResiduals", "ResidualProducts", "warn_of_limits"]
-
 Vector = NDArray[np.float64]
 
 _REMEDY = "take fewer given columns or fewer threads"

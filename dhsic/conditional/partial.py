@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from dhsic.conditional.indices import Places
 from dhsic.conditional.ridge import DesignSums, Ridges
 
-__all__ = ["partial_correlation"]
-
 Indices = NDArray[np.intp]
 
 

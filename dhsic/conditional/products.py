@@ -17,8 +17,6 @@ from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
 
-__all__ = ["ProductSums", "ProductsPass"]
-
 Vector = NDArray[np.float64]
 
 _LEVERED_ROWS = 50  # for each regressor

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["ConditionalIndependenceTestResult"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConditionalIndependenceTestResult(IndependenceTestResult):

@@ -17,8 +17,6 @@ from dhsic._work import Work
 from dhsic.conditional.folds import FOLDS, TILE_ROWS, tiles_of_folds
 from dhsic.engine.reduction import Footprint, RowBlock, add
 
-__all__ = ["DesignPass", "DesignSums", "Joined", "Ridges", "SumsByFold", "rows_of_regression"]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

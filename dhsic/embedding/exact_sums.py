@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LIMBS", "ExactSums"]
-
 Vector = NDArray[np.float64]
 
 # Digits of 32 bits in int64: 2^30 numbers are added before any digit overflows.

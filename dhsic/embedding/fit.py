@@ -43,8 +43,6 @@ from dhsic.landmarks import (
     warn_of_rounding,
 )
 
-__all__ = ["embed_like", "load_embedding", "mean_embedding"]
-
 Vector = NDArray[np.float64]
 
 # The fewest landmarks that are offered where none were asked for.

@@ -20,8 +20,6 @@ from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
 
-__all__ = ["kernel_json", "kernel_of_text", "read_record", "write_record"]
-
 _ATTRIBUTES = "attributes"
 _FORMAT = "dhsic mean embedding 1"
 

@@ -13,8 +13,6 @@ from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.engine.tiles import ROW_TILE, Tiling, column_sums
 from dhsic.errors import DataError
 
-__all__ = ["GROUP_ROWS", "EmbeddingPass"]
-
 GROUP_ROWS = ROW_TILE
 
 

@@ -22,8 +22,6 @@ from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.results import BarResult, PassSummary
 from dhsic.results import kernel_text as told_kernel
 
-__all__ = ["MeanEmbedding", "mmd"]
-
 Vector = NDArray[np.float64]
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["one_blas_thread"]
-
 # Runs of several threads begin and end at the same time.
 _lock = threading.Lock()
 _running: list[Any] = []

@@ -12,29 +12,6 @@ from numpy.typing import NDArray
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError
 
-__all__ = [
-    "BLOCK_BYTES",
-    "GROUPS",
-    "INEXACT",
-    "LARGEST_EXACT",
-    "PAIRS",
-    "ROWS",
-    "Grain",
-    "NonFiniteError",
-    "Source",
-    "ValueKind",
-    "block_bounds",
-    "check_exact",
-    "chunk_starts",
-    "group_bounds",
-    "is_exact",
-    "kinds_of",
-    "labels_of",
-    "read_ranges",
-    "read_whole",
-    "spans_of",
-]
-
 BLOCK_BYTES = 8 * 2**20
 _LARGEST = 4
 _MANY_BLOCKS = 16_384

@@ -20,8 +20,6 @@ from dhsic.engine.memory import LIBRARIES, ask_allocator, resident_bytes
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
-__all__ = ["TOLERANCE", "Budget", "check_process_memory", "own_bytes"]
-
 TOLERANCE = 1.0
 """Times the allowed memory that a process takes at the most."""
 

@@ -28,19 +28,6 @@ from dhsic.engine.reduction import Partial
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 
-__all__ = [
-    "MANIFEST",
-    "PASS",
-    "SHARD",
-    "Checkpoint",
-    "CheckpointWarning",
-    "Manifest",
-    "MissingShardError",
-    "Shards",
-    "remove_checkpoint",
-    "removed_at_end",
-]
-
 Value = TypeVar("Value")
 
 MANIFEST = "dhsic-checkpoint.json"

@@ -21,18 +21,6 @@ from dhsic.engine.supervision import as_they_finish, fetched, threads_of_workers
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = [
-    "Job",
-    "Near",
-    "as_task",
-    "begin",
-    "compute",
-    "culled",
-    "held",
-    "neighbours_together",
-    "ship",
-]
-
 _PIECE = 4 * 2**20
 _TRAVELS_LIGHT = 2**20  # bytes of a partial result, which may come from any worker
 

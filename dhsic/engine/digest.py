@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Difference", "bytes_of", "can_digest", "difference", "digest", "plain"]
-
 _PACKAGES = ("dhsic", "builtins", "math")
 _OF, _SOURCE = "of", "class"
 KIND = "is"

@@ -7,18 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-__all__ = [
-    "BlockFinished",
-    "Event",
-    "Listener",
-    "PassFinished",
-    "PassStarted",
-    "RunStarted",
-    "StepStarted",
-    "Unit",
-    "as_json",
-]
-
 Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples"]
 
 

@@ -17,16 +17,6 @@ from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.nulls import TimeOrder
 
-__all__ = [
-    "check_codes",
-    "check_order",
-    "coded",
-    "codes_of",
-    "joined_codes",
-    "moves_of",
-    "read_labels",
-]
-
 Indices = NDArray[np.intp]
 
 _CODE_BYTES = 96  # of a row: its labels as numbers, sorted, and the moves of them

@@ -10,8 +10,6 @@ from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.supervision import StalledError
 from dhsic.errors import DhsicError, MemoryBudgetError
 
-__all__ = ["explained_failures"]
-
 
 @contextmanager
 def explained_failures(

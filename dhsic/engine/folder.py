@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["AnyFolder", "FolderEntry"]
-
 # Hidden names that no shard has, with a random part, so that two writers do not meet.
 _PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dhsic.errors import DataError
 
-__all__ = ["Gaps", "filled"]
-
 
 class Gaps(NamedTuple):
     """The missing values of one variable."""

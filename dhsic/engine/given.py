@@ -19,8 +19,6 @@ from dhsic.engine.reading import cut_rows, read_by_tasks, read_bytes
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import is_cut, together
 
-__all__ = ["Parts", "Span", "blocks_of"]
-
 Span = tuple[int, int]
 Parts = dict[Span, list[Any]]
 

@@ -11,8 +11,6 @@ from typing import Any
 from dhsic._validation import check_integer
 from dhsic.engine.runtime import check_client
 
-__all__ = ["GraphPlace", "compute_graphs", "graph_place", "graphs_at", "graphs_on"]
-
 GraphPlace = Mapping[str, Any]
 """Options of `dask.compute`; none for the scheduler that Dask takes by itself."""
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator, random_orders
 
-__all__ = ["Arrangement", "Groups", "Ranges", "RowGroups", "edges", "is_smooth"]
-
 Indices = NDArray[np.intp]
 Ranges = tuple[tuple[int, int], ...]
 

@@ -12,8 +12,6 @@ from dhsic.engine.blocks import Source
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
 
-__all__ = ["Inventory", "Stamp", "Stored", "check_unchanged", "take_inventories"]
-
 _MOST_PARTS = 128  # that a checkpoint keeps of an array
 _MOST_RANGES = 4
 

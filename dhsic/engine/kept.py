@@ -10,8 +10,6 @@ from dhsic.engine.checkpoint import PASS, SHARD, Manifest
 from dhsic.engine.folder import AnyFolder
 from dhsic.errors import DataError, DhsicError
 
-__all__ = ["FoundCheckpoints", "KeptPass", "find_checkpoints", "kept_passes"]
-
 
 class KeptPass(NamedTuple):
     """A pass of a checkpoint, as it is listed."""

@@ -27,8 +27,6 @@ from dhsic.engine.take import take_rows
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["LazyRows"]
-
 Arrays = tuple[NDArray[Any], ...]
 
 

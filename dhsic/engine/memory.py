@@ -13,18 +13,6 @@ from typing import Any
 
 from dhsic.engine.supervision import aside, fetched, threads_of_workers
 
-__all__ = [
-    "LIBRARIES",
-    "ask_allocator",
-    "baseline_bytes",
-    "forget_peak",
-    "high_water_bytes",
-    "peak_bytes",
-    "resident_bytes",
-    "reuse_freed_memory",
-    "worker_peak_bytes",
-]
-
 LIBRARIES = 250 * 2**20
 _REPLY_TIMEOUT_SECONDS = 10.0
 _AT_WORK = 16 * 2**20  # what Dask, zarr and the allocator were measured to take once they work

@@ -14,8 +14,6 @@ from typing import Any
 
 from dhsic.engine.reduction import GroupBlock, RowBlock
 
-__all__ = ["count_task"]
-
 _COUNTED = {
     "dhsic_tasks": "Tasks over row blocks or pairs of them.",
     "dhsic_rows": "Rows of the blocks that these tasks took.",

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from dhsic._random import random_keys
 from dhsic.engine.groups import Arrangement, Ranges
 
-__all__ = ["MovedGroups"]
-
 Indices = NDArray[np.intp]
 
 

@@ -18,8 +18,6 @@ from dhsic.engine.blocks import kinds_of
 from dhsic.engine.session import Session
 from dhsic.errors import DependentRowsWarning
 
-__all__ = ["Alike", "Likeness", "Neighbours", "alike_pair"]
-
 Matrix64 = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

@@ -22,8 +22,6 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, row_bytes, together
 from dhsic.engine.tree import most_waiting
 
-__all__ = ["plan_groups", "plan_pairs", "plan_pass"]
-
 _TASK_CALLS = 300.0  # of small functions, a task
 _GROUP_CALLS = 50.0  # and a group whose rows are put in order
 _ORDERED_ROW = 17.0  # times as long as moving a number, to find the place of a row

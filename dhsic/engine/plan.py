@@ -19,13 +19,11 @@ from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.sets import WholeSets
-from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
+from dhsic.engine.told import plan_lines, plan_records, plan_summary
 from dhsic.engine.tree import combining_tasks, fan_in_of
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
-
-__all__ = ["SPREAD", "DriverStep", "KnownGroups", "PassPlan", "Plan"]
 
 KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
 """All that are `RowGroups`, by which JSON is read."""

@@ -34,8 +34,6 @@ from dhsic.engine.supervision import aside, threads_of_workers
 from dhsic.kernels import Gaussian
 from dhsic.linalg import pivoted_cholesky, solve_lower
 
-__all__ = ["machine_of", "measure", "rates_of"]
-
 Array = NDArray[Any]
 Probe = Callable[[], Any]
 

@@ -15,19 +15,6 @@ from dhsic.engine.together import cut_bytes, together
 if TYPE_CHECKING:
     from dhsic.engine.plan import PassPlan
 
-__all__ = [
-    "bytes_read_of",
-    "cut_rows",
-    "decoded_rows",
-    "is_shared",
-    "read_by_tasks",
-    "read_bytes",
-    "split_sources",
-    "taken_bytes",
-    "task_bytes",
-    "tasks_bytes",
-]
-
 _PIECE = 1500  # bytes of Python objects of a task that cuts a piece of a chunk
 _FEWEST_READS = 32  # of chunks that are cut, where there are as many, to share them out
 _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut

@@ -13,20 +13,6 @@ from numpy.typing import NDArray
 from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
 
-__all__ = [
-    "Footprint",
-    "GroupBlock",
-    "GroupReduction",
-    "PairReduction",
-    "Partial",
-    "Reduction",
-    "RowBlock",
-    "RowReduction",
-    "add",
-    "pickled",
-    "unpacked",
-]
-
 State = TypeVar("State")
 ArrayTuple = TypeVar("ArrayTuple", bound=tuple[Any, ...])
 

@@ -22,8 +22,6 @@ from dhsic.engine.reduction import Partial, pickled, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 
-__all__ = ["ReplicateTask", "run_map"]
-
 Value = TypeVar("Value")
 
 _RANGES = 32

@@ -31,12 +31,6 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 from dhsic.engine.together import read_block
 
-__all__ = [
-    "Payload",
-    "run_chunk",
-    "run_pass",
-]
-
 State = TypeVar("State")
 Spans = tuple[Span, ...]
 

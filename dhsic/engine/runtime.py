@@ -14,8 +14,6 @@ from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import TRANSIENT
 
-__all__ = ["Runtime", "check_client", "current_client"]
-
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 

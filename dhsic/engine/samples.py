@@ -18,8 +18,6 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
 from dhsic.engine.take import take_rows
 
-__all__ = ["describe_sources"]
-
 _ROWS = 66
 _CHUNKS = 4
 _MOST_PARTS = 128

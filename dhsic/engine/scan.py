@@ -15,8 +15,6 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.errors import DataError
 
-__all__ = ["Differing", "Extent", "Scan", "Still", "check_finite"]
-
 _KEPT = 16
 
 Keys = NDArray[np.uint64]

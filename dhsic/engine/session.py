@@ -31,8 +31,6 @@ from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
 
-__all__ = ["Session"]
-
 State = TypeVar("State")
 Value = TypeVar("Value")
 

@@ -15,8 +15,6 @@ from dhsic.engine.groups import Arrangement, Ranges, is_smooth
 from dhsic.engine.moved_groups import MovedGroups
 from dhsic.results import MOST_SHIFTS
 
-__all__ = ["Items", "Moves", "RowSets", "Series", "WholeSets"]
-
 Indices = NDArray[np.intp]
 
 _FEWER = 0.8  # of the shifts that were asked for

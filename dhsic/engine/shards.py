@@ -10,8 +10,6 @@ from dhsic.engine.compute import Job, as_task, compute, held
 from dhsic.engine.reduction import Partial
 from dhsic.engine.runtime import Runtime
 
-__all__ = ["Numbers", "Sharded", "compute_missing", "keep_shard", "load_shard"]
-
 Numbers = frozenset[int]
 
 

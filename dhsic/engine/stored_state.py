@@ -21,8 +21,6 @@ from dhsic._files import parse_json
 from dhsic.engine.digest import bytes_of
 from dhsic.errors import DhsicError
 
-__all__ = ["BrokenStateError", "pack", "unpack"]
-
 _MAGIC = b"dhsic-state-1\n"
 _PACKAGE = "dhsic"
 _UNREADABLE = (

@@ -12,15 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = [
-    "STALL_TIMEOUT",
-    "StalledError",
-    "as_they_finish",
-    "aside",
-    "fetched",
-    "threads_of_workers",
-]
-
 STALL_TIMEOUT = "dhsic.stall-timeout"
 """Seconds that a cluster may be without a worker that can work, in the configuration of Dask."""
 

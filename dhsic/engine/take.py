@@ -19,8 +19,6 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
 from dhsic.engine.together import take_block, together
 
-__all__ = ["Along", "count_tasks", "take_rows"]
-
 Indices = NDArray[np.intp]
 
 _TASK_BYTES = 32 * 2**20

@@ -15,8 +15,6 @@ from dhsic.engine.events import (
     Unit,
 )
 
-__all__ = ["Position"]
-
 
 @dataclass(frozen=True)
 class Position:

@@ -14,17 +14,6 @@ from dhsic._work import Work
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel
 
-__all__ = [
-    "COLUMN_TILE",
-    "ROW_TILE",
-    "Matrix",
-    "Tile",
-    "Tiling",
-    "as_real",
-    "column_sums",
-    "product_of_centred",
-]
-
 Matrix = NDArray[np.floating[Any]]
 Tile = NDArray[Any]
 

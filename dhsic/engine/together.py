@@ -19,8 +19,6 @@ from dhsic.engine.blocks import (
 )
 from dhsic.errors import DataError
 
-__all__ = ["Cut", "cut_bytes", "is_cut", "read_block", "row_bytes", "take_block", "together"]
-
 
 class Cut(Source, Protocol):
     """Columns of an array, of which others may be variables, too."""

@@ -11,8 +11,6 @@ from dhsic.engine.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from dhsic.engine.plan import DriverStep, PassPlan, Plan
 
-__all__ = ["SPREAD", "plan_lines", "plan_records", "plan_summary"]
-
 SPREAD = (0.71, 1.46)
 """Measured over planned seconds, the central nine tenths of benchmarks/results/plan_seconds.csv."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["FAN_IN", "combining_tasks", "fan_in_of", "most_waiting"]
-
 FAN_IN = 4
 
 _LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dhsic._validation import shown
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["format_bytes", "format_count", "format_seconds", "parse_bytes"]
-
 
 def format_bytes(amount: float) -> str:
     """Write an amount of memory for people."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dhsic.engine.blocks import Source
 
-__all__ = ["RowWeights"]
-
 
 @dataclass(frozen=True)
 class RowWeights:

@@ -12,16 +12,10 @@ against one target. At test locations, in the folder `location`: `nfsic`.
 
 from dhsic.estimators.base import (
     ChainEstimator,
-    ChainOutcome,
-    ColumnEstimates,
     ColumnEstimator,
-    ColumnOutcome,
-    Estimate,
     Estimator,
     GridEstimator,
-    GridOutcome,
     Null,
-    Outcome,
     Resampling,
     fit_on_sample,
     plan_of,
@@ -39,6 +33,14 @@ from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
 from dhsic.estimators.location.nfsic import NFSIC
 from dhsic.estimators.names import EstimatorName, NullName
+from dhsic.estimators.outcomes import (
+    ChainOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
+    Estimate,
+    GridOutcome,
+    Outcome,
+)
 from dhsic.estimators.registration import register, unregister
 from dhsic.estimators.registry import (
     ESTIMATORS,

@@ -37,16 +37,6 @@ from dhsic.nulls import (
     spread_at_locations,
 )
 
-__all__ = [
-    "guard_blocks",
-    "guard_features",
-    "guard_grams",
-    "guard_interaction",
-    "guard_landmarks",
-    "guard_locations",
-    "guard_weighted",
-]
-
 Samples = Sequence[NDArray[np.floating[Any]]]
 Approximate = Multiplier | Gamma | Spectral | Normal | ChiSquare
 

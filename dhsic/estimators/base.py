@@ -21,13 +21,11 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
     ChainOutcome,
-    ChainStage,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
-    stages_of,
 )
 from dhsic.kernels import Columns, Combinations, Kernel, OnColumns, Ranked
 from dhsic.kernels.missing import of_rows
@@ -44,37 +42,6 @@ from dhsic.nulls import (
     Spectral,
 )
 from dhsic.results import PassSummary
-
-__all__ = [
-    "BANDWIDTH_ROWS",
-    "ChainEstimator",
-    "ChainOutcome",
-    "ChainStage",
-    "ColumnEstimates",
-    "ColumnEstimator",
-    "ColumnOutcome",
-    "Estimate",
-    "Estimator",
-    "GridEstimator",
-    "GridOutcome",
-    "Null",
-    "Outcome",
-    "Resampling",
-    "bandwidth_rows",
-    "check_gaps",
-    "factor_work",
-    "fit_combinations",
-    "fit_combinations_on_sample",
-    "fit_kernels",
-    "fit_on_sample",
-    "fitting_step",
-    "fitting_work",
-    "passes_of",
-    "plan_of",
-    "rounding_unit",
-    "stages_of",
-    "with_weights",
-]
 
 Vector = NDArray[np.float64]
 Resampling = Permutation | Multiplier | Shifts

@@ -18,16 +18,9 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
-from dhsic.estimators.base import (
-    Estimate,
-    Null,
-    Outcome,
-    fit_on_sample,
-    fitting_step,
-    plan_of,
-    rounding_unit,
-)
+from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of, rounding_unit
 from dhsic.estimators.gram.centring import Centring
+from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.shared import tile_work
 from dhsic.nulls import (
@@ -37,8 +30,6 @@ from dhsic.nulls import (
     check_no_overflow,
     draw_permutations,
 )
-
-__all__ = ["BlockHSIC", "BlockPass", "BlockSums"]
 
 Vector = NDArray[np.float64]
 

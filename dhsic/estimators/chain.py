@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dhsic.engine.session import Session
-from dhsic.estimators.base import ChainOutcome, ChainStage, Outcome
+from dhsic.estimators.outcomes import ChainOutcome, ChainStage, Outcome
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Grid
 from dhsic.nulls import (
@@ -18,8 +18,6 @@ from dhsic.nulls import (
     pvalue,
 )
 from dhsic.results import GridSummary, KernelCombination, StageSummary
-
-__all__ = ["Chained", "combine_chain"]
 
 
 class Chained(NamedTuple):

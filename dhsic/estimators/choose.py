@@ -29,8 +29,6 @@ from dhsic.landmarks import landmark_count
 from dhsic.nulls import FromReplicates
 from dhsic.results import AS_ASKED
 
-__all__ = ["Choice", "choose_among", "choose_estimator", "plan_test"]
-
 # Landmarks of either variable that are tried, from the most on.
 _LANDMARKS = 256  # of either variable; 512 found no more on six kinds of 4,000 rows
 _OF_ESTIMATES = _LANDMARKS, 64

@@ -16,8 +16,6 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Kernel
 
-__all__ = ["FittingSamples", "beyond"]
-
 _FEWEST = 5
 
 Sample = NDArray[Any]

@@ -18,16 +18,6 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import solve_lower, squared_norms
 
-__all__ = [
-    "NORMED_ROWS",
-    "compared",
-    "compared_in_samples",
-    "is_held",
-    "is_identity",
-    "left_out_text",
-    "nearness",
-]
-
 NORMED_ROWS = 16
 """Rows whose norms in a kernel are looked at: in most kernels all have 1."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["EstimatorName", "NullName"]
-
 EstimatorName: TypeAlias = Literal[
     "auto",
     "nystrom-m",

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 
-__all__ = ["null_moments", "permutation_moments"]
-
 Vector = NDArray[np.float64]
 
 _NO_SPREAD = 1e-10  # of the squared mean: less is rounding

@@ -14,17 +14,6 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Distribution, Replicates, Strength
 from dhsic.results import FeatureSummary, LandmarkSummary
 
-__all__ = [
-    "ChainOutcome",
-    "ChainStage",
-    "ColumnEstimates",
-    "ColumnOutcome",
-    "Estimate",
-    "GridOutcome",
-    "Outcome",
-    "stages_of",
-]
-
 Vector = NDArray[np.float64]
 
 

@@ -18,21 +18,6 @@ from dhsic.estimators.resample import keeping_replicates
 from dhsic.kernels import Combinations
 from dhsic.landmarks import landmark_count
 
-__all__ = [
-    "Offer",
-    "Planner",
-    "Way",
-    "first_that_fits",
-    "noun_of",
-    "plan_once",
-    "planned",
-    "powers_below",
-    "size_of",
-    "telling",
-    "ways_of",
-    "with_size",
-]
-
 Value = TypeVar("Value")
 Planner = Callable[[Estimator, Session, Combinations], Plan]
 

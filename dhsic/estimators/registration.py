@@ -17,8 +17,6 @@ from dhsic.kernels import Kernel
 from dhsic.kernels.registry import FORMS, parse
 from dhsic.nulls import Chain, FromReplicates
 
-__all__ = ["register", "unregister"]
-
 Class = TypeVar("Class", bound=type[Any])
 NamesOrClasses = str | type[Any] | Iterable[str | type[Any]]
 

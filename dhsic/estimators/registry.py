@@ -38,19 +38,6 @@ from dhsic.nulls import (
 )
 from dhsic.results import AS_ASKED
 
-__all__ = [
-    "ESTIMATORS",
-    "NULLS",
-    "TABLE",
-    "Counted",
-    "EstimatorEntry",
-    "draws_replicates",
-    "find_estimator",
-    "find_null",
-    "takes_null",
-    "tries_grids",
-]
-
 # As many as in the experiments of Kalinke and Szabo (2023), section 5.
 _RESAMPLES = 250
 _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000

@@ -21,23 +21,6 @@ from dhsic.engine.sets import Series, WholeSets
 from dhsic.kernels import Combinations
 from dhsic.nulls import Chain, Permutation, Shifts
 
-__all__ = [
-    "Orbit",
-    "Resampled",
-    "TwoSided",
-    "chain_of",
-    "exact_null",
-    "keeping_replicates",
-    "narrower",
-    "orbit_of",
-    "statistics_of",
-    "suits_one_task",
-    "tie_tolerance",
-    "tile_error",
-    "transform_error",
-    "whole_group",
-]
-
 Vector = NDArray[np.float64]
 
 _CLOSING = 8  # columns of replicates that a p-value takes beside all, a few of each array

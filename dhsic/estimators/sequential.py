@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Sequential, SequentialReplicates
 
-__all__ = ["batches_of", "draw_sequentially", "largest_batch"]
-
 Vector = NDArray[np.float64]
 
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dhsic._work import Work
 
-__all__ = ["FeatureMap", "Matrix"]
-
 Matrix = NDArray[np.floating[Any]]
 
 

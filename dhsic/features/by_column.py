@@ -17,8 +17,6 @@ from dhsic.kernels import Columns, Kernel
 from dhsic.kernels.shared import tile_work
 from dhsic.linalg import pivoted_cholesky
 
-__all__ = ["LandmarksByColumn", "at_quantiles"]
-
 Vector = NDArray[np.float64]
 
 _OF_LAPLACIAN = 12.0  # passes over a feature: two products of exponentials that lie far apart

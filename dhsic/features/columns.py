@@ -11,8 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import Work
 from dhsic.features.base import Matrix
 
-__all__ = ["ColumnFeatures"]
-
 
 @dataclass(frozen=True)
 class ColumnFeatures:

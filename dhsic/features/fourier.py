@@ -13,8 +13,6 @@ from dhsic.errors import DataError
 from dhsic.features.base import Matrix
 from dhsic.kernels import Kernel
 
-__all__ = ["FourierFeatures", "centred_rows", "orthogonal_normals", "write_phases"]
-
 
 @dataclass(frozen=True)
 class FourierFeatures:

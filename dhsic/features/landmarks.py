@@ -14,8 +14,6 @@ from dhsic.features.base import FeatureMap, Matrix
 from dhsic.kernels import Kernel, Ranked
 from dhsic.kernels.shared import tile_work
 
-__all__ = ["KernelFeatures"]
-
 _RANKED = 50.0  # passes over a number whose place among knots is looked up
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.integrations.pvalue import PValue
 
-__all__ = ["causal_learn_test"]
-
 _NAME = "dhsic"
 
 

@@ -8,10 +8,8 @@ from typing import Any
 
 from dhsic.errors import InvalidArgumentError
 from dhsic.integrations.pvalue import PValue
-from dhsic.io.forms import is_of
 from dhsic.io.frames import unknown_column
-
-__all__ = ["PgmpyTest"]
+from dhsic.io.libraries import is_of
 
 
 @dataclass

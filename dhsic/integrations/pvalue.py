@@ -17,8 +17,6 @@ from dhsic.estimators.registry import NULLS, Counted
 from dhsic.io.libraries import is_of
 from dhsic.nulls import Shifts
 
-__all__ = ["PValue"]
-
 _FEWEST_ROWS = 20
 _MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
 _FIRST_SHARE = 0.01

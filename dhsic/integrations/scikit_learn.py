@@ -39,8 +39,6 @@ except ImportError:
         """Stands where scikit-learn is not installed."""
 
 
-__all__ = ["DependenceSelector", "dependence_score"]
-
 SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
 Matrix64 = NDArray[np.float64]
 _RANKS = ("pvalue", "cka", "hsic")

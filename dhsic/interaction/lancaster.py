@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._arguments import Precision, choose_measure, open_session
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -31,6 +31,7 @@ from dhsic.interaction.landmarks import (
 )
 from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
+from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.nulls import (
     Multiplier,
@@ -40,8 +41,6 @@ from dhsic.nulls import (
     monte_carlo_error,
     pvalue,
 )
-
-__all__ = ["INTERACTION_ESTIMATORS", "interaction_test", "plan_interaction"]
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 

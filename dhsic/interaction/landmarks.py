@@ -21,8 +21,6 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier
 from dhsic.results import LandmarkSummary
 
-__all__ = ["FACTORISATIONS", "LancasterReplicates", "plan_at_landmarks", "replicate_at_landmarks"]
-
 Vector = NDArray[np.float64]
 
 FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))

@@ -31,8 +31,6 @@ from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier, Permutation
 
-__all__ = ["plan_of_pairs", "replicate_pairs"]
-
 Vector = NDArray[np.float64]
 Asked = Multiplier | Permutation
 

@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 from dhsic._text import printable
 from dhsic.results import IndependenceTestResult, pvalue_text
 
-__all__ = ["Factorisation", "InteractionTestResult"]
-
 
 @dataclass(frozen=True)
 class Factorisation:

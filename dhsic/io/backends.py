@@ -22,8 +22,6 @@ from dhsic.engine.inventory import Stamp
 from dhsic.errors import MissingDependencyError
 from dhsic.io.urls import scheme_of
 
-__all__ = ["backend", "by_fsspec", "by_obstore", "listed_stamps"]
-
 _CLOSE_SECONDS = 2.0
 _PAGE = 1000
 _CREDENTIALS_LAST = timedelta(minutes=15)

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from dhsic.errors import DataError
 
-__all__ = ["CauseEffectPair", "read_pairs"]
-
 _META = "pairmeta.txt"
 _FILE = re.compile(r"pair(\d+)\.txt")
 

@@ -6,8 +6,6 @@ import sys
 from itertools import product
 from typing import Any
 
-__all__ = ["broken_chunk", "is_zarr", "missing_folder"]
-
 
 def missing_folder(array: Any) -> str | None:
     """The folder of a zarr array that this process does not see, all of which would read as fill.

@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice, shown
 from dhsic.errors import DataError, InvalidArgumentError
 
-__all__ = [
-    "ROW_BYTES",
-    "SEPARATORS",
-    "CsvLines",
-    "Dialect",
-    "Quotes",
-    "count_csv",
-    "delimiter_hint",
-]
-
 Quotes = Literal["checked", "line-breaks", "none"]
 
 ROW_BYTES = 2**24  # the longest row, which the parser of the values holds many times

@@ -10,8 +10,6 @@ import numpy as np
 
 from dhsic.io.chunks import is_zarr
 
-__all__ = ["Decoding", "codec_name", "decoding_of", "piece_shape"]
-
 # Times the decoded bytes that a decoder holds, those included, as measured with zarr 3.1 and
 # numcodecs 0.16: gzip and lzma collect pieces, join them and copy them.
 _DECODERS = {"blosc": 1.0, "lz4": 1.0, "zstd": 1.0, "zlib": 2.5, "bz2": 2.5}

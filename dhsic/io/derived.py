@@ -16,8 +16,6 @@ from dhsic.engine.reduction import pickled, unpacked
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["DerivedSource", "JoinRows", "RowFunction"]
-
 _TILE_ROWS = 4096
 
 

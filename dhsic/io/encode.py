@@ -19,24 +19,6 @@ from dhsic.engine.blocks import INEXACT, LARGEST_EXACT, ValueKind, check_exact
 from dhsic.errors import DataError
 from dhsic.io.notation import is_number, notations_of
 
-__all__ = [
-    "Encoded",
-    "EncodedColumns",
-    "Labels",
-    "check_repeated",
-    "check_whole",
-    "encode",
-    "encode_codes",
-    "encode_labels",
-    "encode_matrix",
-    "encode_text",
-    "joined",
-    "rare_labels_taken",
-    "side_by_side",
-    "unusable",
-    "written_numbers",
-]
-
 _REMEDIES = {
     "c": "use its real and imaginary parts as columns",
     "M": "turn times into numbers, as days since the first, or into categories, as the weekday",

@@ -9,8 +9,6 @@ from typing import Any, Literal, NamedTuple
 from dhsic.errors import DataError
 from dhsic.io.urls import credentials_of, redacted
 
-__all__ = ["Failure", "RefusedError", "StorageError", "failure_of", "remedy_of"]
-
 FailureKind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
 
 _LENGTH = 200

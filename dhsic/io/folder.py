@@ -17,8 +17,6 @@ from dhsic.io.failures import failure_of, remedy_of
 from dhsic.io.urls import checked_url, credentials_of, redacted, scheme_of
 from dhsic.io.whole import put_new, put_whole
 
-__all__ = ["Folder"]
-
 _UNKNOWN_REQUEST = re.compile("NotImplemented|ParamValidation|unexpected keyword")
 
 

@@ -22,16 +22,6 @@ from dhsic.io.row_labels import check_row_labels
 from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import kinds_said, open_stored, stored_source
 
-__all__ = [
-    "AnySource",
-    "holds_columns",
-    "is_of",
-    "is_sparse",
-    "join_columns",
-    "open_array",
-    "open_one",
-]
-
 AnySource = ArraySource | StoredSource | GraphSource
 Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
 

@@ -22,15 +22,6 @@ from dhsic.io.encode import (
 )
 from dhsic.io.sources import ArraySource
 
-__all__ = [
-    "as_frame",
-    "categories_of_pandas",
-    "frame_source",
-    "index_of_pandas",
-    "part_of_frame",
-    "unknown_column",
-]
-
 _LISTED = 20
 
 

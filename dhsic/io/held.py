@@ -17,8 +17,6 @@ from dhsic.errors import MemoryBudgetError
 from dhsic.io.rest import OfSources
 from dhsic.io.sources import OfRows
 
-__all__ = ["HeldSource", "held_sources", "within_strata"]
-
 _SHARE = 4  # of the memory
 _ROUNDED = 16 * np.finfo(np.float64).eps
 

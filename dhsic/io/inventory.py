@@ -17,8 +17,6 @@ from dhsic.io.decoding import codec_name
 from dhsic.io.marks import marks_of
 from dhsic.io.shard_index import absent_within
 
-__all__ = ["inventory_of", "inventory_of_file", "local_stamps"]
-
 # Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
 _CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
 

@@ -15,18 +15,10 @@ import numpy as np
 from dhsic.engine.blocks import check_exact, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import Labels
-from dhsic.io.forms import AnySource, holds_columns, is_of, join_columns, open_one
+from dhsic.io.forms import AnySource, join_columns, open_one
 from dhsic.io.frames import as_frame, part_of_frame, unknown_column
+from dhsic.io.libraries import holds_columns, is_of
 from dhsic.io.sources import ArraySource, GraphSource
-
-__all__ = [
-    "check_same_columns",
-    "coded_alike",
-    "columns_as_variables",
-    "names_of",
-    "pick_variables",
-    "single_columns",
-]
 
 
 def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[str]:

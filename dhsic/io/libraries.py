@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["holds_columns", "is_of", "is_sparse"]
-
 
 def is_of(x: Any, module: str, *classes: str) -> bool:
     """Whether x is of a class of a library that need not be installed."""

@@ -18,8 +18,6 @@ from dhsic._validation import shown
 from dhsic.engine.blocks import check_exact, is_exact
 from dhsic.errors import DataError
 
-__all__ = ["Marks", "marks_of", "unmasked"]
-
 _FILLS = "_FillValue", "missing_value"
 _COUNTS = {"valid_range": 2, "valid_min": 1, "valid_max": 1, "scale_factor": 1, "add_offset": 1}
 _NO_TIME = -(2**63)  # of times that are stored as whole numbers

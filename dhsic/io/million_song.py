@@ -21,8 +21,6 @@ from dhsic.io.shuffle import shuffled
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import OnRowsWritten, new_group
 
-__all__ = ["convert_million_song"]
-
 _COLUMNS = {"features": 90, "year": 1}
 _FIELDS = sum(_COLUMNS.values())
 _BLOCK_BYTES = 4 * 2**20

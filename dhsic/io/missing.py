@@ -17,8 +17,6 @@ from dhsic.io.forms import AnySource
 from dhsic.io.rest import RestSource
 from dhsic.io.sources import ArraySource, GraphSource
 
-__all__ = ["GapTreatment", "Missing", "check_missing", "count_gaps", "without_missing"]
-
 Missing = Literal["refuse", "drop"]
 GapTreatment = Literal["refuse", "drop", "pairwise"]
 

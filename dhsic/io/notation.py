@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["USUAL", "Notation", "is_number", "notations_of"]
-
 # Signs that look alike and that one key stands for, as spaces that do not break.
 _ALIKE = {" ": " \u00a0\u2009\u202f", "'": "'\u2019"}
 _MINUS = "\u2212"

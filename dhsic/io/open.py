@@ -13,7 +13,7 @@ from dhsic._validation import shown
 from dhsic.engine.blocks import Source
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import rare_labels_taken
-from dhsic.io.forms import AnySource, is_of, open_array, open_one
+from dhsic.io.forms import AnySource, open_array, open_one
 from dhsic.io.labelled import (
     check_same_columns,
     coded_alike,
@@ -21,25 +21,13 @@ from dhsic.io.labelled import (
     names_of,
     pick_variables,
 )
+from dhsic.io.libraries import is_of
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.row_labels import check_row_labels
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
 from dhsic.io.table_variables import open_table_variables, table_index
 from dhsic.io.variable_texts import chosen_columns, parse_variable
-
-__all__ = [
-    "AnySource",
-    "open_data",
-    "open_group",
-    "open_group_labels",
-    "open_group_samples",
-    "open_labelled_data",
-    "open_sample_data",
-    "open_samples",
-    "open_variables",
-    "parse_variable",
-]
 
 
 def open_variables(

@@ -17,8 +17,6 @@ from dhsic.io.sources import GraphSource, OfRows
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["LabelSource", "PooledSource", "rows_of_samples"]
-
 Indices = NDArray[np.intp]
 
 _LARGEST_PRODUCT = 2**62

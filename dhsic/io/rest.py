@@ -15,8 +15,6 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["OfSources", "RestSource"]
-
 Indices = NDArray[np.intp]
 
 

@@ -13,8 +13,6 @@ from dhsic.errors import DataError
 from dhsic.io.frames import index_of_pandas
 from dhsic.io.libraries import holds_columns, is_of
 
-__all__ = ["check_row_labels"]
-
 
 def check_row_labels(data: Iterable[Any]) -> None:
     """Refuse rows whose labels say that they do not belong together.

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["absent_within"]
-
 _ABSENT = 2**64 - 1
 _AT_A_TIME = 32
 _CHECKSUM_BYTES = 4

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dhsic._validation import check_integer
 from dhsic.io.zarr_output import OnRowsWritten, disk_errors
 
-__all__ = ["Block", "shuffled"]
-
 Block = Mapping[str, NDArray[np.float64]]
 """The same rows of several named arrays, each of shape (b, d)."""
 

@@ -28,8 +28,6 @@ from dhsic.io.marks import Marks, marks_of, unmasked
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["ArraySource", "ColumnChoice", "GraphSource", "OfRows", "StoredSource"]
-
 ColumnChoice = tuple[int, ...] | None
 
 _READERS = 4

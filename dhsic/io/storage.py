@@ -22,8 +22,6 @@ from dhsic.io.failures import Failure, RefusedError, StorageError, failure_of, r
 from dhsic.io.stored import METADATA
 from dhsic.io.urls import checked_url, scheme_of
 
-__all__ = ["RemoteStore", "StorageError", "stamps_of"]
-
 _UNLISTED = ("http", "https")
 _TRIES = 4
 _PAUSE_SECONDS = 0.25

@@ -16,17 +16,6 @@ from dhsic.io.decoding import piece_shape
 from dhsic.io.sources import ColumnChoice, StoredSource
 from dhsic.io.urls import is_url, scheme_of
 
-__all__ = [
-    "METADATA",
-    "check_metadata",
-    "column_labels",
-    "kinds_said",
-    "member_of",
-    "open_stored",
-    "sharing",
-    "stored_source",
-]
-
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 # Damaged metadata may hold any number; sizes are multiplied in 64 bits.

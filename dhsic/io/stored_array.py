@@ -8,12 +8,11 @@ from typing import Any
 
 from dhsic._validation import check_flag, named_arguments, shown
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.forms import is_of, open_array
+from dhsic.io.forms import open_array
 from dhsic.io.labelled import names_of
+from dhsic.io.libraries import is_of
 from dhsic.io.sources import StoredSource
 from dhsic.io.stored import open_stored
-
-__all__ = ["stored_array"]
 
 
 @named_arguments

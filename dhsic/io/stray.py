@@ -16,15 +16,6 @@ from dhsic.engine.blocks import LARGEST_EXACT
 from dhsic.io.csv_lines import ROW_BYTES, Dialect
 from dhsic.io.notation import Notation
 
-__all__ = [
-    "any_large",
-    "are_inexact",
-    "listed",
-    "numbers_of_text",
-    "strays_of_csv",
-    "strays_of_text",
-]
-
 _NAMED = 5
 
 

@@ -17,8 +17,6 @@ from dhsic.io.urls import is_url
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import OnRowsWritten, check_dtype, new_group
 
-__all__ = ["generate", "synthetic", "synthetic_block"]
-
 Floats = NDArray[np.floating[Any]]
 
 _BLOCK_ROWS = 4096

@@ -18,16 +18,6 @@ from dhsic.io.frames import categories_of_pandas, index_of_pandas
 from dhsic.io.notation import USUAL, Notation, notations_of
 from dhsic.io.stray import any_large, are_inexact, listed, strays_of_csv, strays_of_text
 
-__all__ = [
-    "FieldKind",
-    "TableSource",
-    "is_csv",
-    "is_parquet",
-    "is_table",
-    "open_table",
-    "usual_delimiter",
-]
-
 FieldKind = Literal["numeric", "categorical"]
 
 # The reader keeps some 35 blocks of CSV ahead; every Parquet column has a buffer.

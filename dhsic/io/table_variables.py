@@ -15,8 +15,6 @@ from dhsic.io.frames import as_frame, frame_source, index_of_pandas
 from dhsic.io.libraries import is_of
 from dhsic.io.table_source import TableSource, is_parquet, open_table
 
-__all__ = ["columns_by_variable", "open_table_variables", "other_columns", "table_index"]
-
 _ROWS = 65536
 _SHARE = 0.5  # of the free memory: the columns are copied once, to lie side by side
 

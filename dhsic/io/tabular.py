@@ -24,8 +24,6 @@ from dhsic.io.table_source import FieldKind, TableSource, is_csv, open_table, us
 from dhsic.io.written import WrittenColumn, WrittenGroup
 from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_group
 
-__all__ = ["convert_table"]
-
 # Labels of more kinds than this hardly repeat, and each is kept in memory.
 _MAX_CATEGORIES = 65536
 

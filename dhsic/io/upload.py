@@ -15,8 +15,6 @@ from dhsic.io.storage import RemoteStore
 from dhsic.io.urls import scheme_of
 from dhsic.io.whole import Destination
 
-__all__ = ["Upload", "uploading"]
-
 _METADATA = "zarr.json"
 
 

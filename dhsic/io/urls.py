@@ -9,8 +9,6 @@ from typing import NamedTuple
 from dhsic._validation import nearest
 from dhsic.errors import InvalidArgumentError, require
 
-__all__ = ["checked_url", "credentials_of", "is_url", "redacted", "scheme_of"]
-
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@:]*:(?!\d+/)\S*@")
 _KEYS = re.compile(r"(?<=://)[^/\s@]*:\S*@")
 """Where no port can stand, since a secret key may begin as one does: 12/..."""

@@ -11,8 +11,6 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.io.frames import unknown_column
 from dhsic.io.stored import column_labels
 
-__all__ = ["chosen_columns", "parse_variable"]
-
 _VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
 

@@ -11,8 +11,6 @@ from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, MemoryBudgetError
 from dhsic.io.sources import ArraySource
 
-__all__ = ["read_weights"]
-
 _SHARE = 4  # of the memory
 _FEWEST = 2.0  # rows, that weights are worth
 

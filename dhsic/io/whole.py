@@ -13,8 +13,6 @@ from uuid import uuid4
 
 from dhsic.errors import DataError
 
-__all__ = ["Destination", "put_new", "put_whole", "write_whole", "written_whole"]
-
 _Bytes = bytes | memoryview
 _CLAIM_SECONDS = 5.0
 

@@ -21,17 +21,6 @@ from dhsic.io.urls import is_url
 from dhsic.io.whole import Destination
 from dhsic.io.written import WrittenGroup
 
-__all__ = [
-    "GroupWriter",
-    "OnRowsWritten",
-    "check_dtype",
-    "check_new_group",
-    "chunk_bytes",
-    "chunk_rows",
-    "disk_errors",
-    "new_group",
-]
-
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from dhsic.errors import DataError
 
-__all__ = ["as_sample", "median_distance", "median_distances", "median_or_mean"]
-
 _MANY = 2**13  # sizes, of which bounds of the median are found first
 _FEW = 2**10  # by so many of them
 # Of fewer numbers all pairs are taken.

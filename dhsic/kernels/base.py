@@ -16,8 +16,6 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.centred import Centred, Matrix
 
-__all__ = ["Kernel", "Matrix", "positive"]
-
 
 @dataclass(frozen=True)
 class Kernel(Centred, ABC):

@@ -10,8 +10,6 @@ from dhsic.kernels.combined import Product
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.on_columns import OnColumns
 
-__all__ = ["by_column", "by_type"]
-
 
 def by_type(kinds: Sequence[str], smooth: Kernel) -> Kernel:
     """A smooth kernel of the numbers, times a delta kernel of the categories and booleans.

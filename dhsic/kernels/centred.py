@@ -11,8 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
 
-__all__ = ["Centred", "Matrix"]
-
 Matrix = NDArray[np.floating[Any]]
 
 

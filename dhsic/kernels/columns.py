@@ -14,10 +14,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample, median_distances
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.radial import Laplacian
-
-__all__ = ["Columns"]
 
 # Beyond, exponentials of prepared numbers and their products could overflow.
 _REACH = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}

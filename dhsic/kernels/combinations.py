@@ -16,8 +16,6 @@ from dhsic.kernels.missing import of_present, with_missing
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.ranked import Ranked
 
-__all__ = ["Combinations", "change"]
-
 Value = TypeVar("Value")
 
 # |log factor| is below 14 for all factors that are allowed, so that this is larger.

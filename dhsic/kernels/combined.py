@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.gradients import sum_of_gradients
-
-__all__ = ["Product", "Sum"]
 
 
 @dataclass(frozen=True)

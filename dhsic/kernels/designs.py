@@ -9,8 +9,6 @@ import numpy as np
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["balanced", "checked", "matched", "spaced"]
-
 _PRODUCTS = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))  # in the field of 4
 
 

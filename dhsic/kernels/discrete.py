@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel, Matrix
-
-__all__ = ["Delta"]
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.euclidean import (
     distances,
     prepare_columns,
@@ -17,8 +18,6 @@ from dhsic.kernels.euclidean import (
     relative_cancellation,
     weighted_differences,
 )
-
-__all__ = ["Distance"]
 
 
 @dataclass(frozen=True)

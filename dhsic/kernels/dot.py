@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.bandwidth import median_or_mean
-from dhsic.kernels.base import Kernel, Matrix, positive
-
-__all__ = ["Codes", "Linear", "Polynomial"]
+from dhsic.kernels.base import Kernel, positive
+from dhsic.kernels.centred import Matrix
 
 
 @dataclass(frozen=True)

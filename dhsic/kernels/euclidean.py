@@ -11,19 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.kernels.base import Matrix
-
-__all__ = [
-    "cancellation",
-    "distances",
-    "minus_squared_distances",
-    "prepare_columns",
-    "prepare_rows",
-    "prepared_width",
-    "relative_cancellation",
-    "squared_distances",
-    "weighted_differences",
-]
+from dhsic.kernels.centred import Matrix
 
 _HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs would cost time
 

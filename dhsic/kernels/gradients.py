@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dhsic.kernels.centred import Matrix
 
-__all__ = ["sum_of_gradients"]
-
 
 class _Part(Protocol):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None: ...

@@ -30,8 +30,6 @@ from dhsic.kernels.usual import (
     pairs_of,
 )
 
-__all__ = ["Aggregate", "Candidates", "Combine", "Grid"]
-
 _FACTORS = (1.0, 0.125, 0.5, 4.0)
 Aggregate = Literal["soft", "max", "min-p"]
 Combine = Literal["auto", "all", "matched"]

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Matrix, positive
+from dhsic.kernels.base import positive
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.euclidean import distances
 from dhsic.kernels.radial import Radial
-
-__all__ = ["Matern"]
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.of_kernel import OfKernel
 from dhsic.kernels.on_columns import OnColumns
-
-__all__ = ["WithMissing", "of_present", "of_rows", "with_missing"]
 
 _ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
 _MEANS = 512  # prepared rows whose mean kernel is computed at a time

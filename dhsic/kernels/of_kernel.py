@@ -8,9 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel, Matrix
-
-__all__ = ["OfKernel"]
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from dhsic.kernels.base import Kernel
 from dhsic.kernels.combined import Product, Sum
 from dhsic.kernels.of_kernel import OfKernel
 
-__all__ = ["OnColumns"]
-
 
 @dataclass(frozen=True)
 class OnColumns(OfKernel):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
 from dhsic.results import Codec
-
-__all__ = ["kernel_of_plain", "plain_kernel"]
 
 _INNER = "inner"  # a kernel of a kernel, since "kernel" tells the class
 
@@ -39,8 +36,10 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
     >>> plain_kernel(Gaussian(gamma=0.5, origin=(1.0,)))
     {'kernel': 'Gaussian', 'origin': [1.0], 'gamma': 0.5}
     """
+    from dhsic import kernels  # the package that imports this module
+
     name = type(kernel).__name__
-    if getattr(import_module("dhsic.kernels"), name, None) is not type(kernel):
+    if getattr(kernels, name, None) is not type(kernel):
         msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
         raise InvalidArgumentError(msg)
     values = {
@@ -93,7 +92,9 @@ def _value(plain: Any) -> Any:
     if not isinstance(plain, dict):
         return plain
     # Names are looked up in this package alone, so that a file can have nothing else made.
-    cls = getattr(import_module("dhsic.kernels"), plain["kernel"])
+    from dhsic import kernels
+
+    cls = getattr(kernels, plain["kernel"])
     given = {field.name: field.init for field in fields(cls)}
     fields_written = {
         "kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"

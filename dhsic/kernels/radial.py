@@ -12,7 +12,8 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Kernel, Matrix, positive
+from dhsic.kernels.base import Kernel, positive
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.euclidean import (
     cancellation,
     distances,
@@ -23,8 +24,6 @@ from dhsic.kernels.euclidean import (
     squared_distances,
     weighted_differences,
 )
-
-__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Radial", "SquaredRadial"]
 
 # Beyond, exponentials come near the least float64 and take three times as long. 7e-218 is 0 enough.
 _FAR = 500.0

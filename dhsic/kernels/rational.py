@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.kernels.base import Matrix, positive
+from dhsic.kernels.base import positive
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.euclidean import cancellation, squared_distances
 from dhsic.kernels.radial import SquaredRadial
-
-__all__ = ["RationalQuadratic"]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
 from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
 from dhsic.kernels.rational import RationalQuadratic
 
-__all__ = ["FORMS", "KernelName", "parse"]
-
 Inside = TypeVar("Inside")
 
 FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.centred import Matrix
 from dhsic.kernels.columns import Columns
 from dhsic.kernels.dot import Linear
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Laplacian
-
-__all__ = ["Power", "SharedTiles", "TileKernel", "family_of", "powers_among", "tile_work"]
 
 Tile = NDArray[Any]
 T = TypeVar("T")

@@ -8,18 +8,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "INVARIANT",
-    "LEADING",
-    "NARROWEST",
-    "OF_MANY",
-    "OF_ONE",
-    "PAIRED_ALONE",
-    "Families",
-    "OneOrMany",
-    "pairs_of",
-]
-
 OneOrMany: TypeAlias = Literal["one", "many"]
 Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Kernels, and the factors of each."""

@@ -15,8 +15,6 @@ from dhsic.errors import InvalidArgumentError, LandmarkWarning
 from dhsic.kernels import Kernel
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky
 
-__all__ = ["Landmarks", "check_count", "landmark_count", "prune", "warn_of_zeros"]
-
 # "8sqrt", "8*sqrt(n)" and "8 sqrt(n)" are the same number.
 _SQRT = re.compile(r"(\d+(?:\.\d+)?)?\s*\*?\s*sqrt(?:\(n\))?")
 

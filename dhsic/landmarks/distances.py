@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from dhsic.landmarks.pool import Pool
 from dhsic.linalg import solve_lower, squared_norms
 
-__all__ = ["Distances", "Gram", "Held", "NearestDistances", "SpanDistances"]
-
 Indices = NDArray[np.intp]
 Matrix64 = NDArray[np.float64]
 Vector = NDArray[np.float64]

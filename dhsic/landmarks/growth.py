@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from dhsic.kernels import Kernel
 from dhsic.linalg import hadamard, pivoted_cholesky, solve_lower
 
-__all__ = ["FEWEST", "Growth", "centred_gram", "grow", "missed_spread"]
-
 FEWEST = 32
 
 Matrix64 = NDArray[np.float64]

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dhsic.landmarks.pool import POOL_TILE_ROWS, Pool
 from dhsic.linalg import solve_lower, squared_norms
 
-__all__ = ["leverage_rows", "ridge_scores", "sample_size", "tail_ridge"]
-
 _FEWEST = 64
 
 Indices = NDArray[np.intp]

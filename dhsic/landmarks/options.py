@@ -14,8 +14,6 @@ from dhsic.errors import PrecisionWarning
 from dhsic.kernels import Kernel
 from dhsic.landmarks.base import check_count
 
-__all__ = ["check_landmark_options", "tolerance_for", "warn_of_rounding"]
-
 _WORST_ROUNDING = 0.02
 # Pivots below the rounding of a tile are noise, and that of float32 is about 1e-4. Of 2,000 normal
 # landmarks of two variables of one column 156 stay at 1e-4, and 271 at 1e-8.

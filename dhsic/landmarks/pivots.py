@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from dhsic.landmarks.distances import Distances
 from dhsic.landmarks.pool import Pool
 
-__all__ = ["BLOCK", "Rule", "farthest_rows", "random_rows", "take_pivots"]
-
 BLOCK = 128
 
 Rule = Callable[[Pool, Distances, int, np.random.Generator], None]

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from dhsic.kernels import Kernel
 from dhsic.linalg import hadamard
 
-__all__ = ["POOL_TILE_ROWS", "Pool"]
-
 POOL_TILE_ROWS = 2048
 # A kernel is asked for tiles, of which the diagonal is one entry a row: small ones waste less.
 _DIAGONAL_TILE = 64

@@ -14,8 +14,6 @@ from dhsic.landmarks.leverage import leverage_rows, sample_size
 from dhsic.landmarks.pivots import BLOCK, farthest_rows, random_rows, take_pivots
 from dhsic.landmarks.pool import POOL_TILE_ROWS, Pool
 
-__all__ = ["Selection", "in_turn", "select", "select_bytes"]
-
 Selection = Literal["uniform", "rpcholesky", "leverage", "kmeans++", "coherence", "determinant"]
 
 _TILES = 4

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 
-__all__ = ["Pairing", "uniform_rows"]
-
 Pairing = Literal["independent", "joint"]
 
 

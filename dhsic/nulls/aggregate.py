@@ -13,8 +13,6 @@ from dhsic.kernels import Aggregate
 from dhsic.nulls.distributions import Replicates, check_no_overflow
 from dhsic.nulls.pvalue import pvalues
 
-__all__ = ["Aggregated", "Standardised", "Strength", "aggregate", "standardised"]
-
 Vector = NDArray[np.float64]
 
 # Scores that are logarithms of ranks are equal, or differ by far more.

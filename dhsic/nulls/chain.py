@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from dhsic.nulls.shifts import CombinedBy
 
-__all__ = ["CombinedPvalues", "combine_pvalues"]
-
 Vector = NDArray[np.float64]
 
 

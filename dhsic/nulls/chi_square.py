@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["ChiSquare"]
-
 
 @dataclass(frozen=True)
 class ChiSquare:

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dhsic.errors import DataError
 
-__all__ = ["Distribution", "GammaDistribution", "Replicates", "StudentT", "check_no_overflow"]
-
 Vector = NDArray[np.float64]
 
 

@@ -15,8 +15,6 @@ from dhsic.nulls.multiplier import Multiplier
 from dhsic.nulls.permutation import Permutation
 from dhsic.nulls.shifts import Shifts
 
-__all__ = ["FromReplicates"]
-
 
 @dataclass(frozen=True)
 class FromReplicates(ABC):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["Gamma"]
-
 
 @dataclass(frozen=True)
 class Gamma:

@@ -19,16 +19,6 @@ from numpy.typing import NDArray
 
 from dhsic.errors import ApproximateNullWarning, InvalidArgumentError
 
-__all__ = [
-    "JointSpread",
-    "KernelMoments",
-    "Needs",
-    "guard",
-    "joint_spread",
-    "kernel_moments",
-    "spread_at_locations",
-]
-
 Vector = NDArray[np.float64]
 
 # In units of the largest k(x, x): rows whose kernel values agree so closely are equal to it.

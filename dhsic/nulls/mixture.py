@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls.distributions import check_no_overflow
 
-__all__ = ["ChiSquareMixture"]
-
 Vector = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 

@@ -9,8 +9,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.nulls.aggregate import standardised
 
-__all__ = ["Control", "adjust", "step_down"]
-
 Vector = NDArray[np.float64]
 Control = Literal["bh", "by", "bonferroni", "holm", "max-t"]
 

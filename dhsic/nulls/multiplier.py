@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from dhsic._validation import check_integer
 
-__all__ = ["Multiplier"]
-
 
 @dataclass(frozen=True)
 class Multiplier:

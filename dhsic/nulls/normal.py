@@ -7,8 +7,6 @@ from typing import ClassVar, Literal, get_args
 
 from dhsic._validation import check_choice
 
-__all__ = ["Normal", "Variance"]
-
 Variance = Literal["direct", "permutation", "empirical"]
 
 

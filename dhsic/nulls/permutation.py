@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer
 
-__all__ = ["Permutation", "Within", "draw_permutations"]
-
 Within = Literal["auto", "all", "groups"]
 
 

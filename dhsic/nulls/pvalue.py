@@ -9,8 +9,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.nulls.distributions import Distribution, Replicates, check_no_overflow
 
-__all__ = ["monte_carlo_error", "pvalue", "pvalues", "tie_threshold"]
-
 Vector = NDArray[np.float64]
 
 # A p-value of 0 would claim certainty, where the tail of a law only underflows.

@@ -11,8 +11,6 @@ from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls.distributions import Replicates
 
-__all__ = ["Sequential", "SequentialReplicates"]
-
 
 @dataclass(frozen=True)
 class Sequential:

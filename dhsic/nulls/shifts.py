@@ -7,8 +7,6 @@ from typing import ClassVar, Literal, get_args
 
 from dhsic._validation import check_choice, check_integer
 
-__all__ = ["Chain", "CombinedBy", "Shifts"]
-
 CombinedBy = Literal["fisher", "sidak"]
 
 

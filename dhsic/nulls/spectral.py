@@ -10,8 +10,6 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.nulls.distributions import Distribution, Replicates
 from dhsic.nulls.mixture import ChiSquareMixture
 
-__all__ = ["MixtureMethod", "Spectral"]
-
 MixtureMethod = Literal["inversion", "simulation"]
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["TimeOrder"]
-
 
 @dataclass(frozen=True)
 class TimeOrder:

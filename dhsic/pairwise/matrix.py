@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import GapTreatment, Precision, choose_measure, open_session
+from dhsic._arguments import Precision, choose_measure, open_session
 from dhsic._fields import variable_summary
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -33,13 +33,12 @@ from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import MomentsPass, feature_moments
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
 from dhsic.results import AS_ASKED
-
-__all__ = ["dependence_matrix"]
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral

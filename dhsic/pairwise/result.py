@@ -28,8 +28,6 @@ from dhsic.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DependenceMatrix"]
-
 Vector = NDArray[np.float64]
 
 _LEVEL = 0.05

@@ -17,8 +17,6 @@ from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["causal_graph", "dag_scores", "precision_recall_curves", "roc_curves"]
-
 ParentLists = Sequence[Sequence[int]]
 
 _NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many

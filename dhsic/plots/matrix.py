@@ -16,8 +16,6 @@ from dhsic.plots.values import check_level, finite_vector, names_or_numbered, nu
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cluster_order", "dependence_heatmap"]
-
 Vector = NDArray[np.float64]
 
 _CELL, _MARGIN = 0.27, 2.4  # inches

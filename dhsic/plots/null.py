@@ -10,8 +10,6 @@ from dhsic.results import IndependenceTestResult
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["null_distribution"]
-
 
 def null_distribution(
     result: IndependenceTestResult, *, alpha: float = 0.05, ax: Axes | None = None

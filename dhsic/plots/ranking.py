@@ -16,8 +16,6 @@ from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ranking"]
-
 _BAR, _MARGIN = 0.21, 1.4  # inches
 _NAME = 34
 

@@ -16,8 +16,6 @@ from dhsic.plots.values import finite_vector
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["scaling"]
-
 _STYLES = ((BLUE, "o"), (ORANGE, "s"), (PURPLE, "^"), ("#009E73", "D"), ("0.35", "v"))
 _NAME = 44
 _TICKS = 6

@@ -16,8 +16,6 @@ from dhsic.plots.values import names_or_numbered, spread_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["sensitivity_field"]
-
 Vector = NDArray[np.float64]
 
 _REACH = 0.09  # of the axes, which a long arrow takes

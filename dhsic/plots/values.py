@@ -11,15 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from dhsic._validation import check_number
 from dhsic.errors import DataError, InvalidArgumentError
 
-__all__ = [
-    "check_level",
-    "check_pvalues",
-    "finite_vector",
-    "names_or_numbered",
-    "numbers_of",
-    "spread_rows",
-]
-
 Vector = NDArray[np.float64]
 
 

@@ -15,8 +15,6 @@ from dhsic.plots.values import finite_vector, names_or_numbered, spread_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["witness_function"]
-
 Vector = NDArray[np.float64]
 
 _MOST = 1000

@@ -11,8 +11,6 @@ from dhsic.estimators.base import bandwidth_rows
 from dhsic.estimators.fitting_samples import beyond
 from dhsic.ranking.ranked_columns import RankedColumns
 
-__all__ = ["without_constants"]
-
 
 def without_constants(session: Session, features: RankedColumns) -> RankedColumns:
     """The features that are not constant.

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SubsetMeasure", "backward", "forward"]
-
 Vector = NDArray[np.float64]
 Subset = tuple[int, ...]
 SubsetMeasure = Callable[[Sequence[Subset]], Vector]

@@ -18,8 +18,6 @@ from dhsic.ranking.ranked_columns import kernel_for_columns
 from dhsic.ranking.result import By
 from dhsic.sensitivity.maps import column_sensitivities, map_passes
 
-__all__ = ["JointMap", "JointReader", "joint_reader"]
-
 
 class JointMap(NamedTuple):
     """The sensitivity map of the features as one variable, against the target."""

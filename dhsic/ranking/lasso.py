@@ -15,8 +15,6 @@ from dhsic.errors import require
 from dhsic.kernels import Combinations
 from dhsic.nulls import draw_permutations
 
-__all__ = ["LassoPass", "LassoSums", "lasso_path"]
-
 Vector = NDArray[np.float64]
 
 # Rows change places within so many, and not in the whole data as in Climente-Gonzalez et al.: a

@@ -12,8 +12,6 @@ from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.errors import DataError
 
-__all__ = ["ClassMoments", "ClassPass", "LinearMoments", "LinearPass", "class_scores"]
-
 Vector = NDArray[np.float64]
 
 

@@ -29,8 +29,6 @@ from dhsic.ranking.joint import JointReader
 from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED
 
-__all__ = ["RankingMethod", "choose_ranking", "column_estimator", "target_kernel_of"]
-
 
 @dataclass(frozen=True)
 class RankingMethod:

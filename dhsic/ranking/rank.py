@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import GapTreatment, Precision, open_session
+from dhsic._arguments import Precision, open_session
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import ALL_ROWS, Order, RowLabels
@@ -29,6 +29,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.base import passes_of
 from dhsic.io.labelled import names_of
+from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
@@ -36,8 +37,6 @@ from dhsic.ranking.joint import joint_reader
 from dhsic.ranking.method import choose_ranking
 from dhsic.ranking.ranked_columns import ColumnGroups, ColumnKernels, RankedColumns, read_columns
 from dhsic.ranking.result import By, ColumnRanking, RankedColumn
-
-__all__ = ["open_columns", "plan_ranking", "rank_features"]
 
 Vector = NDArray[np.float64]
 

@@ -16,8 +16,6 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
 from dhsic.kernels.missing import with_missing
 
-__all__ = ["ColumnGroups", "ColumnKernels", "RankedColumns", "kernel_for_columns", "read_columns"]
-
 ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
 ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 

@@ -30,8 +30,6 @@ from dhsic.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["By", "ColumnRanking", "RankedColumn"]
-
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 
 _MOST = 40

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import GapTreatment, Precision
+from dhsic._arguments import Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
@@ -23,6 +23,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import ColumnEstimator, Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
+from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
 from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
@@ -35,8 +36,6 @@ from dhsic.ranking.ranked_columns import (
     read_columns,
 )
 from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
-
-__all__ = ["ColumnSelection", "SelectionCriterion", "SelectionMethod", "select_features"]
 
 State = TypeVar("State")
 Vector = NDArray[np.float64]

@@ -14,9 +14,6 @@ import numpy as np
 from dhsic.errors import require
 from dhsic.results import Records, Sketch, as_text
 
-__all__ = ["Cell", "Facts", "Listing", "Note", "Part", "Picture", "Section", "Table", "number"]
-
-
 _MOST = 10_000  # rows of a table, or marks of a picture, that a browser shows while one waits
 
 

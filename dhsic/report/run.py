@@ -11,8 +11,6 @@ from dhsic.engine.units import format_bytes
 from dhsic.report.parts import Cell, Facts, Listing, Note, Part, Section, Table, number
 from dhsic.results import PassSummary
 
-__all__ = ["MemoryUse", "Run", "reproduction", "timings"]
-
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
 
 

@@ -21,8 +21,6 @@ from dhsic.report.parts import Facts, Note, Picture, Section, Table
 from dhsic.report.run import Run, reproduction, timings
 from dhsic.results import Result
 
-__all__ = ["check_report", "write_report"]
-
 
 def check_report() -> None:
     """Refuse before a run what its report would lack after it.

@@ -6,7 +6,6 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,8 +17,6 @@ from dhsic.results.json_value import JsonValue
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["BarResult", "Result", "as_text"]
 
 _SHOWN = 20
 _REPR = 390  # characters
@@ -176,9 +173,10 @@ class Result(JsonValue):
         DataError
             The file cannot be written.
         """
-        # Reports stand on all results, so that they are looked up when one is asked for.
-        write = import_module("dhsic.report").write_report
-        write(self, path, alpha=alpha, control=control, run=run)
+        # Reports stand on all results, so that they are imported when one is asked for.
+        from dhsic.report import write_report
+
+        write_report(self, path, alpha=alpha, control=control, run=run)
 
     @property
     def _n_records(self) -> int:

@@ -18,8 +18,6 @@ from dhsic.results.summaries import (
 )
 from dhsic.results.texts import kernel_text, time_text
 
-__all__ = ["AS_ASKED", "DependenceEstimate", "MeasureResult"]
-
 AS_ASKED = "as asked"
 
 

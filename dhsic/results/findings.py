@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Findings", "Records", "Sketch"]
-
 Records = Sequence[Mapping[str, Any]]
 """Rows of a table, by the names of its columns."""
 

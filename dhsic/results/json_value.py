@@ -15,8 +15,6 @@ import numpy as np
 from dhsic._files import parse_json
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["TRANSIENT", "Codec", "JsonValue"]
-
 _SPELT = {"Infinity": math.inf, "-Infinity": -math.inf}
 TRANSIENT: Final = MappingProxyType({"transient": True})
 """Metadata of a field that is neither written as JSON nor pickled; it needs a default."""

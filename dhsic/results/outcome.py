@@ -23,8 +23,6 @@ from dhsic.results.verdict import decision
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["IndependenceTestResult"]
-
 _TITLE_WIDTH = 48
 _LEVEL = 0.05
 

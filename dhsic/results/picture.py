@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from dhsic.results.summaries import GridSummary
 
-__all__ = ["NullLabels", "critical_value", "draw_bars", "draw_evidence", "draw_null"]
-
 Vector = NDArray[np.float64]
 
 _MOST_BINS = 60

@@ -12,18 +12,6 @@ if TYPE_CHECKING:
 
 from dhsic.results.texts import is_least, kernel_text, scale_text
 
-__all__ = [
-    "FeatureSummary",
-    "GridSummary",
-    "KernelCombination",
-    "LandmarkSummary",
-    "PassSummary",
-    "StageSummary",
-    "StoredArraySummary",
-    "VariableSummary",
-    "rows_text",
-]
-
 _KERNEL_WIDTH = 66
 
 

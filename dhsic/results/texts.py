@@ -5,18 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = [
-    "MOST_SHIFTS",
-    "floor_text",
-    "is_least",
-    "kernel_text",
-    "length_of",
-    "pvalue_text",
-    "scale_text",
-    "short_spec",
-    "time_text",
-]
-
 MOST_SHIFTS = "about as many as the lag allows"
 """How the null of a series says that there are no more shifts of it."""
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dhsic.results.outcome import IndependenceTestResult
 
-__all__ = ["decision"]
-
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:
     """Whether a level rejects independence, and whether more replicates could say otherwise."""

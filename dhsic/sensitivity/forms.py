@@ -21,17 +21,6 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.sensitivity.gradients import BlockGradient, FeatureGradient, TileGradient
 
-__all__ = [
-    "ClosedForm",
-    "FeatureForm",
-    "LandmarkForm",
-    "Measured",
-    "Of",
-    "PairForm",
-    "WaveForm",
-    "closed_form",
-]
-
 Vector = NDArray[np.float64]
 Of = Literal["statistic", "estimate"]
 

@@ -15,8 +15,6 @@ from dhsic.engine.tiles import Matrix, Tile, Tiling
 from dhsic.features import FourierFeatures
 from dhsic.kernels.shared import TileKernel
 
-__all__ = ["BlockGradient", "FeatureGradient", "TileGradient"]
-
 Vector = NDArray[np.float64]
 
 _ROWS = 1024

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._arguments import Precision, choose_measure, open_session
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -23,14 +23,13 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.reach import planned
+from dhsic.io.missing import Missing
 from dhsic.io.zarr_output import chunk_bytes
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import DependenceEstimate
 from dhsic.sensitivity.forms import Measured, Of, closed_form
 from dhsic.sensitivity.passes import MapPass, SquaresPass
 from dhsic.sensitivity.result import SensitivityMap, map_columns
-
-__all__ = ["column_sensitivities", "map_passes", "plan_map", "sensitivity_map"]
 
 
 @named_arguments

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.sensitivity.gradients import BlockGradient
 
-__all__ = ["MapPass", "SquareSums", "SquaresPass"]
-
 Vector = NDArray[np.float64]
 Arrays = tuple[NDArray[Any], ...]
 

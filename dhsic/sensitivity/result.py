@@ -24,8 +24,6 @@ from dhsic.sensitivity.forms import Of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SAMPLES", "MapPoints", "SensitivityMap", "draw_points", "map_columns"]
-
 Vector = NDArray[np.float64]
 
 SAMPLES = "sample_sensitivity"

@@ -41,8 +41,6 @@ from dhsic.twosample.moves import moves_between, pooled_labels
 from dhsic.twosample.naming import MMD_ESTIMATORS, MMD_NAMES, named_as_mmd
 from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
 
-__all__ = ["plan_two_sample", "two_sample_test"]
-
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
 
 # With one row a sample has no pair of rows, and the estimate without diagonals divides by n_a - 1.

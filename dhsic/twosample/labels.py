@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["codes", "codes_of_blocks"]
-
 Vector = NDArray[np.float64]
 
 

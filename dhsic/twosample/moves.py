@@ -14,8 +14,6 @@ from dhsic.engine.sets import Moves, RowSets
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.pooled import rows_of_samples
 
-__all__ = ["moves_between", "pooled_labels"]
-
 Indices = NDArray[np.intp]
 
 _FEWEST_WAYS = 20  # with fewer a p-value cannot be below 5 %

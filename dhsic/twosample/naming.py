@@ -18,8 +18,6 @@ from dhsic.estimators import (
     NystromMHSIC,
 )
 
-__all__ = ["MMD_ESTIMATORS", "MMD_NAMES", "named_as_mmd"]
-
 MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "nystrom-mmd": NystromMHSIC,
     "rff-mmd": RFFHSIC,

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["SampleSummary", "TwoSampleTestResult"]
-
 
 @dataclass(frozen=True)
 class SampleSummary:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, get_args
 
-from dhsic.cluster.submit.runs import QueueName, SubmittedRun
-
-__all__ = ["PHASES", "Phase", "QueueName", "RunQueue"]
+from dhsic.cluster.submit.runs import SubmittedRun
 
 # The phases that all queues have in common; what is behind them is told by `trouble`.
 Phase = Literal["waiting", "running", "ended"]

@@ -16,8 +16,6 @@ from dhsic.cluster.submit.runs import SubmittedRun
 from dhsic.cluster.submit.tools import call
 from dhsic.errors import ClusterError
 
-__all__ = ["KubernetesQueue"]
-
 _MISSING = "install it and give it the address of the cluster"
 _ENDED = ("Successful", "Failed")
 _KINDS = "daskjob,daskautoscaler,networkpolicy"

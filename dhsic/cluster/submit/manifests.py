@@ -18,8 +18,6 @@ from dhsic.cluster.spec import ClusterSpec
 from dhsic.cluster.submit.quoting import container_words, yaml_text
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["RESULT", "cluster_manifests", "job_manifests"]
-
 RESULT = "=== result ==="
 
 _API = "kubernetes.dask.org/v1"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["gone", "trouble_of_pods"]
-
 _IMAGE = "name an image that the nodes can pull"
 _SECRETS = "make the secrets that the file of the cluster names"
 _REMEDIES = {

@@ -12,8 +12,6 @@ import yaml
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import redacted
 
-__all__ = ["check_words", "container_words", "directive", "shell_line", "yaml_text"]
-
 _VALUE = re.compile(r"[A-Za-z0-9_.,:@/+=\[\]-]+")
 
 

@@ -20,8 +20,6 @@ from dhsic.cluster.submit.quoting import yaml_text
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.whole import write_whole
 
-__all__ = ["QueueName", "RunState", "SubmittedRun", "find_run", "list_runs", "runs_folder"]
-
 QueueName = Literal["slurm", "kubernetes"]
 
 _FORMAT = 1

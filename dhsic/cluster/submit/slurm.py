@@ -23,8 +23,6 @@ from dhsic.cluster.submit.runs import SubmittedRun
 from dhsic.cluster.submit.tools import call
 from dhsic.errors import ClusterError
 
-__all__ = ["SlurmQueue"]
-
 _MISSING = "run this where SLURM's commands are, such as a login node"
 _JOB = re.compile(r"(\d+(?:;[\w.-]+)?)\s*")
 # States by what they mean for a run: one that was queued again waits once more.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from dhsic.errors import ClusterError
 
-__all__ = ["call"]
-
 _SECONDS = 60.0
 _SHOWN = 200
 

@@ -14,17 +14,6 @@ from dhsic.kernels import Kernel
 from dhsic.linalg import solve_lower, squared_norms
 from dhsic.results import FeatureSummary, LandmarkSummary
 
-__all__ = [
-    "SQUARED_HSIC",
-    "Basis",
-    "Factors",
-    "Measure",
-    "Side",
-    "squared_frobenius_norms",
-    "unseen_sides",
-    "whiten",
-]
-
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
 Factors = tuple[Vector | None, Vector | None]

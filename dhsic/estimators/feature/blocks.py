@@ -30,8 +30,6 @@ from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
 from dhsic.kernels.shared import tile_work
 
-__all__ = ["ESTIMATE", "KeptBlocks", "UnbiasedEstimates"]
-
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -22,8 +21,6 @@ from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["COCO", "WitnessFunction", "WitnessFunctions", "squared_largest_singular_values"]
 
 Vector = NDArray[np.float64]
 
@@ -150,11 +147,12 @@ class WitnessFunctions(BarResult):
         function = getattr(self, check_choice("of", of, ("first", "second")))
         if function.points.shape[1] > 2:
             return super().plot(ax)
-        # Pictures stand on estimators, so that they are looked up when one is asked for.
-        draw = import_module("dhsic.plots").witness_function
+        # Pictures stand on estimators, so that they are imported when one is asked for.
+        from dhsic.plots import witness_function
+
         columns = range(function.points.shape[1])
         names = [f"{of} variable"] if len(columns) == 1 else [f"{of}[{j}]" for j in columns]
-        axes: Axes = draw(function, function.points, names=names, ax=ax)
+        axes: Axes = witness_function(function, function.points, names=names, ax=ax)
         return axes
 
     def _sketches(self) -> Sequence[Sketch]:

@@ -15,8 +15,6 @@ from dhsic.features import ColumnFeatures, FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.dot import Codes
 
-__all__ = ["code_features", "draw_combined_frequencies", "draw_features", "frequency_steps"]
-
 
 def frequency_steps(session: Session, n_frequencies: int, n_kernels: int = 1) -> list[DriverStep]:
     """Steps that draw the frequencies, with so many kernels of a variable."""

@@ -12,8 +12,6 @@ from dhsic.kernels import Columns, Kernel
 from dhsic.landmarks import warn_of_rounding, warn_of_zeros
 from dhsic.linalg import pivoted_cholesky
 
-__all__ = ["KernelLandmarks"]
-
 Vector = NDArray[np.float64]
 
 

@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import (
-    Estimate,
-    Null,
-    Outcome,
-    Resampling,
-    bandwidth_rows,
-    fit_combinations,
-)
+from dhsic.estimators.base import Null, Resampling, bandwidth_rows, fit_combinations
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.kernel_landmarks import KernelLandmarks
 from dhsic.estimators.feature.likely import (
@@ -39,6 +32,7 @@ from dhsic.estimators.feature.tests import (
     plan_features,
     unbiased_estimate,
 )
+from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, at_quantiles
 from dhsic.kernels import (
@@ -56,8 +50,6 @@ from dhsic.landmarks import (
     uniform_rows,
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
-
-__all__ = ["REMEDY", "LandmarkFeatures", "OnLandmarks", "landmarks_by_column"]
 
 Vector = NDArray[np.float64]
 

@@ -18,8 +18,6 @@ from dhsic.kernels import Ranked
 from dhsic.kernels.ranked import OrderedColumns
 from dhsic.kernels.shared import Power, family_of, powers_among
 
-__all__ = ["Crossing", "KernelSide", "Layout", "Pair", "ProductPlace", "Rectangle"]
-
 _MOVED = 3.0  # passes over what is whitened
 
 Matrix = NDArray[np.floating[Any]]

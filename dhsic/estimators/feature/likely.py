@@ -18,8 +18,6 @@ from dhsic.kernels import Columns, Combinations, Distance, Kernel, Laplacian, Ma
 from dhsic.kernels.missing import of_present
 from dhsic.landmarks import tolerance_for
 
-__all__ = ["landmark_steps", "likely_counts", "likely_directions", "likely_tried", "unpruned"]
-
 # Landmarks of kernels of one column whose bandwidth is given, or that compare categories.
 _SMOOTH, _KEPT = 24, 48
 _ENOUGH = 256

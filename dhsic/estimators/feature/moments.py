@@ -18,17 +18,6 @@ from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.linalg import squared_norms
 
-__all__ = [
-    "Covariances",
-    "MomentSums",
-    "MomentsPass",
-    "NormedFeatures",
-    "feature_moments",
-    "fourth_moment",
-    "moments_layout",
-    "moments_steps",
-]
-
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
 

@@ -24,8 +24,6 @@ from dhsic.estimators.feature.landmarks import OnLandmarks
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.kernels import Kernel
 
-__all__ = ["CKA", "NOCCO"]
-
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
 

@@ -21,8 +21,6 @@ from dhsic.features import at_quantiles
 from dhsic.kernels import Columns, Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky, solve_lower
 
-__all__ = ["NormalFeatures", "features_of_normals", "normal_features"]
-
 Vector = NDArray[np.float64]
 
 _MOST_LANDMARKS = 512  # beyond, and of more columns, plans would take long

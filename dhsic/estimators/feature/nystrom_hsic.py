@@ -9,14 +9,7 @@ from typing import ClassVar, final
 from dhsic._validation import check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import (
-    ColumnEstimates,
-    ColumnOutcome,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-)
+from dhsic.estimators.base import Null, Resampling
 from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.landmarks import (
     LandmarkFeatures,
@@ -42,11 +35,10 @@ from dhsic.estimators.identities import (
     left_out_text,
     nearness,
 )
+from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome, GridOutcome, Outcome
 from dhsic.features.base import Matrix
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Spectral
-
-__all__ = ["NystromHSIC"]
 
 _AUTO = "auto"
 

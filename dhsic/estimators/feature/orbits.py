@@ -24,8 +24,6 @@ from dhsic.estimators.feature.blocks import KeptBlocks
 from dhsic.estimators.feature.layout import Crossing, Layout
 from dhsic.estimators.resample import Orbit
 
-__all__ = ["OrbitPass", "OrbitSums"]
-
 Matrix = NDArray[np.floating[Any]]
 Transform = NDArray[np.inexact[Any]]
 Vector = NDArray[np.float64]

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from dhsic.estimators.feature.layout import Pair
 
-__all__ = ["Piece", "fewest_parts", "parted"]
-
 
 class Piece(NamedTuple):
     """The part of the work that one pass takes."""

@@ -25,8 +25,6 @@ from dhsic.estimators.feature.basis import Side
 from dhsic.kernels import Combinations
 from dhsic.linalg import solve_lower
 
-__all__ = ["MOST_PRODUCTS", "Directions", "feature_counts"]
-
 Vector = NDArray[np.float64]
 
 MOST_PRODUCTS = 3 * 2**12

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import ColumnEstimates, ColumnOutcome, Resampling, plan_of
+from dhsic.estimators.base import Resampling, plan_of
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, unseen_sides, whiten
 from dhsic.estimators.feature.landmarks import REMEDY, LandmarkFeatures
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
@@ -24,14 +24,9 @@ from dhsic.estimators.feature.moments import Covariances, MomentsPass, feature_m
 from dhsic.estimators.feature.pieces import fewest_parts
 from dhsic.estimators.feature.replicates import resampling_steps
 from dhsic.estimators.feature.tests import grid_outcome, sample_step
+from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
 from dhsic.features import FeatureMap
 from dhsic.kernels import Combinations
-
-__all__ = [
-    "estimate_features",
-    "measure_columns",
-    "plan_ranked_features",
-]
 
 Vector = NDArray[np.float64]
 

@@ -33,8 +33,6 @@ from dhsic.estimators.resample import (
     tie_tolerance,
 )
 
-__all__ = ["FeatureReplicates", "resample_features", "resampling_steps"]
-
 Vector = NDArray[np.float64]
 
 

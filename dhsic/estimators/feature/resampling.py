@@ -36,8 +36,6 @@ from dhsic.estimators.resample import (
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Multiplier
 
-__all__ = ["FeatureResampling"]
-
 Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows

@@ -13,15 +13,7 @@ from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import (
-    ChainOutcome,
-    Estimate,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-    stages_of,
-)
+from dhsic.estimators.base import Null, Resampling
 from dhsic.estimators.feature.basis import (
     SQUARED_HSIC,
     Basis,
@@ -38,14 +30,13 @@ from dhsic.estimators.feature.tests import (
     plan_features,
 )
 from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
+from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
 from dhsic.estimators.resample import Resampled, exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
 from dhsic.nulls import Chain, Gamma, Multiplier, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
-
-__all__ = ["RFFHSIC", "FeatureFit", "Form", "complex_squared_frobenius_norms"]
 
 Form = Literal["cos-sin", "complex"]
 

@@ -17,8 +17,6 @@ from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.estimators.feature.layout import Crossing, Layout
 
-__all__ = ["SignedFeaturePass", "SignedSums"]
-
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
 

@@ -19,8 +19,6 @@ from dhsic.estimators.feature.orbits import OrbitPass, OrbitSums
 from dhsic.estimators.resample import tile_error, transform_error
 from dhsic.linalg import solve_lower, squared_norms
 
-__all__ = ["SLAB_BYTES", "ReplicateSizes", "independent_rounding", "rounding_error", "size_work"]
-
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, Null, Outcome, fit_combinations_on_sample, fitting_step
+from dhsic.estimators.base import Null, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.feature.basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature.tests import (
@@ -22,12 +22,11 @@ from dhsic.estimators.feature.tests import (
     estimate_by_moments,
     plan_features,
 )
+from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import exact_null
 from dhsic.features import ColumnFeatures
 from dhsic.kernels import Combinations, Kernel, Linear
 from dhsic.results import FeatureSummary
-
-__all__ = ["SubCorr"]
 
 Vector = NDArray[np.float64]
 

@@ -11,15 +11,7 @@ from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
-    Estimate,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-    plan_of,
-)
+from dhsic.estimators.base import BANDWIDTH_ROWS, Null, Resampling, plan_of
 from dhsic.estimators.feature.basis import (
     SQUARED_HSIC,
     Basis,
@@ -40,20 +32,11 @@ from dhsic.estimators.feature.sizes import independent_rounding
 from dhsic.estimators.feature.weighted import weighted_steps
 from dhsic.estimators.identities import NORMED_ROWS
 from dhsic.estimators.null_moments import permutation_moments
+from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.features import FeatureMap
 from dhsic.kernels import Combinations
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Distribution, Gamma, GammaDistribution, Spectral
-
-__all__ = [
-    "column_outcome",
-    "describe_sides",
-    "estimate_by_moments",
-    "grid_outcome",
-    "plan_features",
-    "sample_step",
-    "unbiased_estimate",
-]
 
 Vector = NDArray[np.float64]
 

@@ -27,20 +27,13 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_weighted
-from dhsic.estimators.base import Estimate, Outcome, with_weights
+from dhsic.estimators.base import with_weights
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Side
 from dhsic.estimators.feature.layout import KernelSide, Layout
 from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture, Spectral
-
-__all__ = [
-    "MOST_WEIGHTED_PRODUCTS",
-    "WeightedProductsPass",
-    "WeightedSums",
-    "weighted_outcome",
-    "weighted_steps",
-]
 
 Vector = NDArray[np.float64]
 

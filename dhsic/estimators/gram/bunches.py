@@ -8,8 +8,6 @@ from functools import cached_property
 
 from dhsic.estimators.gram.sides import GramSides, Members
 
-__all__ = ["Bunch", "cut_into_bunches"]
-
 _COMPUTED = 1.125  # times as many kernels as there are: no more may be computed twice
 
 

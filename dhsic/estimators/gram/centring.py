@@ -16,8 +16,6 @@ from dhsic.estimators.gram.sums import GramSums
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture
 
-__all__ = ["Centring", "centred_pairs", "limit_mixture"]
-
 Vector = NDArray[np.float64]
 RowPlaces = slice | NDArray[np.intp]
 Terms = dict[tuple[int, int], Any]

@@ -27,8 +27,6 @@ from dhsic.estimators.resample import orbit_of
 from dhsic.kernels import Combinations, Distance, Kernel
 from dhsic.nulls import Gamma, Permutation, Shifts
 
-__all__ = ["DCor", "DCov"]
-
 Vector = NDArray[np.float64]
 
 _SORTED = 9.0  # sorts of a row and a doubling of the rows, for one permutation

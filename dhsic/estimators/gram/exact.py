@@ -7,12 +7,11 @@ from typing import ClassVar, final
 
 from dhsic._validation import check_flag
 from dhsic.engine.session import Session
-from dhsic.estimators.base import ColumnEstimates, ColumnOutcome, Resampling
+from dhsic.estimators.base import Resampling
 from dhsic.estimators.gram.sequential import HeldQuadratic
+from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
-
-__all__ = ["UHSIC", "VHSIC", "SubHSIC"]
 
 
 @final

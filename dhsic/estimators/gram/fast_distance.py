@@ -13,8 +13,6 @@ from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.sums import GramSums, gram_hsic, rounding
 from dhsic.estimators.resample import Resampled
 
-__all__ = ["SortedColumns", "SortedGrams", "distance_sums"]
-
 Vector = NDArray[np.float64]
 PlanePoints = NDArray[np.complex128]
 Ranks = NDArray[np.intp]

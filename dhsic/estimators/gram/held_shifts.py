@@ -25,8 +25,6 @@ from dhsic.estimators.gram.lines import HeldLines
 from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums
 
-__all__ = ["HeldShifts"]
-
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _HELD_BYTES = 2**25  # of all Gram matrices; beyond, gathering takes longer than exponentials

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.kernels.shared import TileKernel
 
-__all__ = ["STRIP", "Across", "Diagonals", "HeldLines", "Lines"]
-
 Vector = NDArray[np.float64]
 
 STRIP = 64  # rows of the tiles that diagonals are cut from; those of a band are a few times longer

@@ -21,8 +21,6 @@ from dhsic.estimators.resample import Orbit, Resampled, TwoSided, tile_error, tr
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture
 
-__all__ = ["GramOrbit", "rows_in_order"]
-
 Vector = NDArray[np.float64]
 
 # The bound on the error of a statistic is 4 eps log2(b) |A|_F |B|_F / n.

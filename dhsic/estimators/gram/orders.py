@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from dhsic.engine.reduction import GroupBlock
 from dhsic.estimators.resample import Orbit
 
-__all__ = ["RowOrders"]
-
 Indices = NDArray[np.intp]
 
 

@@ -19,8 +19,6 @@ from dhsic.kernels import Combinations
 from dhsic.kernels.shared import Power, SharedTiles
 from dhsic.linalg import hadamard
 
-__all__ = ["BATCH", "PermutedGramPass", "PermutedGrams", "PermutedProducts", "batches"]
-
 Vector = NDArray[np.float64]
 
 BATCH = 64  # permutations that are drawn and held at a time

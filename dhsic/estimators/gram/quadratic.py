@@ -14,17 +14,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_grams
-from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
-    ChainOutcome,
-    Estimate,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-    fit_combinations_on_sample,
-    stages_of,
-)
+from dhsic.estimators.base import BANDWIDTH_ROWS, Null, Resampling, fit_combinations_on_sample
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.signs import SignedGrams
 from dhsic.estimators.gram.steps import (
@@ -39,6 +29,7 @@ from dhsic.estimators.gram.steps import (
 from dhsic.estimators.gram.sums import GramSums, check_rows, gram_hsic, marginal_hsic
 from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
+from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
 from dhsic.estimators.resample import exact_null, keeping_replicates
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
@@ -52,8 +43,6 @@ from dhsic.nulls import (
     Shifts,
     Spectral,
 )
-
-__all__ = ["GramFit", "Quadratic"]
 
 Vector = NDArray[np.float64]
 

@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 from dhsic.engine.groups import Groups
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Null, Outcome, fit_combinations_on_sample
+from dhsic.estimators.base import Null, fit_combinations_on_sample
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.gram.steps import held_steps, run_steps
+from dhsic.estimators.outcomes import Outcome
 from dhsic.estimators.resample import Orbit
 from dhsic.estimators.sequential import batches_of, draw_sequentially, largest_batch
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Sequential, tie_threshold
-
-__all__ = ["HeldQuadratic"]
 
 Vector = NDArray[np.float64]
 

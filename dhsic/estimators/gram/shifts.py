@@ -30,8 +30,6 @@ from dhsic.estimators.gram.held_shifts import HeldShifts
 from dhsic.estimators.gram.lines import STRIP, Across, Diagonals, Lines
 from dhsic.estimators.gram.sides import CosetRows, GramPass, Members, PairSums
 
-__all__ = ["ShiftedGramPass"]
-
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 Offsets = dict[Members, tuple[Matrix, Matrix]]

@@ -22,15 +22,6 @@ from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import Chain
 
-__all__ = [
-    "CosetRows",
-    "GramPass",
-    "GramSides",
-    "Members",
-    "PairSums",
-    "RowPart",
-]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Members = tuple[int, ...]

@@ -19,8 +19,6 @@ from dhsic.estimators.gram.sides import CosetRows, GramPass
 from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import Resampled
 
-__all__ = ["SignedGramPass", "SignedGramSums", "SignedGrams"]
-
 Vector = NDArray[np.float64]
 
 _CENTRED = 16.0  # passes over an entry that is centred, multiplied and summed

@@ -26,20 +26,6 @@ from dhsic.estimators.resample import Orbit, orbit_of, whole_group
 from dhsic.kernels import Combinations
 from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
 
-__all__ = [
-    "CostedStep",
-    "HeldGrams",
-    "held_pass",
-    "held_steps",
-    "orbit_steps",
-    "plain_steps",
-    "plan_steps",
-    "read_step",
-    "run_steps",
-    "signed_steps",
-    "spectral_steps",
-]
-
 Vector = NDArray[np.float64]
 Permuting = Shifts | Chain | Permutation
 

@@ -13,8 +13,6 @@ from dhsic.errors import DataError
 from dhsic.estimators.base import rounding_unit
 from dhsic.linalg import hadamard
 
-__all__ = ["GramSums", "check_rows", "gram_hsic", "marginal_hsic", "rounding"]
-
 Vector = NDArray[np.float64]
 
 # Its divisor is n (n - 3).

@@ -23,8 +23,6 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower
 
-__all__ = ["LandmarkBasis", "select_landmarks", "squared_hsic"]
-
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

@@ -40,8 +40,6 @@ from dhsic.landmarks import (
 )
 from dhsic.results import LandmarkSummary
 
-__all__ = ["ALLOWED", "AUTO", "MOST", "LandmarkDraw"]
-
 AUTO: Final[Literal["auto"]] = "auto"
 # The experiments of Kalinke and Szabo (2023), figure 3, go up to 8 sqrt(n).
 MOST = "8sqrt"

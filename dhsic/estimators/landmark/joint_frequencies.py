@@ -13,16 +13,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
 from dhsic.estimators.approximate import guard_landmarks
-from dhsic.estimators.base import (
-    ChainOutcome,
-    Estimate,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-    plan_of,
-    stages_of,
-)
+from dhsic.estimators.base import Null, Resampling, plan_of
 from dhsic.estimators.feature.frequencies import draw_combined_frequencies, frequency_steps
 from dhsic.estimators.landmark.statistics import (
     TupleNull,
@@ -32,13 +23,12 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Tuples, form_of
+from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
 from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Chain, Gamma, Spectral
 from dhsic.results import FeatureSummary
-
-__all__ = ["JointFrequencies", "WaveFit", "Waves"]
 
 Vector = NDArray[np.float64]
 

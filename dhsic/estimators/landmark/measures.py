@@ -12,8 +12,6 @@ from dhsic.estimators.landmark.moments import Moments
 from dhsic.kernels import Kernel
 from dhsic.linalg import pivoted_cholesky
 
-__all__ = ["ColumnMeasures", "measure_features"]
-
 Vector = NDArray[np.float64]
 
 

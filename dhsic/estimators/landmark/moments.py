@@ -13,17 +13,6 @@ from dhsic.engine.tiles import Tile
 from dhsic.estimators.landmark.orbits import TupleSums
 from dhsic.estimators.landmark.tuples import Tuples
 
-__all__ = [
-    "Moments",
-    "functions_of",
-    "joint_offset",
-    "mean_about_pilot",
-    "measured",
-    "no_moments",
-    "write_joint",
-    "write_means",
-]
-
 Vector = NDArray[np.float64]
 
 

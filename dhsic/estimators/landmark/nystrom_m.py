@@ -13,26 +13,23 @@ from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import (
+from dhsic.estimators.base import Null, Resampling
+from dhsic.estimators.landmark.basis import LandmarkBasis
+from dhsic.estimators.landmark.draws import AUTO, MOST, LandmarkDraw
+from dhsic.estimators.landmark.tests import LandmarkTests
+from dhsic.estimators.outcomes import (
     ChainOutcome,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
     GridOutcome,
-    Null,
     Outcome,
-    Resampling,
 )
-from dhsic.estimators.landmark.basis import LandmarkBasis
-from dhsic.estimators.landmark.draws import AUTO, MOST, LandmarkDraw
-from dhsic.estimators.landmark.tests import LandmarkTests
 from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
 from dhsic.linalg import squared_norms
 from dhsic.nulls import Chain, Gamma, Spectral
-
-__all__ = ["LandmarkFit", "NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 

@@ -32,8 +32,6 @@ from dhsic.estimators.landmark.tiles import (
 from dhsic.estimators.landmark.tuples import Strip, Tuples
 from dhsic.estimators.resample import Orbit
 
-__all__ = ["MeansPass", "TupleOrbitPass", "TupleSums"]
-
 Indices = NDArray[np.intp]
 Orders = Mapping[int, Indices]
 Vector = NDArray[np.float64]

@@ -49,17 +49,6 @@ from dhsic.nulls import (
     check_no_overflow,
 )
 
-__all__ = [
-    "ResampledTuples",
-    "StatisticWithLaw",
-    "TupleNull",
-    "error_of_root",
-    "fit_tuples",
-    "measure_tuples",
-    "plan_tuples",
-    "resample_tuples",
-]
-
 Vector = NDArray[np.float64]
 Whiten = Callable[[Tile], Vector]
 TupleResampling = Shifts | Chain | Permutation | Multiplier

@@ -17,8 +17,6 @@ from dhsic.engine.tiles import Matrix, Tile, column_sums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
 
-__all__ = ["SignedPass", "SignedTupleSums", "SpectrumPass", "SpectrumSums"]
-
 Vector = NDArray[np.float64]
 
 _CENTRED = 14.0  # passes over an entry that is centred, multiplied and copied

@@ -12,18 +12,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_landmarks
-from dhsic.estimators.base import (
-    ChainOutcome,
-    ColumnEstimates,
-    ColumnOutcome,
-    Estimate,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-    plan_of,
-    stages_of,
-)
+from dhsic.estimators.base import Null, Resampling, plan_of
 from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.landmark.draws import LandmarkDraw
 from dhsic.estimators.landmark.measures import measure_features
@@ -36,12 +25,19 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Tuples, form_of
+from dhsic.estimators.outcomes import (
+    ChainOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
+    Estimate,
+    GridOutcome,
+    Outcome,
+    stages_of,
+)
 from dhsic.estimators.resample import Resampled, TwoSided, statistics_of
 from dhsic.kernels import Combinations
 from dhsic.landmarks import Pairing
 from dhsic.nulls import Chain, Gamma, Spectral
-
-__all__ = ["LandmarkTests", "Prepared"]
 
 Vector = NDArray[np.float64]
 

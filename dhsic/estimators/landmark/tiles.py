@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from dhsic.engine.tiles import Matrix, Tile, product_of_centred
 from dhsic.estimators.landmark.tuples import Strip, Tuples
 
-__all__ = ["LANDMARK_TILE_ROWS", "SideTiles", "Term", "TupleTiles", "length", "permuted"]
-
 Indices = NDArray[np.intp]
 SideTiles = dict[tuple[int, ...], Tile]
 Orders = Mapping[int, Indices]

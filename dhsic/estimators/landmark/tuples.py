@@ -19,8 +19,6 @@ from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel, tile_work
 from dhsic.nulls import Chain
 
-__all__ = ["Strip", "StripPlace", "TermForm", "TupleKernel", "Tuples", "form_of"]
-
 TermForm = Literal["product", "centred", "joint"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]

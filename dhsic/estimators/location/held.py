@@ -22,8 +22,6 @@ from dhsic.estimators.sequential import batches_of, draw_sequentially
 from dhsic.linalg import squared_norms
 from dhsic.nulls import Sequential, SequentialReplicates, tie_threshold
 
-__all__ = ["HeldOrbit", "HeldTest", "held_location_steps", "held_test"]
-
 Vector = NDArray[np.float64]
 
 

@@ -16,22 +16,14 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
-from dhsic.estimators.base import (
-    ChainOutcome,
-    Estimate,
-    Null,
-    Outcome,
-    fit_on_sample,
-    fitting_step,
-    plan_of,
-    stages_of,
-)
+from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.landmark.moments import measured
 from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples, form_of
 from dhsic.estimators.location.held import held_location_steps, held_test
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
+from dhsic.estimators.outcomes import ChainOutcome, Estimate, Outcome, stages_of
 from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
@@ -39,8 +31,6 @@ from dhsic.kernels.shared import tile_work
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Sequential, Shifts
 from dhsic.results import FeatureSummary
-
-__all__ = ["NFSIC", "Placement"]
 
 Vector = NDArray[np.float64]
 Placement = Literal["optimised", "random"]

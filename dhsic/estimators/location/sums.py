@@ -18,15 +18,6 @@ from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.linalg import squared_norms
 from dhsic.nulls import ChiSquareMixture
 
-__all__ = [
-    "LocationPass",
-    "LocationSums",
-    "Norm",
-    "expanded",
-    "independent_covariance",
-    "joint_terms",
-]
-
 Vector = NDArray[np.float64]
 
 

@@ -26,9 +26,7 @@ from dhsic.kernels import (
     Matern,
     RationalQuadratic,
 )
-from dhsic.kernels.base import Matrix
-
-__all__ = ["Placed", "Training", "criterion", "place", "value_of"]
+from dhsic.kernels.centred import Matrix
 
 Vector = NDArray[np.float64]
 
