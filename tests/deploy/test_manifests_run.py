@@ -14,7 +14,7 @@ from dhsic.cli import main
 from dhsic.cluster.submit.manifests import RESULT
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
-from tests.cluster.test_render import expanded
+from tests.cluster.rendering import expanded
 from tests.deploy.play import (
     DEPLOY,
     Command,
