@@ -13,12 +13,11 @@ import numpy as np
 import psutil
 import pytest
 import zarr
-from distributed import as_completed, wait
+from distributed import as_completed
 
 import dhsic
-from dhsic.cluster import Adaptive, connect, local_cluster, processors
+from dhsic.cluster import Adaptive, local_cluster
 from dhsic.engine.events import BlockFinished
-from dhsic.errors import ClusterError
 from tests.cluster.processes import OPTIONS, same_bits
 from tests.cluster.slurm import wait_until
 
@@ -142,109 +141,49 @@ def test_run__goes_on_after_a_worker_is_frozen_for_good(client, data, quiet, mon
     wait_until(lambda: not victim.is_running(), 100, "it stays frozen")
 
 
-def busy(seconds):
-    """Work of so many seconds that keeps the lock of the interpreter, as LAPACK of SciPy does."""
-    import scipy.linalg
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(seconds)
-    end, matrix = time.monotonic() + seconds, np.random.default_rng(0).random((400, 400))
-    while time.monotonic() < end:
-        scipy.linalg.svd(matrix)
-    sys.setswitchinterval(before)
-    return os.getpid()
-
-
-def test_worker__that_keeps_the_lock_of_the_interpreter_is_not_frozen(client, monkeypatch):
-    monkeypatch.setattr("dhsic.cluster.worker._LOOKS", 3)
-    before = set(pids(client).values())
-    assert client.submit(busy, 12.0).result() in before
-    assert set(pids(client).values()) == before
-
-
-@pytest.mark.parametrize("kills", [1, 100])
-def test_local_cluster__whose_workers_are_killed_while_they_start_comes_up_or_says_so(kills):
+def test_local_cluster__whose_worker_is_killed_while_it_starts_comes_up():
     here, killed, ended = psutil.Process(), [], threading.Event()
     before = {child.pid for child in here.children(recursive=True)}
 
     def kill():
-        while len(killed) < kills and not ended.wait(0.01):
+        while not killed and not ended.wait(0.01):
             for child in here.children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     if child.pid not in before and "spawn_main" in " ".join(child.cmdline()):
                         child.kill()
                         killed.append(child.pid)
-                        before.add(child.pid)
+                        break
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        if kills == 1:
-            with local_cluster(1, "500MB") as client:
-                (pid,) = pids(client).values()
-                assert killed
-                assert pid not in killed
-        else:
-            words = "must start, and one ended as it did, with exit code -9"
-            with pytest.raises(ClusterError, match=words), local_cluster(1, "500MB"):
-                pass
+        with local_cluster(1, "500MB") as client:
+            assert killed
+            assert {*pids(client).values()}.isdisjoint(killed)
     finally:
         ended.set()
         killer.join()
 
 
-def slow_numbers(number):
-    """10 MB that come slowly enough to be seen by what watches over the memory."""
-    time.sleep(0.1)
-    return bytes([number]) * 10**7
-
-
-def test_cluster__spills_what_others_keep_on_it():
-    with local_cluster(1, "300MB") as client:
-        before, kept = pids(client), []
-        for number in range(45):
-            kept.append(client.submit(slow_numbers, number))
-            wait(kept, timeout=60)
-        spilled = client.run(lambda dask_worker: len(dask_worker.data.slow))
-        assert sum(spilled.values()) > 0
-        assert [client.submit(len, kept[k]).result(60) for k in (0, 44)] == [10**7, 10**7]
-        assert pids(client) == before, "it was killed"
-
-
-def observed(number):
-    """Work of some time, and the process and the settings in which it was done."""
+def slow(number):
     time.sleep(0.2 + number / 10_000)
-    names = ("pause", "spill", "target")
-    memory = (dask.config.get(f"distributed.worker.memory.{name}") for name in names)
-    return os.getpid(), (*memory, os.environ.get("OPENBLAS_NUM_THREADS"))
+    return os.getpid(), dask.config.get("distributed.worker.memory.spill")
 
 
 def test_local_cluster__adapts_to_the_work_and_late_workers_are_set_up_alike():
     with local_cluster(Adaptive(2, 1), "500MB", threads=2) as client:
         assert list(client.nthreads().values()) == [2]
-        found = {}
-        work = client.map(observed, range(500))
-        for _, (pid, told) in as_completed(work, with_results=True, timeout=100):
-            found.setdefault(pid, set()).add(told)
+        work, found = client.map(slow, range(500)), {}
+        for _, (pid, spill) in as_completed(work, with_results=True, timeout=100):
+            found[pid] = spill
             if len(found) == 2:
                 break
         client.cancel(work)
-        assert len(found) == 2, "it did not grow"
-        assert set().union(*found.values()) == {(False, 0.85, False, "1")}
+        assert [*found.values()] == [0.85] * 2
         wait_until(lambda: len(client.nthreads()) == 1, 60, "it did not shrink")
 
 
-def test_connect__starts_a_cluster_that_fits_the_machine():
-    with connect() as client:
-        found = client.scheduler_info()["workers"].values()
-        assert len(found) == processors()
-        assert {worker["nthreads"] for worker in found} == {1}
-        total = sum(worker["memory_limit"] for worker in found)
-        assert 0.9 < total / psutil.virtual_memory().total <= 1.0
-
-
-UNGUARDED = """
-import sys
+SCRIPT = """
 from dhsic.cluster import connect
 if {condition}:
     with connect(2, memory="500MB") as client:
@@ -252,18 +191,17 @@ if {condition}:
 """
 
 
-def test_connect__in_a_script_without_a_guard_is_one_error(tmp_path):
-    script = tmp_path / "script.py"
-
-    def run(condition):
-        script.write_text(UNGUARDED.format(condition=condition))
-        words = [sys.executable, str(script)]
-        return subprocess.run(words, capture_output=True, text=True, check=False)
-
-    done = run("True")
-    assert done.returncode == 1
-    assert done.stderr.count("Traceback") == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("dhsic.errors.ClusterError: a script that starts")
-    done = run("__name__ == '__main__'")
-    assert (done.stdout, done.stderr) == ("2\n", "")
+@pytest.mark.parametrize(
+    ("condition", "code", "out", "last"),
+    [
+        ("__name__ == '__main__'", 0, "2\n", ""),
+        ("True", 1, "", "dhsic.errors.ClusterError: a script that starts"),
+    ],
+)
+def test_connect__in_a_script_without_a_guard_is_one_error(condition, code, out, last, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT.format(condition=condition))
+    command = [sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, out)
+    assert done.stderr.count("Traceback") == code
+    assert last in done.stderr
