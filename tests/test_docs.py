@@ -1,6 +1,5 @@
 """README and pages are true: their code runs, and their links, commands and options exist."""
 
-import ast
 import importlib
 import importlib.util
 import inspect
@@ -83,19 +82,6 @@ def test_quick_start__answers_from_the_shell_as_from_python(tmp_path, monkeypatc
     for rank in ranks:
         assert CliRunner().invoke(main, shlex.split(rank, comments=True)[1:]).exit_code == 0
     assert set(names["ranking"].rejected(0.05, control="max-t")) == {"temperature", "wind"}
-
-
-@pytest.mark.nightly
-def test_quick_start__converts_a_file_with_another_separator(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = "".join(f"{k};{(k - 100) ** 2}\n" for k in range(200))
-    Path("data.csv").write_text(f"Age;Pay\n{rows}")
-    lines = [line for line in shell_lines(TEXTS["start.md"]) if " data." in line]
-    assert len(lines) == 2
-    for line in lines:
-        printed = CliRunner().invoke(main, shlex.split(line)[1:])
-        assert printed.exit_code == 0, printed.output
-    assert "independence rejected at level 0.05" in printed.output
 
 
 @pytest.mark.nightly
@@ -211,12 +197,6 @@ def test_reference__has_all_that_is_public():
 # --- parts that are written at build time, and the site
 
 
-def test_gallery__scripts_begin_with_a_title():
-    for path in (DOCS / "examples").glob("*.py"):
-        title, line = ast.get_docstring(ast.parse(path.read_text())).splitlines()[:2]
-        assert line == "=" * len(title), path
-
-
 def test_generated__parts_are_those_that_pages_include(tmp_path):
     spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
     generated = importlib.util.module_from_spec(spec)
@@ -250,12 +230,6 @@ def dead_links(site):
             if not (file.exists() and named):
                 dead.append(f"{path.relative_to(site)}: {link}")
     return sorted(dead)
-
-
-def test_dead_links__are_found(tmp_path):
-    (tmp_path / "a.html").write_text('<a href="b.html#x">1</a> <a href="#z">2</a> <p id="y">')
-    (tmp_path / "b.html").write_text('<p id="x"> <a href="a.html#y">3</a> <img src="c.png">')
-    assert dead_links(tmp_path) == ["a.html: #z", "b.html: c.png"]
 
 
 @pytest.mark.nightly

@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from distributed import Client, LocalCluster
+from distributed import Client
 from matplotlib import pyplot as plt
 
 import dhsic
@@ -50,7 +50,7 @@ def test_study__runs_every_combination_as_the_public_test():
         )
         assert row["pvalue"] == alone.pvalue
         assert row["bytes_read"] == sum(done.bytes_read for done in alone.passes)
-    assert study.varied == ("rows", "precision", "landmarks") or {*study.varied} == {*vary}
+    assert {*study.varied} == {*vary}
 
 
 def test_study__tells_what_a_run_takes():
@@ -63,17 +63,6 @@ def test_study__tells_what_a_run_takes():
     passes = [value for name, value in row.items() if name.startswith("seconds: ")]
     assert sum(passes) == pytest.approx(row["pass_seconds"])
     assert (row["precision"], row["landmarks"]) == ("float64", math.ceil(8 * math.sqrt(N)))
-
-
-def test_study__takes_turns_and_says_each():
-    lines = []
-    study = study_of(vary={"rows": [200, 400]}, repeats=2, progress=lines.append)
-    turns = [(run["repeat"], run["rows"]) for run in study.runs]
-    assert turns == [(0, 200), (0, 400), (1, 200), (1, 400)]
-    assert [len(row["all_seconds"]) for row in study.records()] == [2, 2]
-    assert len(lines) == 4
-    assert lines[0].startswith("run 1 of 4: ")
-    assert "rows 200" in lines[0]
 
 
 def test_study__of_stored_and_lazy_arrays_in_other_chunks_is_that_of_memory(tmp_path):
@@ -98,36 +87,32 @@ def test_study__weak_keeps_the_rows_of_a_worker():
         assert study.records()[1]["efficiency"] != 1.0
 
 
-def test_study__resumes_from_its_file_and_refuses_that_of_another(tmp_path):
+def test_study__takes_turns_and_resumes_from_its_file(tmp_path):
     path, lines = tmp_path / "study.csv", []
-    options = {"csv": path, "progress": lines.append}
-    first = study_of(vary={"rows": [200]}, **options)
-    both = study_of(vary={"rows": [200, 300]}, **options)
-    assert dict(both.runs[0]) == dict(first.runs[0])
-    again = study_of(vary={"rows": [300]}, **options)
-    assert [row["rows"] for row in again.records()] == [300]
-    assert len(lines) == len(ScalingStudy.from_csv(path).runs) == 2
-    both.to_csv(path)
-    assert ScalingStudy.from_csv(path) == both
+
+    def stop_after_two(line):
+        lines.append(line)
+        if len(lines) == 2:
+            raise KeyboardInterrupt
+
+    options = {"csv": path, "repeats": 2, "progress": stop_after_two}
+    with pytest.raises(KeyboardInterrupt):
+        study_of(vary={"rows": [200, 300]}, **options)
+    assert [run["rows"] for run in ScalingStudy.from_csv(path).runs] == [200, 300]
+    study = study_of(vary={"rows": [200, 300]}, **options)
+    assert len(lines) == 4, "two runs were there"
+    assert lines[0].startswith("run 1 of 4: ")
+    assert "rows 200" in lines[0]
+    turns = [(run["repeat"], run["rows"]) for run in study.runs]
+    assert turns == [(0, 200), (0, 300), (1, 200), (1, 300)]
+    study.to_csv(path)
+    assert ScalingStudy.from_csv(path) == study
     for other in ({"rng": 1}, {"weak": True}, {"vary": {"rows": [200], "landmarks": [10]}}):
         with pytest.raises(InvalidArgumentError, match="csv must be a new file or one of the same"):
             study_of(**{"vary": {"rows": [200]}, "csv": path} | other)
-    with pytest.raises(InvalidArgumentError, match="csv must be a new file or one of the same"):
-        study_of(X + 1, Y, vary={"rows": [200]}, csv=path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="no CSV file of a scaling study, it lacks"):
         study_of(vary={"rows": [200]}, csv=path)
-    with pytest.raises(DataError, match="cannot be read as the CSV file"):
-        ScalingStudy.from_csv(tmp_path / "none.csv")
-
-
-def test_study__keeps_what_it_has_when_it_is_interrupted(tmp_path):
-    def stop(line):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        study_of(vary={"rows": [200, 300]}, csv=tmp_path / "study.csv", progress=stop)
-    assert [run["rows"] for run in ScalingStudy.from_csv(tmp_path / "study.csv").runs] == [200]
 
 
 def test_study__on_a_client_takes_its_workers(client):
@@ -149,27 +134,6 @@ def test_study__on_processes_that_it_starts():
     (row,) = scaling_study(X, Y, vary={"workers": [1]}, **QUICK).records()
     assert row["scheduler"] == "processes"
     assert row["pvalue"] == study_of(vary={}).records()[0]["pvalue"]
-
-
-@pytest.mark.nightly
-def test_study__a_cluster_that_adapts_keeps_its_size_during_a_run():
-    with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            worker_dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        cluster.adapt(minimum=1, maximum=1, interval="20ms")
-        vary = {"workers": [1, 2], "rows": [200]}
-        study = scaling_study(X, Y, vary=vary, client=client, **QUICK)
-        assert [row["workers"] for row in study.records()] == [1, 2]
-        (row,) = scaling_study(X, Y, vary={"rows": [200]}, client=client, **QUICK).records()
-        assert row["workers"] == len(client.nthreads()) == 1
 
 
 # --- tables, slopes and pictures of runs whose times are given
@@ -210,31 +174,6 @@ def test_table__weak_gains_count_rows(made):
     np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.0, 1.0])
 
 
-def test_table__of_memory_has_the_most_and_no_median_of_missing_passes(made):
-    study = made(
-        rows=[100, 100, 200],
-        repeat=[0, 1, 0],
-        peak_bytes=[2**20, 2**22, 2**20],
-        **{"seconds: a": [1.0, 3.0, None]},
-    )
-    assert [row["seconds: a"] for row in study.records()] == [2.0, None]
-    assert [row["peak_bytes"] for row in study.records()] == [2**22, 2**20]
-
-
-def test_slopes__are_those_of_the_powers(made):
-    two = made(
-        rows=[10, 100, 10, 100],
-        precision=["float32", "float32", "float64", "float64"],
-        seconds=[1.0, 10.0, 1.0, 100.0],
-    )
-    assert two.slopes() == pytest.approx({"precision float32": 1.0, "precision float64": 2.0})
-    assert two.slopes("rows", "peak_bytes") == pytest.approx(dict.fromkeys(two.slopes(), 0.0))
-    one = made(workers=[1, 1, 2], rows=[100, 200, 100], seconds=[1.0, 2.0, 0.5])
-    assert one.slopes("rows") == {"workers 1": pytest.approx(1.0)}
-    with pytest.raises(InvalidArgumentError, match="along must be a setting that is a number"):
-        made(precision=["float32", "float64"]).slopes()
-
-
 def test_plot__has_the_quantity_against_the_setting(made):
     ax = made(workers=[1, 2, 4], seconds=[4.0, 2.0, 1.25]).plot()
     assert ax.get_ylabel() == "speed-up"
@@ -249,23 +188,10 @@ def test_plot__has_the_quantity_against_the_setting(made):
     np.testing.assert_allclose(memory.lines[0].get_ydata(), [1.0, 2.0])
     words = made(precision=["float64", "float32"], seconds=[2.0, 1.0]).plot(quantity="seconds")
     assert [bar.get_height() for bar in words.patches] == [2.0, 1.0]
-    assert [label.get_text() for label in words.get_xticklabels()] == ["float64", "float32"]
-    equal = made(rows=[100, 200], peak_bytes=[101 * 2**20, 102 * 2**20])
-    low, high = equal.plot(quantity="peak_bytes").get_ylim()
-    assert high / low >= 4.0, "noise is no trend"
-
-
-def test_plot__refuses_what_the_study_does_not_have(made):
     with pytest.raises(InvalidArgumentError, match="needs a setting that varies"):
         made(rows=[100]).plot()
-    study = made(rows=[100, 200], peak_bytes=[None, None])
-    assert len(study.plot().figure.axes) == 1
-    for options, words in (
-        ({"quantity": "hours"}, "quantity must be one of"),
-        ({"quantity": "peak_bytes"}, "was not measured along"),
-        ({"along": "workers"}, "along must be one of 'rows'"),
-    ):
-        with pytest.raises(InvalidArgumentError, match=words):
+    for options in ({"quantity": "hours"}, {"along": "workers"}):
+        with pytest.raises(InvalidArgumentError, match="must be one of"):
             study.plot(**options)
 
 
@@ -297,16 +223,3 @@ ODD = [
 def test_study__refuses(changed, words):
     with pytest.raises(InvalidArgumentError, match=words):
         scaling_study(X, Y, **{"vary": {"rows": [200], **HERE}, **QUICK, **changed})
-
-
-@pytest.mark.parametrize(
-    ("function", "vary", "words"),
-    [
-        (synthetic, {}, "needs vary with 'rows'"),
-        (np.zeros, {"rows": [50]}, "must return a tuple of variables"),
-        (lambda n: synthetic(2 * n), {"rows": [50]}, "must make the 50 rows"),
-    ],
-)
-def test_study__says_what_a_function_must_return(function, vary, words):
-    with pytest.raises(InvalidArgumentError, match=words):
-        study_of(function, vary=vary)

@@ -156,7 +156,7 @@ def _prepare(folder):
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
-    controller, node = _free_ports(2)
+    controller, node = free_ports(2)
     text = _CONFIG.format(
         host=socket.gethostname().partition(".")[0],
         controller=controller,
@@ -225,7 +225,7 @@ def _log(folder, program):
     return last_lines
 
 
-def _free_ports(count):
+def free_ports(count):
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import ssl
-import sys
 import tempfile
 from pathlib import Path
 from urllib.error import HTTPError
@@ -17,12 +16,12 @@ import psutil
 import pytest
 import zarr
 from click.testing import CliRunner
-from distributed import Client, LocalCluster, Security
+from distributed import Client, Security
 
 import dhsic
 from dhsic.cli import main
 from dhsic.cluster import PlannedWorkers, connect, local_cluster
-from dhsic.errors import InvalidArgumentError, MissingDependencyError
+from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
 from tests.cluster.certificates import make_tls
 
@@ -136,24 +135,6 @@ def test_command__runs_on_a_scheduler_and_reports_how(client, data, tmp_path):
     assert "2 workers with 2 threads in all" in planned.stdout
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("listens", ["127.0.0.1:0", None])
-def test_command__links_a_dashboard_where_one_answers(listens, data):
-    pytest.importorskip("bokeh", reason="a dashboard needs bokeh")
-    with LocalCluster(
-        n_workers=1,
-        processes=False,
-        protocol="tcp",
-        host="127.0.0.2",
-        dashboard_address=listens,
-        scheduler_kwargs={} if listens else {"dashboard_address": "127.0.0.1:0"},
-    ) as cluster:
-        words = ("test", data, "--variable", "x", "--variable", "y", "--landmarks", "20")
-        done = CliRunner().invoke(main, [*words, "--scheduler", cluster.scheduler_address])
-    assert done.exit_code == 0, done.stderr
-    assert ("dashboard at http://127.0.0.1:" in done.stderr) is (listens is not None)
-
-
 # --- others on this machine reach nothing
 
 
@@ -227,14 +208,3 @@ def test_key__is_in_no_file_no_command_line_and_no_environment(workers, scratch)
     assert folder.stat().st_mode & 0o777 == 0o700
     files = [path for path in scratch.rglob("*") if path.is_file()]
     assert not [path for path in files if KEY in path.read_bytes()]
-
-
-def test_local_cluster__does_not_start_without_a_key(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "cryptography"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with (
-        pytest.raises(MissingDependencyError, match="pip install cryptography, or run on threads"),
-        local_cluster(1),
-    ):
-        pass

@@ -17,7 +17,6 @@ from dhsic.errors import (
     ClusterError,
     InsecureWarning,
     InvalidArgumentError,
-    MissingDependencyError,
 )
 from tests.cluster.certificates import make_tls, private_pem
 from tests.cluster.rendering import rendered
@@ -287,17 +286,3 @@ def test_tls__names_the_file_that_is_wrong(name, content, words, tmp_path):
     assert words in said
     assert str(path) in said
     assert "drop them" in refusal(NOBODY, tls=make_tls(tmp_path / "tls"))
-
-
-@pytest.mark.filterwarnings("ignore::dhsic.errors.InsecureWarning")
-@pytest.mark.parametrize(
-    ("module", "spec", "extra"),
-    [
-        ("dask_jobqueue", JOBS, "cluster"),
-        ("dask_kubernetes.operator", KUBERNETES, "kubernetes"),
-        ("dask_gateway", GATEWAY, "gateway"),
-    ],
-)
-def test_connect__names_the_extra_that_is_missing(module, spec, extra, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
-    assert f"pip install 'dhsic[{extra}]'" in refusal(spec, MissingDependencyError)

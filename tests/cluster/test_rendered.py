@@ -137,8 +137,9 @@ JOBS = {
     "directives": ["--constraint=avx2"],
     "python": "/opt/my python/bin/python",
 }
-HEADS = {
-    "slurm": """\
+SCRIPT = """\
+#!/usr/bin/env bash
+
 #SBATCH -J dhsic-worker
 #SBATCH -p main
 #SBATCH -A science
@@ -149,41 +150,6 @@ HEADS = {
 #SBATCH -o /dev/null
 #SBATCH -e /dev/null
 #SBATCH --constraint=avx2
-""",
-    "pbs": """\
-#PBS -N dhsic-worker
-#PBS -q main
-#PBS -A science
-#PBS -l select=1:ncpus=3:mem=1511MB
-#PBS -l walltime=26:03:04
-#PBS -o /dev/null
-#PBS -e /dev/null
-#PBS --constraint=avx2
-""",
-    "lsf": """\
-#BSUB -J dhsic-worker
-#BSUB -q main
-#BSUB -P "science"
-#BSUB -n 3
-#BSUB -R "span[hosts=1]"
-#BSUB -M 1584225
-#BSUB -W 26:04
-#BSUB -o /dev/null
-#BSUB -e /dev/null
-#BSUB --constraint=avx2
-""",
-    "sge": """\
-#$ -N dhsic-worker
-#$ -q main
-#$ -P science
-#$ -l h_rt=26:03:04
-#$ -cwd
-#$ -j y
-#$ -o /dev/null
-#$ --constraint=avx2
-""",
-}
-BODY = """\
 export DASK_DISTRIBUTED__WORKER__MEMORY__TARGET=False
 export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=0.85
 export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
@@ -236,11 +202,24 @@ def job_script(tmp_path, monkeypatch):
     return script_of
 
 
-@pytest.mark.parametrize("kind", HEADS)
-def test_connect__hands_a_script_to_the_queue(kind, job_script, tmp_path):
+def test_connect__hands_a_script_to_the_queue(job_script, tmp_path):
     tls = make_tls(tmp_path)
-    script = job_script(kind, tls={"ca": tls.ca, "cert": tls.cert, "key": tls.key})
-    assert script == f"#!/usr/bin/env bash\n\n{HEADS[kind]}{BODY}"
+    files = {"ca": tls.ca, "cert": tls.cert, "key": tls.key}
+    assert job_script("slurm", tls=files) == SCRIPT
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("pbs", ["#PBS -A science", "#PBS -l walltime=26:03:04", "#PBS -e /dev/null"]),
+        ("lsf", ['#BSUB -P "science"', "#BSUB -W 26:04", "#BSUB -e /dev/null"]),
+        ("sge", ["#$ -P science", "#$ -l h_rt=26:03:04", "#$ -o /dev/null"]),
+    ],
+)
+def test_connect__knows_other_queues(kind, lines, job_script):
+    script = job_script(kind)
+    assert {*lines} <= {*script.splitlines()}
+    assert script.partition("--nthreads")[0].endswith("--name NAME ")
 
 
 def test_connect__script_of_few_wishes(job_script, tmp_path):

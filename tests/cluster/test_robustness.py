@@ -13,12 +13,11 @@ import numpy as np
 import psutil
 import pytest
 import zarr
-from distributed import as_completed
 
 import dhsic
-from dhsic.cluster import Adaptive, local_cluster
+from dhsic.cluster import local_cluster
 from dhsic.engine.events import BlockFinished
-from tests.cluster.processes import OPTIONS, same_bits
+from tests.cluster.quiet import OPTIONS, same_bits
 from tests.cluster.slurm import wait_until
 
 pytestmark = pytest.mark.nightly
@@ -163,24 +162,6 @@ def test_local_cluster__whose_worker_is_killed_while_it_starts_comes_up():
     finally:
         ended.set()
         killer.join()
-
-
-def slow(number):
-    time.sleep(0.2 + number / 10_000)
-    return os.getpid(), dask.config.get("distributed.worker.memory.spill")
-
-
-def test_local_cluster__adapts_to_the_work_and_late_workers_are_set_up_alike():
-    with local_cluster(Adaptive(2, 1), "500MB", threads=2) as client:
-        assert list(client.nthreads().values()) == [2]
-        work, found = client.map(slow, range(500)), {}
-        for _, (pid, spill) in as_completed(work, with_results=True, timeout=100):
-            found[pid] = spill
-            if len(found) == 2:
-                break
-        client.cancel(work)
-        assert [*found.values()] == [0.85] * 2
-        wait_until(lambda: len(client.nthreads()) == 1, 60, "it did not shrink")
 
 
 SCRIPT = """

@@ -5,9 +5,7 @@ import sys
 from functools import cache
 
 import dask
-import numpy as np
 import pytest
-import zarr
 from click.testing import CliRunner
 
 from dhsic import independence_test
@@ -16,7 +14,7 @@ from dhsic.cluster import Adaptive, ClusterSpec, JobQueue, connect
 from dhsic.engine.events import BlockFinished
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
-from tests.cluster.processes import OPTIONS, X, Y, quiet_result, same_bits
+from tests.cluster.quiet import OPTIONS, X, Y, quiet_result, same_bits
 from tests.cluster.slurm import wait_until
 from tests.deploy.play import DEPLOY, make_certificates
 
@@ -174,27 +172,6 @@ def test_submit__queues_itself_again_when_its_time_is_over(slurm, songs, here):
     assert standing(run) == "waiting"
     journal = here / "state" / "dhsic" / "runs" / run / "journal.jsonl"
     assert '"event": "interrupted"' in journal.read_text().splitlines()[-1]
-
-
-def test_submit__says_why_a_run_failed_or_was_refused(slurm, here):
-    group = zarr.create_group(here / "data.zarr")
-    x = np.random.default_rng(0).standard_normal((500, 1))
-    group.create_array("x", data=x)
-    x[77] = np.nan
-    group.create_array("y", data=x)
-    words = ("data.zarr", "--variable", "x", "--variable", "y", "--resamples", "20")
-    done = submit(*words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "failed: " in done.stderr
-    (folder,) = runs_of(here)
-    for told in (done.stderr, dhsic("status", folder.name).stdout):
-        assert "row 77" in told
-    with (here / "cluster.yaml").open("a") as file:
-        file.write("  queue: nowhere\n")
-    refused = submit(*words)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "invalid partition" in refused.stderr
-    assert runs_of(here) == [folder], "nothing is left of a run that the queue refuses"
 
 
 # --- a script of deploy/

@@ -1,12 +1,11 @@
-"""By night: a cluster of real processes that speak TLS, and those that it does not let in."""
+"""By night: a cluster whose servers speak TLS, and those that it does not let in."""
 
 import dataclasses
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import json
 
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
+from distributed import LocalCluster, Security
 
 import dhsic
 from dhsic.cli import main
@@ -15,19 +14,34 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
 from tests.cluster.certificates import make_tls
-from tests.cluster.processes import OPTIONS, X, Y, dask_cluster, quiet_result, same_bits
+from tests.cluster.quiet import OPTIONS, X, Y, quiet_result, same_bits
 
 pytestmark = pytest.mark.nightly
+HERE = {"dashboard_address": "127.0.0.1:0"}
 
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory):
+    """Address, scheduler file and certificates of a cluster whose servers speak TLS."""
     folder = tmp_path_factory.mktemp("tls")
     tls = make_tls(folder)
-    with dask_cluster(folder / "cluster", tls, threads=(1, 2)) as (address, file):
-        with connect(address, tls=tls, timeout=200) as client:
-            client.wait_for_workers(2, timeout=200)
-        yield address, file, tls
+    roles = ("scheduler", "worker", "client")
+    files = {f"tls_{role}_{part}": getattr(tls, part) for role in roles for part in ("cert", "key")}
+    security = Security(tls_ca_file=tls.ca, require_encryption=True, **files)
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        host="127.0.0.1",
+        protocol="tls://",
+        security=security,
+        dashboard_address=None,
+        scheduler_kwargs=HERE,
+        worker_dashboard_address="127.0.0.1:0",
+    ) as cluster:
+        file = folder / "scheduler.json"
+        file.write_text(json.dumps({"address": cluster.scheduler_address}))
+        yield cluster.scheduler_address, file, tls
 
 
 @pytest.fixture
@@ -42,7 +56,7 @@ def test_connect__gives_the_bits_of_a_quiet_run_over_tls(encrypted, way):
     ways = {"address": (address, {"tls": tls}), "file": (file, {"tls": tls}), "spec": (spec, {})}
     where, options = ways[way]
     with connect(where, **options) as client:
-        assert sorted(client.nthreads().values()) == [1, 2]
+        assert len(client.nthreads()) == 2
         assert all(one.startswith("tls://") for one in client.nthreads())
         found = dhsic.independence_test(X, Y, client=client, **OPTIONS)
     assert same_bits(found, quiet_result())
@@ -83,34 +97,10 @@ def test_connect__says_whose_certificate_is_refused(encrypted, strangers, tmp_pa
     assert "it speaks TLS: write tls:// and give certificates" in said
 
 
-def test_connect__by_tls_to_tcp_says_that_it_does_not(tmp_path, strangers):
-    with dask_cluster(tmp_path / "plain", threads=()) as (address, _):
-        said = refusal(address.replace("tcp://", "tls://"), strangers)
-    assert "it does not speak TLS" in said
-
-
-class Teapot(BaseHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-def test_connect__to_what_is_no_scheduler(strangers):
-    with ThreadingHTTPServer(("127.0.0.1", 0), Teapot) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            at = f"127.0.0.1:{server.server_address[1]}"
-            assert "no Dask scheduler" in refusal(f"tcp://{at}", timeout=1.0)
-            assert "speak TLS" in refusal(f"tls://{at}", strangers)
-        finally:
-            server.shutdown()
-            thread.join(20)
-
-
 def test_connect__to_a_scheduler_without_workers():
     with LocalCluster(
         n_workers=0,
         dashboard_address=None,
-        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        scheduler_kwargs=HERE,
     ) as empty:
         assert "got none within 2 s" in refusal(empty.scheduler_address, timeout=2.0)

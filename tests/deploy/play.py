@@ -3,10 +3,9 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.cluster.slurm import path_without_bokeh
@@ -18,14 +17,6 @@ DEPLOY = ROOT / "deploy"
 def make_certificates(folder):
     subprocess.run([DEPLOY / "tls" / "make-certificates.sh", folder], check=True, timeout=60)
     return folder
-
-
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def replaced(text, replacements):

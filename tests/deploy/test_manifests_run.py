@@ -10,9 +10,10 @@ from click.testing import CliRunner
 from dhsic.cli import main
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
-from tests.cluster.processes import same_bits
+from tests.cluster.quiet import same_bits
 from tests.cluster.rendering import expanded
-from tests.deploy.play import DEPLOY, free_ports, make_certificates, played, replaced, started
+from tests.cluster.slurm import free_ports
+from tests.deploy.play import DEPLOY, make_certificates, played, replaced, started
 
 pytestmark = [
     pytest.mark.nightly,

@@ -1,14 +1,10 @@
 """A report in a browser: quiet, alone, and sortable."""
 
-import io
 import os
-import re
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from matplotlib import image
 
 from dhsic.report import write_report
 from tests.report.cases import EVIL, RUN, independence, ranked
@@ -90,35 +86,3 @@ def test_names__do_not_become_scripts_and_fit_the_window(visit, make):
     for width in (1000, 400):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_page__shows_its_picture_and_is_dark_where_the_reader_asks_for_it(visit):
-    page = visit(independence())
-    sizes = "image => [image.complete, image.naturalWidth, image.clientWidth]"
-    complete, natural, shown = page.locator("figure img").first.evaluate(sizes)
-    assert complete
-    assert natural > 300
-    assert 300 < shown <= 1000
-    pixels = image.imread(io.BytesIO(page.locator("figure img").first.screenshot()), format="png")
-    assert 0.005 < np.mean(pixels[..., :3].min(axis=2) < 0.9) < 0.8, "it is not blank"
-    colours = "() => ['color', 'backgroundColor'].map(x => getComputedStyle(document.body)[x])"
-    light = page.evaluate(colours)
-    page.emulate_media(color_scheme="dark")
-    both = (*light, *page.evaluate(colours))
-    text, ground, dark_text, dark_ground = (
-        sum(map(int, re.findall(r"\d+", one)[:3])) for one in both
-    )
-    assert text < 150 < 600 < ground
-    assert dark_ground < 150 < 600 < dark_text
-
-
-@pytest.mark.parametrize("width", [900, 360])
-def test_html__takes_the_colours_of_the_notebook_and_its_width(browser, width):
-    page = browser.new_page(viewport={"width": width, "height": 600})
-    style = "color: rgb(1, 200, 3); background: rgb(4, 5, 6)"
-    html = independence(EVIL)._repr_html_().encode("utf-8", "backslashreplace").decode()
-    page.set_content(f"<body style='{style}'>{html}</body>")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    cell = page.locator(".dhsic-result td").first
-    assert cell.evaluate("x => getComputedStyle(x).color") == "rgb(1, 200, 3)"
-    page.close()
