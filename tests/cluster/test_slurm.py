@@ -37,18 +37,6 @@ def spec_of(workers, *, timeout=120.0, **jobs):
     return ClusterSpec("slurm", workers, memory=500 * 10**6, timeout=timeout, jobs=section)
 
 
-def test_connect__a_run_on_jobs_has_the_bits_of_a_quiet_run(slurm, tmp_path):
-    logs = tmp_path / "logs"
-    with connect(spec_of(2, log_directory=str(logs))) as client:
-        client.wait_for_workers(2, timeout=120)
-        assert len(slurm.jobs("running")) == 2
-        assert all(address.startswith("tls://127.0.0.1:") for address in client.nthreads())
-        found = independence_test(X, Y, client=client, **OPTIONS)
-    wait_until(lambda: not slurm.jobs(), 60, "jobs outlive the client")
-    assert same_bits(found, quiet_result())
-    assert len(list(logs.iterdir())) == 4
-
-
 def test_connect__jobs_cancelled_in_a_run_change_no_bit(slurm):
     """Every job is cancelled once; adaptive scaling submits others."""
     done, cancelled = [], []
