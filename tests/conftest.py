@@ -43,7 +43,6 @@ compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
 
 # The files that take longest, longest first: one of them begun last would run alone.
 LONG_FILES = (
-    "cluster/test_submit_slurm.py",
     "engine/test_workers_die.py",
     "deploy/test_manifests_run.py",
     "cluster/test_slurm.py",

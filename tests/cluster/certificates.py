@@ -1,10 +1,7 @@
 """Certificates for tests: an authority, and what it signs."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,57 +11,45 @@ from cryptography.x509.oid import NameOID
 from dhsic.cluster import TLS
 
 _DAY = datetime.timedelta(days=1)
+_PEM = serialization.Encoding.PEM
 
 
-def make_tls(folder: Path, *, expired: bool = False) -> TLS:
+def make_tls(folder, *, expired=False):
     """Write the files of a new authority, and of a key that it signed."""
     folder.mkdir(parents=True, exist_ok=True)
     authority, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca = _signed("authority", authority, "authority", authority, is_authority=True)
-    end = -1 if expired else 1
-    certificate = _signed("node", key, "authority", authority, days=end)
-    return TLS(
-        _written(folder / "ca.pem", ca.public_bytes(serialization.Encoding.PEM)),
-        _written(folder / "cert.pem", certificate.public_bytes(serialization.Encoding.PEM)),
-        _written(folder / "key.pem", private_pem(key)),
-    )
+    contents = {
+        "ca": _signed("authority", authority, authority, is_authority=True).public_bytes(_PEM),
+        "cert": _signed("node", key, authority, days=-1 if expired else 1).public_bytes(_PEM),
+        "key": private_pem(key),
+    }
+    for name, content in contents.items():
+        (folder / f"{name}.pem").write_bytes(content)
+    return TLS(*(str(folder / f"{name}.pem") for name in contents))
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> bytes:
-    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+def private_pem(key, passphrase=None):
+    encryption = serialization.NoEncryption()
     if passphrase is not None:
         encryption = serialization.BestAvailableEncryption(passphrase)
-    form = serialization.PrivateFormat.PKCS8
-    return key.private_bytes(serialization.Encoding.PEM, form, encryption)
+    return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
-def _signed(
-    name: str,
-    key: ec.EllipticCurvePrivateKey,
-    issuer: str,
-    signer: ec.EllipticCurvePrivateKey,
-    *,
-    is_authority: bool = False,
-    days: int = 1,
-) -> x509.Certificate:
+def _signed(name, key, signer, *, is_authority=False, days=1):
     now = datetime.datetime.now(datetime.UTC)
+    here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    subject, issuer = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (name, "authority")
+    )
     return (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - 2 * _DAY)
         .not_valid_after(now + days * _DAY)
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-            critical=False,
-        )
+        .add_extension(x509.SubjectAlternativeName([here]), critical=False)
         .sign(signer, hashes.SHA256())
     )
-
-
-def _written(path: Path, content: bytes) -> str:
-    path.write_bytes(content)
-    return str(path)

@@ -1,7 +1,5 @@
 """A throwaway SLURM of one node on loopback, made of the real daemons."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -9,10 +7,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -25,8 +21,8 @@ ClusterName=throwaway
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmdPort={node}
-SlurmUser={user}
-SlurmdUser={user}
+SlurmUser=root
+SlurmdUser=root
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
@@ -64,44 +60,42 @@ class Slurm:
     they run, so that `sbatch` and `squeue` of any process started here speak to them.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder = folder
 
-    def run(self, *command: str) -> str:
+    def run(self, *command):
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
         return done.stdout
 
-    def jobs(self, *states: str) -> list[str]:
+    def jobs(self, *states):
         """Numbers of the jobs that wait or run, or are in one of some states."""
         wanted = ",".join(states or ("pending", "running", "completing"))
         return self.run("squeue", "-h", "-o", "%A", "-t", wanted).split()
 
-    def state(self, job: str) -> str:
+    def state(self, job):
         """State of a job, such as COMPLETED, for 300 seconds after its end."""
         shown = self.run("scontrol", "show", "job", job, "--oneliner")
         return shown.split("JobState=")[1].split()[0]
 
-    def cancel(self, *jobs: str) -> None:
+    def cancel(self, *jobs):
         self.run("scancel", *jobs)
 
-    def cancel_all(self) -> None:
+    def cancel_all(self):
         """Cancel what there is and wait until it is gone."""
         self.cancel("--user", "root" if os.getuid() == 0 else str(os.getuid()))
         wait_until(lambda: not self.jobs(), 60, "jobs are still there")
 
 
-def missing_reason() -> str:
+def missing_reason():
     """Why there can be no SLURM here; empty where there can."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"no {missing[0]}: install slurmctld, slurmd, slurm-client, munge and util-linux"
-    if os.getuid() != 0:
-        return "slurmd starts jobs as root only"
-    return ""
+    return "" if os.getuid() == 0 else "slurmd starts jobs as root only"
 
 
 @contextmanager
-def running_slurm() -> Iterator[Slurm]:
+def running_slurm():
     """Start munged, slurmctld and slurmd, and stop them and all jobs at the end."""
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
@@ -123,7 +117,7 @@ def running_slurm() -> Iterator[Slurm]:
 
 
 @pytest.fixture(scope="session")
-def slurm_daemons() -> Iterator[Slurm]:
+def slurm_daemons():
     if reason := missing_reason():
         pytest.skip(reason)
     with running_slurm() as slurm:
@@ -131,21 +125,21 @@ def slurm_daemons() -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def slurm(slurm_daemons: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
+def slurm(slurm_daemons, monkeypatch):
     """A SLURM without jobs; those that a test leaves are cancelled."""
     monkeypatch.setenv("PYTHONPATH", path_without_bokeh(slurm_daemons.folder / "path"))
     yield slurm_daemons
     slurm_daemons.cancel_all()
 
 
-def path_without_bokeh(folder: Path) -> str:
+def path_without_bokeh(folder):
     """A PYTHONPATH for processes that need no dashboard: Bokeh is slow to import."""
     folder.mkdir(exist_ok=True)
     (folder / "bokeh.py").write_text("raise ImportError\n")
     return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def wait_until(condition: Callable[[], Any], seconds: float, otherwise: Any) -> Any:
+def wait_until(condition, seconds, otherwise):
     """Wait for a condition to hold, and fail with a message where it does not in time."""
     end = time.monotonic() + seconds
     while not (held := condition()):
@@ -156,33 +150,30 @@ def wait_until(condition: Callable[[], Any], seconds: float, otherwise: Any) -> 
     return held
 
 
-def _prepare(folder: Path) -> None:
+def _prepare(folder):
     for name in ("state", "spool"):
         (folder / name).mkdir(mode=0o755)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
-    controller, node = _free_ports(2)
-    host = socket.gethostname().partition(".")[0]
-    user = "root"
+    controller, node = free_ports(2)
     text = _CONFIG.format(
-        host=host,
+        host=socket.gethostname().partition(".")[0],
         controller=controller,
         node=node,
-        user=user,
         folder=folder,
         processors=PROCESSORS,
     )
     (folder / "slurm.conf").write_text(text)
 
 
-def _munge_options(folder: Path) -> list[str]:
+def _munge_options(folder):
     files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "seed-file": "seed"}
     options = [f"--{option}={folder}/munge.{name}" for option, name in files.items()]
     return ["--foreground", "--num-threads=2", *options]
 
 
-def _daemon(stack: ExitStack, folder: Path, program: str, *options: str) -> None:
+def _daemon(stack, folder, program, *options):
     """Start a daemon that ends with this process, even where this one is killed."""
     log = stack.enter_context((folder / f"{program}.out").open("wb"))
     process = subprocess.Popen(
@@ -195,7 +186,7 @@ def _daemon(stack: ExitStack, folder: Path, program: str, *options: str) -> None
     stack.callback(_stop, process)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process):
     process.terminate()
     try:
         process.wait(10)
@@ -204,7 +195,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(10)
 
 
-def _end_leftovers(folder: Path) -> None:
+def _end_leftovers(folder):
     """Kill what jobs left behind: slurmstepd names the folder, and its children are its own."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -215,26 +206,26 @@ def _end_leftovers(folder: Path) -> None:
                 process.send_signal(signal.SIGKILL)
 
 
-def _cancel_quietly(slurm: Slurm) -> None:
+def _cancel_quietly(slurm):
     with suppress(Exception):
         slurm.cancel_all()
 
 
-def _idle(slurm: Slurm) -> bool:
+def _idle(slurm):
     with suppress(subprocess.SubprocessError):
         return slurm.run("sinfo", "-h", "-o", "%T").strip() == "idle"
     return False
 
 
-def _log(folder: Path, program: str) -> Callable[[], str]:
-    def last_lines() -> str:
+def _log(folder, program):
+    def last_lines():
         texts = [path.read_text(errors="replace") for path in folder.glob(f"{program}.*")]
         return f"{program} did not start: " + "\n".join(texts)[-2000:]
 
     return last_lines
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count):
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -242,7 +233,7 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def _restore(previous: str | None) -> None:
+def _restore(previous):
     os.environ.pop("SLURM_CONF", None)
     if previous is not None:
         os.environ["SLURM_CONF"] = previous

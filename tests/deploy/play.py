@@ -3,11 +3,9 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.cluster.slurm import path_without_bokeh
@@ -15,34 +13,20 @@ from tests.cluster.slurm import path_without_bokeh
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
-_SECONDS = 120
 
-Command = tuple[Sequence[str], Mapping[str, str]]  # words and an environment
-
-
-def make_certificates(folder: Path) -> Path:
+def make_certificates(folder):
     subprocess.run([DEPLOY / "tls" / "make-certificates.sh", folder], check=True, timeout=60)
     return folder
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def replaced(text: str, replacements: Mapping[str, str]) -> str:
+def replaced(text, replacements):
     """Replace in one go, longest first, so that nothing is replaced twice."""
     longest = sorted(replacements, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, longest)), lambda m: replacements[m[0]], text)
 
 
-def played(
-    command: Command, replacements: Mapping[str, str], scratch: Path
-) -> subprocess.CompletedProcess[str]:
-    """Run a command until it ends."""
+def played(command, replacements, scratch):
+    """Run a command, words and an environment, until it ends."""
     words, environment = _placed(command, replacements, scratch)
     return subprocess.run(
         words,
@@ -50,24 +34,23 @@ def played(
         cwd=scratch,
         capture_output=True,
         text=True,
-        timeout=_SECONDS,
+        timeout=120,
         check=False,
     )
 
 
 @contextmanager
-def started(
-    servers: Sequence[Command], replacements: Mapping[str, str], scratch: Path
-) -> Iterator[None]:
+def started(servers, replacements, scratch):
     """Start servers that are gone when the block ends."""
     processes = []
     try:
         for number, server in enumerate(servers):
             words, environment = _placed(server, replacements, scratch)
             with (scratch / f"server-{number}.log").open("wb") as log:
+                command = [*words, "--host=127.0.0.1"]
                 processes.append(
                     subprocess.Popen(
-                        [*words, "--host=127.0.0.1"],
+                        command,
                         env=environment,
                         cwd=scratch,
                         stdout=log,
@@ -83,12 +66,9 @@ def started(
             process.wait(30)
 
 
-def _placed(
-    command: Command, replacements: Mapping[str, str], scratch: Path
-) -> tuple[list[str], dict[str, str]]:
+def _placed(command, replacements, scratch):
     words, environment = command
-    programs = os.path.dirname(sys.executable)
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     placed = {name: replaced(value, replacements) for name, value in environment.items()}
     ours = {"PATH": path, "PYTHONPATH": path_without_bokeh(scratch / "path")}
     return [replaced(word, replacements) for word in words], {**os.environ, **ours, **placed}

@@ -1,9 +1,6 @@
-"""The commands that manifests hold do run a test, here without what would start them."""
+"""By night: the commands that manifests hold run a test, here without what would start them."""
 
-import json
 import shutil
-from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -11,40 +8,30 @@ import yaml
 from click.testing import CliRunner
 
 from dhsic.cli import main
-from dhsic.cluster.submit.manifests import RESULT
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
-from tests.cluster.test_render import expanded
-from tests.deploy.play import (
-    DEPLOY,
-    Command,
-    free_ports,
-    make_certificates,
-    played,
-    replaced,
-    started,
-)
+from tests.cluster.quiet import same_bits
+from tests.cluster.rendering import expanded
+from tests.cluster.slurm import free_ports
+from tests.deploy.play import DEPLOY, make_certificates, played, replaced, started
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
-
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl"),
+]
 PAIR = ("--variable", "features", "--variable", "year")
 QUICK = ("--resamples", "20", "--kernel", "gaussian")
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificates(tmp_path_factory.mktemp("tls") / "my certificates")
-
-
-@pytest.fixture(scope="module")
-def songs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def songs(tmp_path_factory):
     path = tmp_path_factory.mktemp("songs") / "songs.zarr"
     generate(path, rows=3000, features=4)
     return path
 
 
 @pytest.fixture(scope="module")
-def expected(songs: Path, tmp_path_factory: pytest.TempPathFactory) -> IndependenceTestResult:
+def expected(songs, tmp_path_factory):
     path = tmp_path_factory.mktemp("expected") / "result.json"
     words = ["test", str(songs), *PAIR, *QUICK, "--threads", "1", "--memory", "4GiB"]
     done = CliRunner().invoke(main, [*words, "--json", str(path)])
@@ -53,12 +40,13 @@ def expected(songs: Path, tmp_path_factory: pytest.TempPathFactory) -> Independe
 
 
 @pytest.fixture
-def replacements(certificates: Path, songs: Path, tmp_path: Path) -> dict[str, str]:
+def replacements(songs, tmp_path):
+    certificates = str(make_certificates(tmp_path / "my certificates"))
     port, dashboard = free_ports(2)
     here = f"127.0.0.1:{port}"
     return {
-        "/etc/dhsic/tls": str(certificates),
-        "/run/secrets": str(certificates),
+        "/etc/dhsic/tls": certificates,
+        "/run/secrets": certificates,
         "/tmp": str(tmp_path),
         "dhsic-songs-scheduler:8786": here,
         "dhsic-scheduler:8786": here,
@@ -72,7 +60,7 @@ def replacements(certificates: Path, songs: Path, tmp_path: Path) -> dict[str, s
     }
 
 
-def container(pod: Any) -> Command:
+def command_of(pod):
     """Words and environment of a pod of one container, as Kubernetes starts it."""
     (only,) = pod["containers"]
     environment = {item["name"]: item["value"] for item in only.get("env", [])}
@@ -80,80 +68,65 @@ def container(pod: Any) -> Command:
     return [expanded(word, environment) for word in only["args"]], environment
 
 
-def quick(command: Command) -> Command:
-    return [*command[0], *QUICK], command[1]
+def documents_of(name):
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / f"{name}.yaml").read_text()))
 
 
-def check_same(found: IndependenceTestResult, expected: IndependenceTestResult) -> None:
-    assert found.statistic == expected.statistic
-    assert found.pvalue == expected.pvalue
-    assert found.null_distribution.tolist() == expected.null_distribution.tolist()
+def dask_job(tmp_path, replacements):
+    body = documents_of("daskjob")[0]["spec"]
+    cluster = body["cluster"]["spec"]
+    return [cluster[role]["spec"] for role in ("scheduler", "worker")], body["job"]["spec"]
 
 
-def test_dask_job__runs_and_prints_the_result(
-    replacements: dict[str, str], expected: IndependenceTestResult, tmp_path: Path
-) -> None:
-    document = next(yaml.safe_load_all((DEPLOY / "kubernetes" / "daskjob.yaml").read_text()))
-    cluster = document["spec"]["cluster"]["spec"]
-    servers = [container(cluster[role]["spec"]) for role in ("scheduler", "worker")]
-    runner = quick(container(document["spec"]["job"]["spec"]))
-    with started(servers, replacements, tmp_path):
-        done = played(runner, replacements, tmp_path)
-        (scheduler,) = cluster["scheduler"]["spec"]["containers"]
-        for probe in ("readinessProbe", "livenessProbe"):
-            healthy = played((scheduler[probe]["exec"]["command"], {}), replacements, tmp_path)
-            assert healthy.returncode == 0, healthy.stderr
-        with urlopen(f"http://{replacements['127.0.0.1:8787']}/api/v1/adaptive_target") as answer:
-            assert json.load(answer)["workers"] >= 0
-    assert done.returncode == 0, done.stderr
-    assert '"event": "result"' in done.stderr
-    assert (tmp_path / "checkpoint").is_dir()
-    printed, found, result = done.stdout.rpartition(f"\n{RESULT}\n")
-    assert "independence" in printed
-    assert found
-    check_same(IndependenceTestResult.from_json(result), expected)
-
-
-def test_deployment__runs(
-    replacements: dict[str, str], expected: IndependenceTestResult, tmp_path: Path
-) -> None:
-    text = (DEPLOY / "kubernetes" / "deployment.yaml").read_text()
-    documents = list(yaml.safe_load_all(text))
+def deployment(tmp_path, replacements):
+    documents = documents_of("deployment")
     pods = {
-        document["metadata"]["labels"]["app.kubernetes.io/component"]: document["spec"]["template"]
-        for document in documents
-        if document["kind"] in ("Deployment", "Job")
+        one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]["template"]["spec"]
+        for one in documents
+        if one["kind"] in ("Deployment", "Job")
     }
-    servers = [container(pods[role]["spec"]) for role in ("scheduler", "worker")]
-    words, environment = quick(container(pods["client"]["spec"]))
-    (spec,) = [document["data"] for document in documents if document["kind"] == "ConfigMap"]
+    (spec,) = (one["data"] for one in documents if one["kind"] == "ConfigMap")
     (tmp_path / "cluster.yaml").write_text(replaced(spec["cluster.yaml"], replacements))
     replacements["/etc/dhsic/cluster"] = str(tmp_path)
-    client = [*words, "--json=/tmp/out.json"], environment
-    with started(servers, replacements, tmp_path):
-        done = played(client, replacements, tmp_path)
+    return [pods["scheduler"], pods["worker"]], pods["client"]
+
+
+@pytest.mark.parametrize("manifest", [dask_job, deployment])
+def test_manifest__runs(manifest, replacements, expected, tmp_path):
+    servers, client = manifest(tmp_path, replacements)
+    words, environment = command_of(client)
+    words = [*words, *QUICK, *(["--json=/tmp/result.json"] if manifest is deployment else [])]
+    with started([command_of(pod) for pod in servers], replacements, tmp_path):
+        done = played((words, environment), replacements, tmp_path)
+        if manifest is dask_job:
+            (scheduler,) = servers[0]["containers"]
+            for probe in ("readinessProbe", "livenessProbe"):
+                command = scheduler[probe]["exec"]["command"]
+                assert played((command, {}), replacements, tmp_path).returncode == 0
+            page = f"http://{replacements['127.0.0.1:8787']}/api/v1/adaptive_target"
+            with urlopen(page) as answer:
+                assert b"workers" in answer.read()
+            assert (tmp_path / "checkpoint").is_dir()
+            assert "\n=== result ===\n" in done.stdout
     assert done.returncode == 0, done.stderr
     assert '"event": "result"' in done.stderr
-    check_same(IndependenceTestResult.from_json((tmp_path / "out.json").read_text()), expected)
+    found = IndependenceTestResult.from_json((tmp_path / "result.json").read_text())
+    assert same_bits(found, expected)
 
 
-def test_compose__runs(
-    replacements: dict[str, str], expected: IndependenceTestResult, tmp_path: Path
-) -> None:
+def test_compose__runs(replacements, expected, tmp_path):
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    services = compose["services"]
-    servers = [
-        (services[role]["command"], services[role]["environment"])
-        for role in ("scheduler", "worker")
-    ]
-    client = services["client"]
+    services = [compose["services"][role] for role in ("scheduler", "worker", "client")]
+    *servers, client = services
     (config,) = client["configs"]
     content = compose["configs"][config["source"]]["content"]
     (tmp_path / "cluster.yaml").write_text(replaced(content, replacements))
     replacements[config["target"]] = str(tmp_path / "cluster.yaml")
     words = [*client["entrypoint"], "test", "/data/songs.zarr", *PAIR, *QUICK]
     words += ["--json=/tmp/out.json", "--cluster", "/etc/dhsic/cluster.yaml"]
-    with started(servers, replacements, tmp_path):
+    commands = [(one["command"], one["environment"]) for one in servers]
+    with started(commands, replacements, tmp_path):
         done = played((words, client["environment"]), replacements, tmp_path)
     assert done.returncode == 0, done.stderr
-    check_same(IndependenceTestResult.from_json((tmp_path / "out.json").read_text()), expected)
+    text = (tmp_path / "out.json").read_text()
+    assert same_bits(IndependenceTestResult.from_json(text), expected)

@@ -1,0 +1,61 @@
+"""What `dhsic submit` would hand to a queue, and words that a shell must not read otherwise."""
+
+import re
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner
+
+from dhsic.cli import main
+
+URL = "s3://bucket/songs of '69.zarr"
+PAIR = ("--variable", "x=features[:, 0:12]", "--variable", "year")
+HOSTILE = [
+    *("", " ", "'", '"', "''\"''", "a\nb", "\n#SBATCH --uid=0\n", "\r", "\t", "é ü 中"),
+    *("$(touch pwned)", "`touch pwned`", "${HOME}", "$HOME", "$", "$$", "a$", "$(", "$(HOME)"),
+    *("x; touch pwned", "x && touch pwned", "| touch pwned", "<(touch pwned)", "x\\", "\\'"),
+    *("!!", "*", "~", "--", "-", "--json=/etc/passwd", "#", "a=b", "{a,b}", "$$(HOME)"),
+]
+
+
+def submitted(kind, description, folder, *words, runs="/home/me/runs"):
+    """The command `dhsic submit KIND --render-only`, of a test of data at a URL."""
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = folder / "cluster.yaml"
+    spec.write_text(yaml.safe_dump(description))
+    options = ["--spec", str(spec), "--runs", str(runs), "--render-only"]
+    return CliRunner().invoke(main, ["submit", kind, *options, "--", "test", URL, *PAIR, *words])
+
+
+def rendered(kind, description, folder, *words, **options):
+    """The text, in which the run is called ID."""
+    done = submitted(kind, description, folder, *words, **options)
+    assert done.exit_code == 0, done.stderr
+    return re.sub(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}", "ID", done.stdout)
+
+
+def slurm_script(folder, *words, runs="/home/me/runs", **section):
+    description = {"kind": "slurm", "workers": 4, "memory": "3GiB", "slurm": section}
+    return rendered("slurm", description, Path(folder), *words, runs=runs)
+
+
+def expanded(word, environment):
+    """What Kubernetes makes of a word of a command, after its `expansion.Expand`."""
+    out, at = "", 0
+    while at < len(word):
+        if word[at] != "$" or at + 1 == len(word):
+            out += word[at]
+            at += 1
+            continue
+        end = word.find(")", at)
+        if word[at + 1] == "$":
+            out += "$"
+            at += 2
+        elif word[at + 1] == "(" and end > 0:
+            name = word[at + 2 : end]
+            out += environment.get(name, f"$({name})")
+            at = end + 1
+        else:
+            out += word[at : at + 2]
+            at += 2
+    return out

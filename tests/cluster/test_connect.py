@@ -1,0 +1,288 @@
+"""What `connect` asks others for, by stand-ins for them, and what it refuses before it does."""
+
+import dataclasses
+import json
+import os
+import sys
+from contextlib import contextmanager
+from types import ModuleType
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from distributed import Client, LocalCluster
+
+from dhsic.cluster import Adaptive, ClusterSpec, Gateway, JobQueue, Kubernetes, connect
+from dhsic.errors import (
+    ClusterError,
+    InsecureWarning,
+    InvalidArgumentError,
+)
+from tests.cluster.certificates import make_tls, private_pem
+from tests.cluster.rendering import rendered
+
+HERE = {"dashboard_address": "127.0.0.1:0"}
+NOBODY = "tcp://127.0.0.1:9"
+LOOPBACK = ("127.3.2.1", "[::1]", "localhost")
+
+
+def refusal(where, error=InvalidArgumentError, **options):
+    with pytest.raises(error) as caught, connect(where, **options):
+        pass
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- job queues
+
+JOBS = ClusterSpec("slurm", 2, timeout=1.0, memory=10**9, jobs=JobQueue(interface="lo"))
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch):
+    """Programs in place of those of SLURM, which take jobs and never start them."""
+    for name, says in {"sbatch": "Submitted batch job 17", "scancel": ""}.items():
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {name} $* >> {tmp_path}/calls\necho {says}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return lambda name: (tmp_path / "calls").read_text().count(name)
+
+
+@pytest.mark.parametrize(("workers", "fewest"), [(3, 3), (Adaptive(7, 2), 2)])
+def test_job_queue__gets_the_fewest_jobs_which_are_cancelled_in_the_end(workers, fewest, queue):
+    said = refusal(dataclasses.replace(JOBS, workers=workers))
+    assert "got none within 1 s: look for its jobs, named dhsic-worker, in the queue" in said
+    assert queue("sbatch") == fewest
+    assert queue("scancel") >= 1
+
+
+@pytest.mark.parametrize("folder", ["/no/folder", "/proc"])
+def test_job_queue__needs_a_folder_for_certificates_and_its_command(
+    folder, queue, monkeypatch, tmp_path
+):
+    spec = dataclasses.replace(JOBS, jobs=JobQueue(shared_directory=folder))
+    assert "shared_directory must be a folder on all nodes" in refusal(spec)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = refusal(dataclasses.replace(spec, kind="lsf"), ClusterError)
+    assert "submitted by 'bsub', which is not on this" in said
+
+
+# --- Kubernetes
+
+PODS = Kubernetes(image="dhsic:1", namespace="science")
+KUBERNETES = ClusterSpec("kubernetes", 2, timeout=30.0, insecure=True, kubernetes=PODS)
+
+
+class KubeCluster(LocalCluster):
+    """Stands for the library: keeps its arguments, and has one worker on this machine."""
+
+    made, adapted = [], []
+
+    def __init__(self, **arguments):
+        self.made.append(arguments)
+        super().__init__(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            host="127.0.0.1",
+            protocol="tcp",
+            dashboard_address=None,
+            scheduler_kwargs=HERE,
+        )
+
+    def adapt(self, **bounds):
+        self.adapted.append(bounds)
+
+
+@pytest.fixture
+def kubernetes(monkeypatch):
+    module = ModuleType("dask_kubernetes.operator")
+    module.KubeCluster = KubeCluster
+    monkeypatch.setitem(sys.modules, "dask_kubernetes", ModuleType("dask_kubernetes"))
+    monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", module)
+    monkeypatch.setattr(KubeCluster, "made", [])
+    monkeypatch.setattr(KubeCluster, "adapted", [])
+    return KubeCluster
+
+
+def test_kubernetes__is_asked_for_the_cluster_of_the_manifest(kubernetes, tmp_path):
+    names = []
+    for workers in (2, Adaptive(5, 2)):
+        spec = dataclasses.replace(KUBERNETES, workers=workers)
+        with pytest.warns(InsecureWarning, match="not encrypted"), connect(spec) as client:
+            assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+        arguments = kubernetes.made.pop()
+        manifest = arguments.pop("custom_cluster_spec")
+        assert arguments == {"namespace": "science", "resource_timeout": 30, "quiet": True}
+        names.append(manifest["metadata"]["name"])
+        described = {**spec.to_dict(), "workers": {"minimum": 2, "maximum": 5}}
+        described["kubernetes"]["context"] = "c"
+        document, *_ = yaml.safe_load_all(rendered("kubernetes", described, tmp_path))
+        expected = json.dumps(document["spec"]["cluster"]["spec"])
+        assert manifest["spec"] == json.loads(expected.replace("dhsic-ID", names[-1]))
+    assert len({*names}) == 2, "two runs of one user do not meet"
+    assert kubernetes.adapted == [{"minimum": 2, "maximum": 5}]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"insecure": False}, "leaves this machine and has no TLS"),
+        ({"kubernetes": dataclasses.replace(PODS, tls_secret="t")}, "speaks no TLS: run inside"),
+        ({"kubernetes": dataclasses.replace(PODS, context="c")}, "kubectl config use-context"),
+    ],
+)
+def test_kubernetes__refuses_what_the_library_cannot(change, words, kubernetes):
+    assert words in refusal(dataclasses.replace(KUBERNETES, **change))
+    assert kubernetes.made == []
+
+
+# --- Dask Gateway
+
+AT = Gateway("https://gateway.example.org", auth="basic", image="i:1", options={"cores": 2})
+GATEWAY = ClusterSpec("gateway", 2, timeout=30.0, gateway=AT)
+
+
+class Library:
+    """Stands for the gateway and its cluster, in the order of the calls."""
+
+    def __init__(self, address):
+        self.address, self.calls = address, []
+        self.options = {"cores": 1, "image": "default"}
+
+    @contextmanager
+    def called(self, call, name):
+        self.calls.append(call)
+        yield self
+        self.calls.append(f"{name} closed")
+
+    def connected(self, **arguments):
+        return self.called(arguments, "gateway")
+
+    def cluster_options(self):
+        if isinstance(self.options, Exception):
+            raise self.options
+        return self.options
+
+    def new_cluster(self, options, **arguments):
+        return self.called((dict(options), arguments), "cluster")
+
+    def scale(self, count):
+        self.calls.append(count)
+
+    def adapt(self, **bounds):
+        self.calls.append(bounds)
+
+    def get_client(self):
+        return Client(self.address, set_as_default=False)
+
+
+@pytest.fixture
+def gateway(monkeypatch, client):
+    module, made = ModuleType("dask_gateway"), Library(client.scheduler.address)
+    module.Gateway = made.connected
+    monkeypatch.setitem(sys.modules, "dask_gateway", module)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("workers", "scaled"),
+    [(2, 2), (Adaptive(5, 2), {"minimum": 2, "maximum": 5})],
+)
+def test_gateway__is_asked_for_a_cluster_that_is_stopped(workers, scaled, gateway):
+    with connect(dataclasses.replace(GATEWAY, workers=workers)) as client:
+        assert client.submit(sum, [1, 2], pure=False).result(timeout=30) == 3
+    assert gateway.calls == [
+        {"address": "https://gateway.example.org", "auth": "basic"},
+        ({"cores": 2, "image": "i:1"}, {"shutdown_on_close": True}),
+        scaled,
+        "cluster closed",
+        "gateway closed",
+    ]
+
+
+def test_gateway__plain_http_must_be_allowed_off_this_machine(gateway):
+    far, near = ("http://gateway.example.org", "http://127.0.0.1:8000")
+    spec = dataclasses.replace(GATEWAY, gateway=dataclasses.replace(AT, address=far))
+    assert "the way to the gateway at http://gateway" in refusal(spec)
+    assert gateway.calls == []
+    with pytest.warns(InsecureWarning), connect(dataclasses.replace(spec, insecure=True)):
+        pass
+    with connect(dataclasses.replace(GATEWAY, gateway=dataclasses.replace(AT, address=near))):
+        pass
+    assert gateway.calls[-5]["address"] == near
+
+
+def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
+    gateway.options = {"core": 1, "image": ""}
+    assert "no option 'cores'; did you mean 'core'" in refusal(GATEWAY)
+    gateway.options = OSError("401: Unauthorized")
+    assert "starts no cluster: 401: Unauthorized" in refusal(GATEWAY, ClusterError)
+
+
+# --- a scheduler that runs already, and certificates
+
+
+@pytest.mark.parametrize(
+    ("where", "options", "words"),
+    [
+        ("nowhere", {}, "write protocol, host and port"),
+        ("http://127.0.0.1:1", {}, "write protocol, host and port"),
+        ("tcp://127.0.0.1", {}, "write protocol, host and port"),
+        (NOBODY, {"timeout": 0.2}, "nobody answered at 'tcp://127.0.0.1:9' within 0.2 s: start"),
+        ("tcp://192.0.2.1:8786", {}, "leaves this machine and has no TLS"),
+        ("tcp://0.0.0.0:9", {}, "has no TLS"),
+        ("tcp://localhost.example.org:9", {}, "has no TLS"),
+        *((f"tcp://{host}:9", {"timeout": 0.2}, "nobody answered") for host in LOOPBACK),
+        ("tls://127.0.0.1:9", {}, "needs certificates: give tls"),
+        (NOBODY, {"memory": 10**9}, "memory must be left out for a scheduler"),
+        (1, {"timeout": 5}, "timeout must be left out"),
+        (0, {}, "must be an integer >= 1"),
+        (1.5, {}, "where must be a place to run"),
+        (1, {"memory": "none"}, "'none'"),
+    ],
+)
+def test_connect__refuses(where, options, words):
+    assert words in refusal(where, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        *((text, "must be a file of a running") for text in ("", "[]", "{}", "none")),
+        ('{"address": "nowhere"}', "write protocol, host and port"),
+        (json.dumps({"address": NOBODY}), "nobody answered at 'tcp://127.0.0.1:9'"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_connect__refuses_a_scheduler_file(content, words, tmp_path):
+    file = tmp_path / "scheduler.json"
+    if content is not None:
+        file.write_text(content)
+    assert words in refusal(file, timeout=0.5)
+
+
+OTHER = ec.generate_private_key(ec.SECP256R1())
+BAD_FILES = [
+    ("ca", None, "No such file or directory"),
+    ("cert", "", "Is a directory"),
+    ("ca", b"hello", "tls: ca must be a PEM file of certificates"),
+    ("cert", b"hello", "a certificate and its own private key"),
+    ("key", b"hello", "a certificate and its own private key"),
+    ("key", private_pem(OTHER), "key values mismatch"),
+    ("key", private_pem(OTHER, b"secret"), "without a passphrase"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), BAD_FILES)
+def test_tls__names_the_file_that_is_wrong(name, content, words, tmp_path):
+    path = tmp_path if content == "" else tmp_path / "file.pem"
+    if content:
+        path.write_bytes(content)
+    tls = dataclasses.replace(make_tls(tmp_path / "tls"), **{name: str(path)})
+    said = refusal("tls://127.0.0.1:9", tls=tls)
+    assert words in said
+    assert str(path) in said
+    assert "drop them" in refusal(NOBODY, tls=make_tls(tmp_path / "tls"))
