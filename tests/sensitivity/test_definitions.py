@@ -12,11 +12,11 @@ ROWS, LANDMARKS, SEED = 24, 4, 3
 DIMS = (2, 1, 2)
 
 
-# Parameters and origins are fixed: differences of the measure would move those that are fitted.
 def named(make):
     return pytest.param(make, id=make(1).spec())
 
 
+# Parameters and origins are fixed: differences of the measure would move those that are fitted.
 KERNELS = [
     lambda _: k.Gaussian(gamma=0.4),
     lambda _: k.Laplacian(gamma=0.3),
@@ -25,13 +25,13 @@ KERNELS = [
     lambda _: k.Matern(nu=2.5, length=2.0),
     lambda _: k.InverseMultiquadric(gamma=0.4),
     lambda _: k.RationalQuadratic(alpha=0.3, gamma=0.4),
-    lambda _: k.Linear(),
+    lambda d: k.Linear(origin=(0.1,) * d),
     lambda d: k.Polynomial(degree=3, coef0=1.0, gamma=0.3, origin=(0.1,) * d),
     lambda d: k.Distance(exponent=1.0, origin=(0.1,) * d),
     lambda d: k.Distance(exponent=0.7, origin=(0.1,) * d),
     lambda d: k.Distance(exponent=2.0, origin=(0.1,) * d),
     lambda _: k.Columns(k.Laplacian(gamma=0.3)),
-    lambda _: k.Gaussian(gamma=0.4) + k.Linear(),
+    lambda d: k.Gaussian(gamma=0.4) + k.Linear(origin=(0.1,) * d),
     lambda _: k.Laplacian(gamma=0.3) * k.Matern(nu=2.5, length=2.0),
 ]
 EVERY_KERNEL = pytest.mark.parametrize("kernel", [named(make) for make in KERNELS])
