@@ -301,16 +301,6 @@ def test_frame__has_the_records(name, result):
     assert len(result.table(1)[1]) == 1
 
 
-def test_frame__of_tests_is_a_row_each_of_one_table():
-    import pandas as pd
-
-    tests = [made(name) for name in ("independence", "one kernel", "fitted law")]
-    frame = pd.concat([one.to_pandas() for one in tests], ignore_index=True)
-    assert list(frame["pvalue"]) == [one.pvalue for one in tests]
-    assert frame["combinations"].tolist() == [len(tests[0].grid.combinations), 1, 1]
-    assert frame["score"].isna().tolist() == [False, True, True]
-
-
 def test_plot__is_on_the_axes_that_are_given(result):
     if type(result) is dhsic.DependenceEstimate:
         assert not hasattr(result, "plot")  # of one number
@@ -420,36 +410,6 @@ def test_ranking__says_where_bh_cannot_find_so_few():
     assert "bh" not in limit(9_999)
 
 
-def test_summary__names_what_was_drawn_and_the_choice_that_is_accounted_for():
-    found = {name: dict(made(name).summary()) for name in ("independence", "landmarks", "features")}
-    grid = made("independence").grid
-    assert found["independence"]["kernels"].startswith(f"{len(grid.combinations)} kernel combin")
-    assert grid.told in found["independence"]["kernels"]
-    kept, drawn = made("landmarks").landmarks.kept, made("landmarks").landmarks.drawn
-    assert str(drawn) in found["landmarks"]["landmarks"]
-    assert str(np.max(kept)) in found["landmarks"]["landmarks"]
-    assert str(np.max(made("features").features.counts)) in found["features"]["features"]
-
-
-def test_evidence__of_a_grid_is_a_map_of_the_distances_from_the_null():
-    grid = made("independence").grid
-    values = grid.plot().images[0].get_array()
-    expected = sorted(one.standardised for one in grid.combinations)
-    np.testing.assert_allclose(np.sort(values.compressed()), expected)
-    plt.close("all")
-
-
-def test_bars__are_the_numbers():
-    found = made("selection")
-    ax = found.plot()
-    assert [bar.get_width() for bar in ax.patches] == list(found.scores)
-    assert [text.get_text() for text in ax.get_yticklabels()] == list(found.names)
-    many = made("spectrum").plot()
-    assert len(many.patches) == 40
-    assert many.get_xlabel() == f"eigenvalues, 40 of {N}"
-    plt.close("all")
-
-
 # What does not come back
 
 
@@ -469,21 +429,3 @@ def test_plan__that_came_back_tells_the_same():
     again = pickle.loads(pickle.dumps(plan))
     assert str(again) == str(plan)
     assert again.peak_bytes == plan.peak_bytes
-
-
-def test_matrix__tells_pairs_by_their_names():
-    matrix = made("matrix")
-    first = matrix.to_pandas().iloc[0]
-    i, j = (matrix.names.index(first[key]) for key in ("first", "second"))
-    assert first["hsic"] == matrix.hsic[i, j]
-    assert first["pvalue"] == matrix.pvalues[i, j] == matrix.pvalues[np.triu_indices(3, 1)].min()
-    assert first["pvalue_holm"] == matrix.adjusted[i, j]
-
-
-def test_witness__draws_the_function_that_is_asked_for():
-    found = made("witness")
-    first, second = (found.plot(of=of).lines[1].get_ydata() for of in ("first", "second"))
-    assert not np.allclose(first, second)
-    with pytest.raises(InvalidArgumentError, match="of must be one of 'first', 'second'"):
-        found.plot(of="third")
-    plt.close("all")

@@ -193,8 +193,8 @@ def test_kernel__of_more_rows_than_regressions_take_keeps_its_level_and_power():
         z = np.linspace(-1.0, 1.0, n)
         return z + z**2 * (e + effect * h), z + z**2 * (f + effect * h), z
 
-    assert rejections(bounded, 10, 250_000) <= 0.4  # 0.01 % of tests of level 5 % reject more
-    assert rejections(bounded, 2, 250_000, effect=0.1) == 1.0
+    assert rejections(bounded, 5, 250_000) <= 0.4  # 0.1 % of tests of level 5 % reject more
+    assert rejections(bounded, 1, 250_000, effect=0.2) == 1.0
 
 
 def turning(n, seed):
@@ -257,23 +257,6 @@ def test_units__of_columns_change_nothing(unit):
     wide = [test_given(np.c_[z + a, s * b], z + a + e, given=z) for s in (1.0, unit)]
     assert wide[0].pvalue < 1e-6
     assert wide[1].statistic == pytest.approx(wide[0].statistic, rel=1e-3)
-
-
-def test_explained__leaves_out_constant_columns():
-    rng = np.random.default_rng(0)
-    z, e, f = rng.standard_normal((3, 400))
-    x, y = z + 0.5 * e, z + f
-    alone = test_given(x, y, given=z).explained
-    beside = test_given(np.column_stack([x, np.ones(400)]), y, given=z).explained
-    np.testing.assert_allclose(beside, alone, atol=0.02)
-    assert alone[0] > 0.7
-
-
-def test_estimate__grows_with_the_dependence():
-    data = [spread(800, 0, effect) for effect in (0.0, 1.0, 2.0)]
-    none, some, much = (test_given(x, y, given=z).estimate for x, y, z in data)
-    assert none < 0.02
-    assert none < some < much < 1.0
 
 
 # Strata and kinds of data

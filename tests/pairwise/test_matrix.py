@@ -4,7 +4,6 @@ import itertools
 from contextlib import suppress
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -221,23 +220,6 @@ def test_little_memory__takes_more_passes_and_gives_the_same():
 
 
 # Options, text and refusals
-
-
-def test_options__are_used(data):
-    found = dhsic.dependence_matrix(
-        *data[:2], kernels=["laplacian", None], rng=0, precision="float32"
-    )
-    assert found.variables[0].kernel.startswith("laplacian:")
-    assert found.variables[1].kernel.startswith("gaussian:")
-    assert (found.precision, found.seed, found.names) == ("float32", 0, ("x1", "x2"))
-
-
-def test_labels__are_columns_of_the_data():
-    (x, y), asked = strata_case(np.random.default_rng(0))
-    table = pd.DataFrame({"x": x, "y": y, "site": asked["strata"].astype(str)})
-    named = dhsic.dependence_matrix("x", "y", data=table, strata="site", rng=0, **QUICK)
-    given = dhsic.dependence_matrix(x, y, rng=0, **asked, **QUICK)
-    np.testing.assert_array_equal(named.pvalues, given.pvalues)
 
 
 def test_summary__says_what_was_found(found):

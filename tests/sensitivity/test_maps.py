@@ -99,14 +99,6 @@ def test_map__of_chunks_is_that_of_arrays_in_memory(estimator):
             np.testing.assert_allclose(values, expected, atol=1e-8 * np.abs(expected).max())
 
 
-def test_units__are_those_of_the_measure_over_the_variable():
-    x, y, _ = dependent()
-    metres, millimetres = run(x, y), run(1000 * x, y)
-    np.testing.assert_allclose(
-        1000 * millimetres.maps["x1"].compute(), metres.maps["x1"].compute(), rtol=1e-6
-    )
-
-
 def test_names__of_columns_are_those_of_the_data(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((200, 3)), columns=["depth", "wind", "haze"])
@@ -155,14 +147,6 @@ def test_precision__of_the_map_is_as_asked(estimator):
         assert np.abs(values - expected).max() < 2e-3 * np.abs(expected).max()
 
 
-def test_of__statistic_of_landmarks_is_n_times_their_estimate_up_to_the_marginals():
-    estimator = dhsic.NystromMHSIC(n_landmarks=40, pairing="joint")
-    statistic, estimate = (run(estimator=estimator, of=of) for of in ("statistic", "estimate"))
-    one, other = statistic.maps["x1"].compute(), FEW * estimate.maps["x1"].compute()
-    assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.9
-    assert np.abs(one - other).max() > 1e-6 * np.abs(one).max()
-
-
 # Points and pictures
 
 
@@ -177,15 +161,6 @@ def test_points__are_rows_of_the_data_with_their_derivatives(estimator):
         np.testing.assert_array_equal(points.y, y[::step])
         np.testing.assert_allclose(points.in_x, maps["x"][::step, 0], rtol=1e-12)
         np.testing.assert_allclose(points.in_y, maps["y"][::step, 0], rtol=1e-12)
-
-
-def test_points__across_row_blocks_and_workers(client):
-    x, y = single_columns(N)
-    found = run(x, y, estimator=FEATURES, client=client, threads=None)
-    points = found.points(1000)
-    first, _ = client.compute(list(found.maps.values()), sync=True)
-    np.testing.assert_array_equal(points.x, x[::9])
-    np.testing.assert_allclose(points.in_x, first[::9, 0], rtol=1e-12)
 
 
 def test_points__need_two_single_columns_that_are_varied():
