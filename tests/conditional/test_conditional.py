@@ -175,8 +175,8 @@ def rejections(data, runs, n, **options):
 
 
 def test_kernel__keeps_its_level_where_the_spread_follows_z():
-    assert rejections(spread, 40, 300) <= 0.175  # 0.1 % of tests of level 5 % reject more
-    assert rejections(spread, 10, 300, effect=1.0) >= 0.9
+    assert rejections(spread, 24, 300) <= 0.25  # 0.06 % of tests of level 5 % reject more
+    assert rejections(spread, 8, 300, effect=1.0) >= 0.8
 
 
 @pytest.mark.nightly
@@ -234,7 +234,7 @@ def test_kernel__keeps_its_level_where_predictions_are_coarse():
         total = (z**3).sum(axis=1) / np.sqrt(10 * 15)
         return (total + e) ** 3, (total + f) ** 3, z
 
-    assert rejections(cubes, 5, 4000) <= 0.4  # 0.1 % of tests of level 5 % reject more
+    assert rejections(cubes, 4, 4000) <= 0.5  # 0.05 % of tests of level 5 % reject more
 
 
 def test_kernel__finds_no_dependence_in_irrelevant_columns():
@@ -338,21 +338,23 @@ def told_of(f, runs, **options):
     return rejected, warned
 
 
-@pytest.mark.parametrize("f", [PRODUCT, SUMS], ids=["product", "sums"])
-def test_kernel__keeps_its_level_where_columns_interact_or_are_many(f):
+@pytest.mark.parametrize(
+    ("f", "runs", "most"), [(PRODUCT, 8, 3), (SUMS, 16, 4)], ids=["product", "sums"]
+)
+def test_kernel__keeps_its_level_where_columns_interact_or_are_many(f, runs, most):
     """By kernels of all columns alone nearly all and 57 % of such data sets were rejected."""
-    assert told_of(f, 16)[0] <= 4  # 0.1 % of tests of level 5 % reject more
+    assert told_of(f, runs)[0] <= most  # 0.1 % of tests of level 5 % reject more
 
 
 @pytest.mark.parametrize("f", [MANY_SUMS, TRIPLE], ids=["sums", "triple product"])
 def test_unexplained__is_warned_of_where_regressions_miss_what_is_given(f):
-    _, warned = told_of(f, 10)
-    assert warned >= 9
+    _, warned = told_of(f, 6)
+    assert warned >= 5
 
 
 def test_unexplained__is_rarely_warned_of_where_regressions_follow():
-    assert told_of(SMOOTH, 16)[1] <= 1
-    assert told_of(SMOOTH, 8, noise=3.0)[1] == 0
+    assert told_of(SMOOTH, 10)[1] <= 1
+    assert told_of(SMOOTH, 4, noise=3.0)[1] == 0
 
 
 def test_unexplained__says_what_was_gained():
