@@ -1,6 +1,5 @@
 """A ranking is the single test of every column; its CKA and adjusted p-values are by definition."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -507,8 +506,6 @@ def test_rejected__are_those_whose_adjusted_p_value_is_at_most_alpha():
     bars = ranking.plot(alpha=0.03, control="max-t", most=10)
     assert len(bars.patches) == 10
     assert max(bar.get_width() for bar in bars.patches) == max(f.cka for f in ranking.features)
-    by_hsic = dataclasses.replace(ranking, by="hsic").plot()
-    assert max(one.get_width() for one in by_hsic.patches) == ranking.ranked("hsic")[0].hsic
 
 
 def test_options__change_what_they_say():
