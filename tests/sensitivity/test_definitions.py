@@ -88,7 +88,7 @@ def test_v_hsic__equals_differences(kernel, m, of):
 @EVERY_KERNEL
 def test_nystrom__equals_differences_but_for_the_rows_that_are_landmarks(kernel, m, of):
     estimator = dhsic.NystromMHSIC(n_landmarks=LANDMARKS)
-    differing = rows_that_differ(estimator, kernel, m, of, range(0, ROWS, 2))
+    differing = rows_that_differ(estimator, kernel, m, of, range(0, ROWS, 3))
     assert max(differing) <= LANDMARKS
 
 
