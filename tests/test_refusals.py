@@ -98,10 +98,7 @@ ARGUMENTS = [
             }.items()
         ),
         (lambda: run(x=X, y=Y), "no argument 'x'; variables are given by position"),
-        (
-            lambda: dhsic.conditional_independence_test(X, Y, Y, "kernel"),
-            r"too many .*takes x, y, given and by name m",
-        ),
+        (lambda: dhsic.conditional_independence_test(X, Y, Y, "kernel"), r"too many .*takes x, y,"),
         (lambda: dhsic.mmd(), r"missing .*it takes first, second$"),
         (partial(causal.residual_independence_test, X, Y), "missing a required argument: 'given'"),
         *((partial(f, weights=ONES), "no argument 'weights'") for f in (matrix, interaction)),
@@ -198,10 +195,7 @@ ARGUMENTS = [
         (lambda: dhsic.NystromMHSIC(0), "n_landmarks must be an integer >= 1 or a multiple of sq"),
         (lambda: dhsic.NystromMHSIC(X), "n_landmarks must be .*'8sqrt', got an ndarray"),
         (lambda: dhsic.NystromMHSIC(pairing="both"), "one of 'independent', 'joint', got 'both'"),
-        (
-            lambda: dhsic.NystromMHSIC(tolerance="small"),
-            "tolerance must be at least 0.*got 'small'",
-        ),
+        (lambda: dhsic.NystromMHSIC(tolerance="small"), "tolerance must be at least 0.*got 'small"),
         (lambda: dhsic.NystromMHSIC(selection="best"), "selection must be"),
         (lambda: dhsic.NystromHSIC(tolerance=1.0), "at least 0 and less than 1, got 1.0: leave it"),
         (lambda: dhsic.NystromHSIC(n_features=True), "n_features must be .* got True"),
@@ -227,10 +221,7 @@ ARGUMENTS = [
         (lambda: dhsic.kernels.Polynomial(degree=0), "degree must be an integer >= 1; got 0"),
         (lambda: dhsic.kernels.parse("gaussian:abc"), "a finite number > 0; got 'abc'"),
         (lambda: dhsic.kernels.parse("gaussian:1:2"), "at most gamma after colons"),
-        (
-            lambda: dhsic.kernels.parse("(gaussian"),
-            r"parentheses must pair; got an unexpected '\('",
-        ),
+        (lambda: dhsic.kernels.parse("(gaussian"), r"parentheses must pair; got an unexpected '"),
         (lambda: dhsic.kernels.parse("*delta"), r"must be one of .*; got '\*'"),
         (lambda: dhsic.kernels.Gaussian()(WIDE), r"must be set before use; .* call fit\(sample\)"),
         (lambda: dhsic.stored_array(X), "place must be a zarr array"),
@@ -247,10 +238,7 @@ DATA = [
         (lambda: run("a", [], data=TABLE), "name of a column or a list of"),
         (lambda: run("a", "a", data=TABLE), "must be 2 different words"),
         (lambda: run("a", "b", data=WIDE), "leave it out to pass arrays"),
-        (
-            lambda: run("a", ["a", "b"], data=zarr.create_group({})),
-            r"store several arrays as one, \(n, d\), or.*pass a dictionary of arrays",
-        ),
+        (lambda: run("a", ["a", "b"], data=zarr.create_group({})), r"store several arrays as one,"),
         (lambda: run(X, WORDS, kernels="gaussian"), "would compare as numbers: take 'delta'"),
         (
             lambda: run(X, WORDS, kernels=dhsic.Grid(dhsic.Candidates("gaussian"))),
@@ -260,10 +248,7 @@ DATA = [
         (lambda: run(X, WORDS, estimator="dcov"), "holds categories: take estimator='auto'"),
         (lambda: run(X, WORDS, estimator="rff-hsic"), "holds categories: take estimator='auto'"),
         (lambda: run(Y, MIXED, kernels="gaussian"), r"take 'gaussian@0\*delta@1', or leave the"),
-        (
-            lambda: run(X, Y, Z, estimator="coco"),
-            "takes at most 2 variables, got 3: take nystrom-m",
-        ),
+        (lambda: run(X, Y, Z, estimator="coco"), "takes at most 2 variables, got 3: take nystrom-"),
         (lambda: run(X, Y, Z, weights=ONES), "for two variables, got 3"),
         (lambda: run(X, Y, Z, null="shifts", order="time"), "take 'auto', 'chain'"),
         (
@@ -291,10 +276,7 @@ DATA = [
         (lambda: run(X[1:], Y), "same rows, one observation each; got 'x1' 59, 'x2' 60"),
         (lambda: run(X[:3], Y[:3]), "at least 4 rows, got 3: add rows"),
         (lambda: dhsic.hsic([1.0], [2.0]), "needs at least 2 rows, got 1: add rows"),
-        (
-            lambda: dhsic.hsic(X[:3], Y[:3], estimator="u-hsic"),
-            "4 rows, got 3: .*take a V-statistic",
-        ),
+        (lambda: dhsic.hsic(X[:3], Y[:3], estimator="u-hsic"), "4 rows, got 3: .*take a V-statist"),
         (lambda: run(ONES, Y), "'x1' is constant: all 60 rows are the same.*leave it out"),
         (lambda: run(X, np.full(N, 2**60)), r"'x2' has integers beyond 2\*\*53"),
         (lambda: run(GAPPED, Y), "'x1' has NaN or infinity, first in row 3.*missing='drop'"),
@@ -314,18 +296,12 @@ DATA = [
         (lambda: run(X, ["3%", "4%"] * 30), "'3%'.*or a categorical column if"),
         (lambda: run(X, [*map(str, range(N - 1)), "abc"]), "beside 'abc': make numbers of them"),
         (lambda: run(X, [f"id{row}" for row in ORDER]), "another label in every row.*leave it out"),
-        (
-            lambda: run(TABLE["a"], TABLE["b"].iloc[::-1]),
-            "not in the same order.*pandas.concat.*reset_index",
-        ),
+        (lambda: run(TABLE["a"], TABLE["b"].iloc[::-1]), "not in the same order.*pandas.concat"),
         (
             lambda: run(*(xr.DataArray(v, {"r": r}, ["r"]) for v, r in ((X, ORDER), (Y, -ORDER)))),
             "labels are not.*Align them.*xarray.align",
         ),
-        (
-            lambda: run(X, Y, kernels="anderson-darling"),
-            r"got -.*: take 'ranks\(anderson-darling\)",
-        ),
+        (lambda: run(X, Y, kernels="anderson-darling"), r"got -.*: take 'ranks\(anderson-darling"),
         (lambda: run(1e-200 * X, Y, kernels="linear"), "rescale the variable"),
         (lambda: embedding.func(WORDS, "delta"), "make x a categorical column of pandas"),
         (lambda: dhsic.load_embedding("no.npz"), "holds no mean embedding"),
@@ -351,10 +327,7 @@ OTHERS = [
         ({"by": X}, "'pvalue'.*got an ndarray"),
         ({"null": "gamma"}, "a ranking needs replicates that features share"),
         ({"null": dhsic.Chain()}, "chain|replicates"),
-        (
-            {"estimator": "rff-hsic"},
-            "need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' or 'auto",
-        ),
+        ({"estimator": "rff-hsic"}, "need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' or 'aut"),
         ({"groups": {}}, "groups must be columns by the name"),
         ({"groups": {"a": []}}, "group 'a' must list different columns"),
         ({"groups": {"a": [3]}}, "numbers from 0 to 2"),
@@ -368,18 +341,9 @@ OTHERS = [
     ),
     *called(
         InvalidArgumentError,
-        (
-            lambda: dhsic.rank_features(WIDE, WORDS, target_kernel="gaussian"),
-            "'y' holds categories",
-        ),
-        (
-            lambda: dhsic.rank_features(MIXED, Y, by="sensitivity", rng=0),
-            r"got 'gaussian@0\*delta@1': leave out those of labels",
-        ),
-        (
-            lambda: dhsic.select_features(MIXED, Y, 1, method="linear", rng=0),
-            "'linear' takes features of numbers.*: leave them out, or take 'forward'",
-        ),
+        (lambda: dhsic.rank_features(WIDE, WORDS, target_kernel="gaussian"), "'y' holds categorie"),
+        (lambda: dhsic.rank_features(MIXED, Y, by="sensitivity", rng=0), r"got 'gaussian@0\*delta"),
+        (lambda: dhsic.select_features(MIXED, Y, 1, method="linear", rng=0), "'linear' takes feat"),
         (
             lambda: dhsic.rank_features(GAPPED, Y, by="sensitivity", missing="pairwise"),
             "by='sensitivity'",
@@ -407,15 +371,9 @@ OTHERS = [
         two_samples,
         ({"estimator": "coco"}, "nystrom-mmd"),
         ({"estimator": dhsic.COCO()}, "UHSIC"),
-        (
-            {"null": "gamma", "estimator": "u-mmd"},
-            "for u-mmd; choose .*; it is for nystrom-mmd, rff",
-        ),
+        ({"null": "gamma", "estimator": "u-mmd"}, "for u-mmd; choose .*; it is for nystrom-mmd, r"),
         ({"kernels": ["gaussian", "delta"]}, "kernels must be one name or Kernel"),
-        (
-            {"kernels": dhsic.Grid((dhsic.Candidates(),) * 2)},
-            "needs Candidates of the values, got 2",
-        ),
+        ({"kernels": dhsic.Grid((dhsic.Candidates(),) * 2)}, "needs Candidates of the values, got"),
         ({"names": ["a", "a"]}, "different words, one a sample"),
         ({"groups": TENS}, "labels of each of the 2 samples.*got one ndarray"),
         ({"groups": [TENS, TENS]}, "one sample: the group of row . of 'x.' has"),
@@ -432,10 +390,7 @@ OTHERS = [
         (lambda: dhsic.two_sample_test(X, WIDE), "samples must have the same columns"),
         (lambda: dhsic.two_sample_test(X, X[:1]), "'x2' must have at least 2 rows, got 1"),
         (lambda: dhsic.two_sample_test(0 * X, 0 * Y), "'values' is constant"),
-        (
-            lambda: two_samples(groups=[TENS // 3, TENS // 3 + 2]),
-            "in 6 ways, and a p-value of 5 % takes 20",
-        ),
+        (lambda: two_samples(groups=[TENS // 3, TENS // 3 + 2]), "in 6 ways, and a p-value of 5 %"),
     ),
     *given(
         InvalidArgumentError,
@@ -532,18 +487,12 @@ CAUSES = [
     ),
     *called(
         DataError,
-        (
-            lambda: score_dags.func(WIDE * [1, 0, 1], names=list("abc")),
-            "'b' needs columns that vary",
-        ),
+        (lambda: score_dags.func(WIDE * [1, 0, 1], names=list("abc")), "'b' needs columns that va"),
         (lambda: score_dags.func(WIDE[:3], names=list("abc")), "at least 4 rows, got 3"),
         (lambda: causal.score_dags(TABLE["g"], X), "holds categories"),
         (lambda: causal.direction(X, 3.0 * X), "is a function of 'x1' up to rounding"),
         (lambda: causal.direction(X, ONES), "'x2' is constant in column 0"),
-        (
-            lambda: causal.directions({"a": (X, Y), "b": (X, ONES)}),
-            "pair 'b': variable 'x2' is con",
-        ),
+        (lambda: causal.directions({"a": (X, Y), "b": (X, ONES)}), "pair 'b': variable 'x2' is co"),
         (lambda: residuals(given=ONES), "variable 'z1' needs columns that vary"),
     ),
 ]
@@ -554,15 +503,9 @@ TOOLS = [
         (lambda: analysis.mean_embedding_bound(100, 10, 0.05, "one"), "CovarianceSpectrum"),
         (lambda: analysis.covariance_spectrum(), "got 0 variables"),
         (lambda: analysis.covariance_spectrum(X, kernels=3), "names or values of kernels"),
-        (
-            lambda: analysis.CovarianceSpectrum(np.zeros(2), 1.0),
-            "numbers >= 0, one of them above 0",
-        ),
+        (lambda: analysis.CovarianceSpectrum(np.zeros(2), 1.0), "numbers >= 0, one of them above"),
         (lambda: analysis.CovarianceSpectrum(ONES, 0.0), "supremum must be greater than 0"),
-        (
-            lambda: analysis.landmarks_for_polynomial_decay(100, 0.1, 1.1),
-            "gamma must be",
-        ),
+        (lambda: analysis.landmarks_for_polynomial_decay(100, 0.1, 1.1), "gamma must be"),
         (lambda: pair().plot(alpha=1.0), "alpha must be greater than 0 and less than 1"),
         (lambda: matrix().plot(alpha=2.0), "alpha must be"),
         (lambda: report.write_report({}, "page.html"), "got a dict: give"),
