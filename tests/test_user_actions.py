@@ -68,30 +68,6 @@ def test_sparse_matrices__have_the_pvalue_of_dense_ones(form):
     assert pvalue(form(MATRIX), Y) == OF_MATRIX
 
 
-LABELS = {
-    "Categorical": pd.Categorical(WORDS),
-    "intervals": pd.cut(MATRIX[:, 0], 4),
-    "categorical Series": pd.Series(WORDS).astype("category"),
-    "strings": WORDS,
-    "a list of strings": WORDS.tolist(),
-    "booleans": MATRIX[:, 0] > 0,
-    "objects that are booleans": (MATRIX[:, 0] > 0).astype(object),
-    "text of one whole number or another": ["1", "2"] * 30,
-}
-
-
-@pytest.mark.parametrize("form", LABELS)
-def test_labels__have_the_kernel_of_labels_in_every_form(form):
-    found = dhsic.independence_test(X, LABELS[form], rng=0)
-    assert "delta" not in found.variables[0].kernel
-    assert found.variables[1].kernel == "delta"
-
-
-def test_frame__of_numbers_and_labels_has_the_kernel_of_both():
-    found = dhsic.independence_test(Y, TABLE[["a", "g"]], rng=0)
-    assert "*delta@" in found.variables[1].kernel
-
-
 @pytest.mark.parametrize(
     ("variables", "options", "names"),
     [
