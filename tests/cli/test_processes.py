@@ -1,6 +1,4 @@
-"""The command as a process: terminals, pipes, interrupts; one that is killed is in
-`test_checkpoints.py`.
-"""
+"""The command as a process: terminals, pipes, interrupts; killed ones in `test_checkpoints.py`."""
 
 import os
 import pty
@@ -29,13 +27,6 @@ with interrupts.interruptible():
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # library code that no signal reaches
 """
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("long") / "long.zarr"
-    generate(path, rows=20_000, features=3, dependence=0.5)
-    return path
 
 
 @pytest.fixture
@@ -69,14 +60,21 @@ def wait_for(condition):
         time.sleep(0.05)
 
 
-def test_bar__is_drawn_where_stderr_is_a_terminal(data, start):
+def read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # what Linux says at the end of a terminal
+        return b""
+
+
+def test_bar__is_drawn_where_stderr_is_a_terminal(tmp_path, start):
+    data, shown = tmp_path / "data.zarr", b""
+    generate(data, rows=20_000, features=3, dependence=0.5)
     ours, theirs = pty.openpty()
     process = start(SCRIPT, "test", data, *PAIR, "--estimator", "nystrom-m", stderr=theirs)
     os.close(theirs)
-    shown = b""
     while chunk := read(ours):
         shown += chunk
-    os.close(ours)
     stdout, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     assert b"\x1b[" in shown
@@ -87,13 +85,6 @@ def test_bar__is_drawn_where_stderr_is_a_terminal(data, start):
     closed = f"{SCRIPT} plan {data} {' '.join(PAIR)} | true"
     done = subprocess.run(closed, shell=True, capture_output=True, text=True)
     assert "Traceback" not in done.stderr
-
-
-def read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # what Linux says at the end of a terminal
-        return b""
 
 
 def test_interrupt__ends_workers_and_leaves_nothing(tmp_path, start):

@@ -11,11 +11,13 @@ from tests.cluster.queues import queues as queues
 
 pytestmark = pytest.mark.nightly
 
-PAIR = "--variable x --variable y"
-URL = "s3://bucket/songs.zarr"
-SLURM = "kind: slurm\nworkers: 2\nmemory: 500MiB\n"
-PODS = "kind: kubernetes\nworkers: 2\nkubernetes: {image: 'dhsic:1', tls_secret: tls, context: c, "
-PODS += "namespace: lab}\n"
+TEST = "test data.zarr --variable x --variable y"
+URL = "test s3://bucket/songs.zarr --variable x --variable y"
+SPECS = {
+    "slurm": "kind: slurm\nworkers: 2\nmemory: 500MiB\n",
+    "kubernetes": "kind: kubernetes\nworkers: 2\n"
+    "kubernetes: {image: 'dhsic:1', tls_secret: tls, context: c, namespace: lab}\n",
+}
 IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 PROGRESS = {"pass": 1, "passes": 2, "parts": 2, "parts_done": 1, "amount": 300, "resumed": 0}
 PROGRESS |= {"unit": "rows", "bytes_done": 0, "per_second": 1.0, "bytes_per_second": 0.0}
@@ -28,9 +30,9 @@ def here(files, tmp_path, monkeypatch, queues):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.zarr").symlink_to(files / "data.zarr")
     monkeypatch.setattr(run_status, "_SECONDS_BETWEEN", 0.01)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "slurm.yaml").write_text(SLURM)
-    (tmp_path / "kubernetes.yaml").write_text(PODS)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, text in SPECS.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
     queues.answer("sbatch", out="17\n")
     queues.answer("squeue", out="RUNNING\n")
     queues.answer("kubectl", "apply", out="created\n")
@@ -39,33 +41,20 @@ def here(files, tmp_path, monkeypatch, queues):
 
 @pytest.fixture
 def result_text(here, invoke):
-    line = f"test data.zarr {PAIR} --kernel gaussian --resamples 20 --json result.json"
-    assert invoke(line).exit_code == 0
+    assert invoke(f"{TEST} --kernel gaussian --json result.json").exit_code == 0
     return (here / "result.json").read_text()
 
 
 @pytest.fixture
 def submit(here, invoke):
-    def run(command=f"test data.zarr {PAIR}", where="slurm", options=""):
+    def run(command=TEST, where="slurm", options=""):
         return invoke(f"submit {where} --spec {where}.yaml {options} -- {command}")
 
     return run
 
 
-@pytest.fixture
-def run_of_slurm(submit, here):
-    """The name of a run that is submitted, and its folder."""
-    return submit(options="--detach").stdout.strip(), *folders(here)
-
-
-@pytest.fixture
-def run_of_pods(submit, here):
-    done = submit(f"test {URL} {PAIR}", "kubernetes", "--detach")
-    return done.stdout.strip(), *folders(here)
-
-
 def folders(here):
-    folder = here / "state" / "dhsic" / "runs"
+    folder = here / "dhsic" / "runs"
     return sorted(folder.iterdir()) if folder.exists() else []
 
 
@@ -84,16 +73,37 @@ def refused(done, words):
     assert "secret" not in done.stderr
 
 
-def test_slurm__gets_what_render_only_prints(submit, queues, here):
-    printed = submit(options="--render-only")
+@pytest.mark.parametrize(
+    ("where", "command", "program", "words"),
+    [
+        ("slurm", TEST, "sbatch", ["--parsable"]),
+        ("kubernetes", URL, "kubectl", ["--context=c", "--namespace=lab", "apply", "--filename=-"]),
+    ],
+)
+def test_queue__gets_what_render_only_prints(
+    where, command, program, words, submit, queues, invoke, here
+):
+    printed = submit(command, where, "--render-only")
     assert (printed.exit_code, printed.stderr, folders(here)) == (0, "", [])
-    run = submit(options="--detach").stdout.strip()
-    ((words, given),) = queues.calls("sbatch")
-    assert words == ["--parsable"]
+    run = submit(command, where, "--detach").stdout.strip()
+    assert [folder.name for folder in folders(here)] == [run]
+    assert folders(here)[0].stat().st_mode & 0o777 == 0o700
+    ((called, given),) = queues.calls(program)
+    assert called == words
     assert IDENTITY.sub("ID", given) == IDENTITY.sub("ID", printed.stdout)
-    (folder,) = folders(here)
-    assert (folder.name, (folder / "job.sh").read_text()) == (run, given)
-    assert folder.stat().st_mode & 0o777 == 0o700
+    queues.answer("kubectl", "get", out='{"items": []}')
+    queues.answer("kubectl", "logs", out="")
+    queues.answer("kubectl", "delete", out="deleted\n")
+    queues.answer("scancel")
+    assert invoke(f"cancel {run}").stdout == f"cancelled {run}\n"
+    last = queues.calls("scancel" if where == "slurm" else "kubectl")[-1][0][-1]
+    assert last == (
+        "17" if where == "slurm" else f"--selector=app.kubernetes.io/instance=dhsic-{run}"
+    )
+    queues.answer("squeue", out="")
+    queues.answer("kubectl", "get", "daskjob", out="")
+    assert "state      cancelled" in invoke(f"status {run}").stdout
+    refused(invoke(f"cancel {run}"), "is cancelled: there is nothing to cancel")
 
 
 def test_slurm__is_followed_until_the_result_is_there(
@@ -112,116 +122,42 @@ def test_slurm__is_followed_until_the_result_is_there(
 
     queues.answer("squeue", code=1, err="Unable to contact slurm controller\n")
     monkeypatch.setattr(run_status, "sleep", tell)
-    done = submit(f"test data.zarr {PAIR} --alpha 0.9")
+    done = submit(f"{TEST} --alpha 0.9")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == f"run {asked[0]}, slurm job 17\n"
     assert "rejected at level 0.9" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("state", "standing"),
-    [("PENDING", "waiting"), ("REQUEUED", "waiting"), ("COMPLETING", "running"), ("", "failed")],
-)
-def test_status__is_that_of_the_queue(state, standing, run_of_slurm, queues, invoke):
-    queues.answer("squeue", out=f"{state}\n")
-    assert invoke(f"status {run_of_slurm[0]}").stdout.startswith(f"state      {standing}\n")
-    assert queues.calls("squeue")[0][0] == ["--noheader", "--format=%T", "--jobs=17"]
-
-
-def test_status__says_how_far_it_is_and_why_it_ended(run_of_slurm, queues, invoke):
-    run, folder = run_of_slurm
-    journal = folder / "journal.jsonl"
+def test_slurm__status_and_result_are_those_of_the_queue(
+    submit, queues, invoke, here, result_text, monkeypatch
+):
+    run = submit(options="--detach").stdout.strip()
+    (folder,) = folders(here)
+    journal, result = folder / "journal.jsonl", folder / "result.json"
+    for state, standing in {"PENDING": "waiting", "": "failed", "COMPLETING": "running"}.items():
+        queues.answer("squeue", out=f"{state}\n")
+        assert invoke(f"status {run}").stdout.startswith(f"state      {standing}\n")
     journal.write_text(block("kernel sums", 100) + block("replicates", 200))
     assert "progress   replicates, 200 of 300 rows\n" in invoke(f"status {run}").stdout
     refused(invoke(f"result {run}"), "has no result, it is running")
+    monkeypatch.setattr(run_status, "sleep", lambda _: result.write_text(result_text))
+    assert json.loads(invoke(f"result {run} --wait --json").stdout) == json.loads(result_text)
+    result.write_text("{}")
+    refused(invoke(f"result {run}"), "result.json must hold a result and does not")
+    result.unlink()
     queues.answer("squeue", code=1, err="slurm_load_jobs error: Invalid job id specified\n")
     (folder / "job.log").write_text("first\n\nBus error\n\n")
     journal.write_text("")
     assert "reason     Bus error\n" in invoke(f"status {run}").stdout
     journal.write_text(line("error", message="x has NaN in row 3"))
     refused(invoke(f"result {run}"), f"run {run} failed: x has NaN in row 3 (its log is ")
+    assert run in invoke("runs").stdout
     (folder / "run.json").write_text("no json")
     refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
 
 
-def test_cancel__ends_the_job_and_is_remembered(run_of_slurm, queues, invoke):
-    run, _ = run_of_slurm
-    queues.answer("scancel", code=1, err="no permission\n")
-    refused(invoke(f"cancel {run}"), "scancel failed with exit code 1: no permission")
-    queues.answer("scancel")
-    assert invoke(f"cancel {run}").stdout == f"cancelled {run}\n"
-    assert queues.calls("scancel")[-1][0] == ["17"]
-    queues.answer("squeue", out="")
-    assert "state      cancelled" in invoke(f"status {run}").stdout
-    refused(invoke(f"cancel {run}"), "is cancelled: there is nothing to cancel")
-
-
-def test_result__waits_where_asked(run_of_slurm, invoke, result_text, monkeypatch):
-    run, folder = run_of_slurm
-    write = (folder / "result.json").write_text
-    monkeypatch.setattr(run_status, "sleep", lambda _: write(result_text))
-    assert json.loads(invoke(f"result {run} --wait --json").stdout) == json.loads(result_text)
-    write("{}")
-    refused(invoke(f"result {run}"), "result.json must hold a result and does not")
-
-
-def test_runs__lists_the_latest_first_of_the_folder_that_is_given(submit, invoke, here):
-    assert invoke("runs").stderr.startswith("no runs yet")
-    names = [submit(options="--detach --runs mine").stdout.strip() for _ in range(2)]
-    listed = [text.split()[0] for text in invoke("runs --runs mine").stdout.splitlines()]
-    assert listed == ["run", *sorted(names, reverse=True)]
-    assert not folders(here)
-
-
-REFUSED = {
-    ("", SLURM): "give a test to submit, as",
-    ("'rm -rf /'", SLURM): "got 'rm -rf /'",
-    (f"test {URL} {PAIR} --estimator v-hsic --landmarks 9", SLURM): "--landmarks goes with",
-    (f"test s3://me:secret@bucket/x {PAIR}", SLURM): "no password or signature",
-    (f"test data.zarr {PAIR} --json o.json", SLURM): "--json cannot be given to a test",
-    (f"test data.zarr {PAIR} --workers 2", SLURM): "--workers cannot be given to a test",
-    (f"test data.zarr {PAIR}", "kind: ["): "must be YAML",
-    (f"test data.zarr {PAIR}", PODS): "needs a cluster of the kind slurm",
-    (f"test data.zarr {PAIR}", f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
-    (f"test data.zarr {PAIR}", f'{SLURM}slurm: {{queue: "a\\n#SBATCH -x"}}'): "queue must be",
-}
-
-
-@pytest.mark.parametrize(("command", "spec"), REFUSED)
-def test_what_cannot_run__is_not_submitted(command, spec, submit, queues, here):
-    (here / "slurm.yaml").write_text(spec)
-    refused(submit(command), REFUSED[command, spec])
-    assert (queues.calls("sbatch"), folders(here)) == ([], [])
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ({"code": 1, "err": "sbatch: error: a\n"}, "exit code 1: sbatch: error"),
-        ({"out": "Submitted batch job 17\n"}, "must answer with the number of a job"),
-    ],
-)
-def test_queue__that_refuses_leaves_nothing(answer, words, submit, queues, here):
-    queues.answer("sbatch", **answer)
-    refused(submit(), words)
-    assert not folders(here)
-
-
-def test_kubernetes__applies_what_it_renders_and_deletes_it(run_of_pods, submit, queues, invoke):
-    printed = submit(f"test {URL} {PAIR}", "kubernetes", "--render-only").stdout
-    ((called, given),) = queues.calls("kubectl")
-    assert called == ["--context=c", "--namespace=lab", "apply", "--filename=-"]
-    assert IDENTITY.sub("ID", given) == IDENTITY.sub("ID", printed)
-    queues.answer("kubectl", "get", out="{}")
-    queues.answer("kubectl", "delete", out="deleted\n")
-    assert invoke(f"cancel {run_of_pods[0]}").exit_code == 0
-    words = queues.calls("kubectl")[-1][0]
-    assert words[2:4] == ["delete", "daskjob,daskautoscaler,networkpolicy"]
-    assert words[-1] == f"--selector=app.kubernetes.io/instance=dhsic-{run_of_pods[0]}"
-
-
-def test_kubernetes__is_followed_by_its_pods(run_of_pods, queues, invoke, result_text):
-    run, _ = run_of_pods
+def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke, result_text):
+    run = submit(URL, "kubernetes", "--detach").stdout.strip()
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": ""}}}
     pod = {"metadata": {"name": "p", "labels": {"dask.org/component": "worker"}}}
     pods = json.dumps({"items": [{**pod, "status": {"containerStatuses": [waiting]}}]})
@@ -244,16 +180,40 @@ def test_kubernetes__is_followed_by_its_pods(run_of_pods, queues, invoke, result
     assert json.loads(invoke(f"result {run} --json").stdout) == json.loads(result_text)
 
 
+SLURM = SPECS["slurm"]
+REFUSED = {
+    ("", SLURM): "give a test to submit, as",
+    ("'rm -rf /'", SLURM): "got 'rm -rf /'",
+    (f"{URL} --estimator v-hsic --landmarks 9", SLURM): "--landmarks goes with",
+    (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
+    (f"{TEST} --json o.json", SLURM): "--json cannot be given to a test",
+    (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a test",
+    (TEST, "kind: ["): "must be YAML",
+    (TEST, SPECS["kubernetes"]): "needs a cluster of the kind slurm",
+    (TEST, f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
+    (TEST, f'{SLURM}slurm: {{queue: "a\\n#SBATCH -x"}}'): "queue must be",
+}
+
+
+@pytest.mark.parametrize(("command", "spec"), REFUSED)
+def test_what_cannot_run__is_not_submitted(command, spec, submit, queues, here):
+    (here / "slurm.yaml").write_text(spec)
+    refused(submit(command), REFUSED[command, spec])
+    assert (queues.calls("sbatch"), folders(here)) == ([], [])
+
+
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("where", "command", "answer", "words"),
     [
-        (f"test songs.zarr {PAIR}", "DATA must be a URL"),
-        (f"test {URL} {PAIR} --checkpoint here", "--checkpoint must be a URL"),
-        (f"test {URL} {PAIR}", "operator"),
+        ("slurm", TEST, {"code": 1, "err": "sbatch: error: a\n"}, "exit code 1: sbatch: error"),
+        ("slurm", TEST, {"out": "job 17\n"}, "must answer with the number of a job"),
+        ("kubernetes", TEST, {}, "DATA must be a URL"),
+        ("kubernetes", f"{URL} --checkpoint here", {}, "--checkpoint must be a URL"),
+        ("kubernetes", URL, {"code": 1, "err": 'no matches for kind "DaskJob" in'}, "operator"),
     ],
 )
-def test_kubernetes__leaves_nothing_of_what_is_refused(command, words, submit, queues, here):
-    queues.answer("kubectl", "apply", code=1, err='error: no matches for kind "DaskJob" in version')
+def test_queue__that_refuses_leaves_nothing(where, command, answer, words, submit, queues, here):
+    queues.answer("sbatch" if where == "slurm" else "kubectl", **answer)
     queues.answer("kubectl", "delete")
-    refused(submit(command, "kubernetes"), words)
+    refused(submit(command, where), words)
     assert not folders(here)
