@@ -120,6 +120,7 @@ ARGUMENTS = [
         ({"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
         ({"n_resamples": 1}, "n_resamples must be an integer >= 2, got 1"),
         ({"n_resamples": "10"}, "an integer >= 1, got '10'"),
+        ({"n_resamples": True}, "an integer >= 1, got True"),
         ({"n_resamples": 2**63}, "at most 9,223,372,036,854,775,807, got"),
         ({"precision": "float16"}, "precision must be one of 'float64', 'float32', got 'float16'"),
         ({"missing": "pairwise", "weights": ONES}, "weights go with"),

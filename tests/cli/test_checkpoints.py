@@ -1,7 +1,6 @@
 """`--checkpoint` and `dhsic checkpoints`: a killed run goes on, and only its files are removed."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -156,8 +155,3 @@ def test_clean__asks_on_a_terminal_and_nowhere_else(answer, code, kept, invoke, 
     assert done.exit_code == code
     assert ("add --yes to remove them" in done.stderr) == (answer is None)
     assert kept.exists() == (code != 0)
-
-
-def test_plan__keeps_nothing(here, invoke):
-    assert invoke(f"{QUICK.replace('test', 'plan', 1)} --checkpoint kept").exit_code == 0
-    assert os.listdir(here) == ["long.zarr"]

@@ -1,7 +1,6 @@
-"""The command as a process: terminals, pipes, interrupts; killed ones in `test_checkpoints.py`."""
+"""The command as a process that is interrupted; killed ones are in `test_checkpoints.py`."""
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -34,11 +33,11 @@ def start():
     """Start a process, which is killed with all that it started if a test leaves it."""
     started = []
 
-    def run(*command, stderr=subprocess.PIPE):
+    def run(*command):
         process = subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -58,33 +57,6 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < until, "waited in vain"
         time.sleep(0.05)
-
-
-def read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # what Linux says at the end of a terminal
-        return b""
-
-
-def test_bar__is_drawn_where_stderr_is_a_terminal(tmp_path, start):
-    data, shown = tmp_path / "data.zarr", b""
-    generate(data, rows=20_000, features=3, dependence=0.5)
-    ours, theirs = pty.openpty()
-    process = start(SCRIPT, "test", data, *PAIR, "--estimator", "nystrom-m", stderr=theirs)
-    os.close(theirs)
-    while chunk := read(ours):
-        shown += chunk
-    stdout, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert b"\x1b[" in shown
-    assert b"estimate" in shown  # the last step, which the last frame shows on any machine
-    assert stdout.startswith("variables ")
-    piped = subprocess.run([SCRIPT, "test", data, *PAIR], capture_output=True, text=True)
-    assert (piped.returncode, piped.stderr, "\x1b" in piped.stdout) == (0, "", False)
-    closed = f"{SCRIPT} plan {data} {' '.join(PAIR)} | true"
-    done = subprocess.run(closed, shell=True, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr
 
 
 def test_interrupt__ends_workers_and_leaves_nothing(tmp_path, start):
