@@ -49,7 +49,6 @@ LONG_FILES = (
     "benchmarks/test_notebooks.py",
     "test_benchmarks.py",
     "cli/test_processes.py",
-    "cli/test_report.py",
     "test_plan_equals_run.py",
     "estimators/test_family.py",
     "estimators/test_level.py",
@@ -78,7 +77,7 @@ NOT_QUICK = [
         *("benchmarks", "cluster", "deploy", "engine", "estimators"),
         *("test_bare_install.py", "test_benchmarks.py", "test_plan_equals_run.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
-        *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
+        "cli/test_submit.py",
         *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
         *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
     )
