@@ -29,7 +29,7 @@ os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 os.environ["DHSIC_RATES"] = "reference"
 
 # Tests look at what a run has kept when it is done, here and in other processes; those of the
-# removal say so (`tests/engine/test_removed_checkpoints.py`).
+# removal say so (`tests/engine/test_checkpoints.py`).
 os.environ["DASK_DHSIC__KEEP_CHECKPOINTS"] = "True"
 dask.config.set({"dhsic.keep-checkpoints": True})
 
@@ -44,14 +44,12 @@ compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
 # The files that take longest, longest first: one of them begun last would run alone.
 LONG_FILES = (
     "cluster/test_submit_slurm.py",
-    "engine/test_workers_die.py",
     "deploy/test_manifests_run.py",
     "cluster/test_slurm.py",
     "benchmarks/test_notebooks.py",
     "test_benchmarks.py",
     "cli/test_processes.py",
     "cli/test_report.py",
-    "test_plan_equals_run.py",
     "estimators/test_family.py",
     "estimators/test_level.py",
     "estimators/test_feature_replicates.py",
@@ -65,8 +63,6 @@ LONG_FILES = (
     "cli/test_journal.py",
     "cluster/test_tls.py",
     "cli/test_checkpoints.py",
-    "engine/test_resume.py",
-    "test_grid.py",
     "test_docs.py",
 )
 
@@ -77,7 +73,7 @@ NOT_QUICK = [
     TESTS / name
     for name in (
         *("benchmarks", "cluster", "deploy", "engine", "estimators"),
-        *("test_bare_install.py", "test_benchmarks.py", "test_plan_equals_run.py", "test_reach.py"),
+        *("test_bare_install.py", "test_benchmarks.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
         *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),

@@ -1,6 +1,7 @@
 """Calls of every public function that takes data, and the places where data may lie."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +33,12 @@ class Call:
     options: dict = field(default_factory=dict)
     named: tuple[tuple[str, str], ...] = ()
     plan: Callable | None = None
-    bits: bool = True  # results have the same bits wherever the data lie
+    bits: bool = True  # results have the same bits whatever the blocks; regressions have not
+
+    @property
+    def names(self):
+        """The variables that it takes."""
+        return (*self.data, *(of for _, of in self.named))
 
     def __call__(self, data=None, **where):
         return self._called(self.function, data, {"rng": 0, **where})
@@ -47,6 +53,7 @@ class Call:
 
 
 test = partial(Call, dhsic.independence_test, plan=dhsic.plan)
+regressing = partial(Call, bits=False)
 
 
 def few(name, null="shifts"):
@@ -140,31 +147,35 @@ CALLS = {
     "conditional": Call(
         dhsic.conditional_independence_test, named=(("given", "z"),), plan=dhsic.plan_conditional
     ),
-    "residuals": Call(causal.residual_independence_test, ("first", "y"), named=(("given", "z"),)),
-    "direction": Call(causal.direction, ("first", "y"), plan=causal.plan_direction),
-    "direction by sensitivity": Call(
+    "residuals": regressing(
+        causal.residual_independence_test, ("first", "y"), named=(("given", "z"),)
+    ),
+    "direction": regressing(causal.direction, ("first", "y"), plan=causal.plan_direction),
+    "direction by sensitivity": regressing(
         causal.direction, ("first", "y"), {"criterion": "sensitivity"}, plan=causal.plan_direction
     ),
-    "directions": Call(directions, ("first", "y", "z")),
-    "graphs": Call(causal.score_dags, ("first", "y")),
-    "search": Call(causal.search_dag, ("first", "y", "z")),
+    "directions": regressing(directions, ("first", "y", "z")),
+    "graphs": regressing(causal.score_dags, ("first", "y")),
+    "search": regressing(causal.search_dag, ("first", "y", "z")),
 }
 
 
-def places_of(place, folder, rows=17, columns=1):
-    """The data where they are said to lie, in chunks of so many rows and columns."""
-    chunks = {name: (rows, columns)[: values.ndim] for name, values in DATA.items()}
-    if place == "zarr":
-        return {
-            name: zarr.create_array(folder / f"{name}.zarr", data=values, chunks=chunks[name])
-            for name, values in DATA.items()
-        }
-    if place == "dask":
-        return {name: da.from_array(values, chunks=chunks[name]) for name, values in DATA.items()}
-    if place == "mixed":
-        stored, lazy = places_of("zarr", folder, rows, columns), places_of("dask", folder, rows)
-        return DATA | {"x": stored["x"], "first": stored["first"], "z": lazy["z"]}
-    return DATA
+def places_of(place, names, folder=None, rows=17, columns=1):
+    """Variables where they are said to lie, in chunks of so many rows and columns.
+
+    Stored ones lie in a folder, or in memory where there is none.
+    """
+    found = {}
+    for name in names:
+        values = DATA[name]
+        chunks = (rows, columns)[: values.ndim]
+        lies = {"x": "zarr", "first": "zarr", "z": "dask"}.get(name) if place == "mixed" else place
+        if lies == "zarr":
+            store = zarr.storage.MemoryStore() if folder is None else folder / f"{name}.zarr"
+            found[name] = zarr.create_array(store, data=values, chunks=chunks)
+        else:
+            found[name] = da.from_array(values, chunks=chunks) if lies == "dask" else values
+    return found
 
 
 OF_THE_RUN = {"seconds", "passes", "data", "version"}
@@ -211,6 +222,20 @@ def kill_at_each_pass(killed):
         return True
 
     return ends_at
+
+
+def differs(found, expected, call):
+    """Where two answers differ first, if anywhere: in any bit, or by more than rounding."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        pairs = [(found.get(key), expected.get(key)) for key in {*found, *expected}]
+    elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        pairs = list(zip(found, expected, strict=True))
+    elif isinstance(expected, float) and not call.bits:
+        close = math.isclose(found, expected, rel_tol=1e-10, abs_tol=1e-12)
+        return None if close else (found, expected)
+    else:
+        return None if found == expected else (found, expected)
+    return next((one for pair in pairs if (one := differs(*pair, call))), None)
 
 
 def steps_of(events):
