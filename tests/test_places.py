@@ -6,10 +6,13 @@
 import inspect
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 
+import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -174,3 +177,56 @@ def test_run__killed_at_each_of_its_passes_goes_on_to_the_same_bits(name, here, 
     assert again.of("BlockFinished") == []
     assert all(one.resumed == one.amount for one in again.of("PassStarted"))
     assert killed or again.of("PassStarted") == []
+
+
+def many(n):
+    x, y = np.random.default_rng(1).standard_normal((2, n, 2))
+    return {"x": x, "y": x[:, :1] ** 2 + y[:, :1]}
+
+
+def stored_in_memory(values, rows):
+    """Chunks that hold nothing but zeros are written as well."""
+    return zarr.create_array(
+        zarr.storage.MemoryStore(),
+        data=values,
+        chunks=(rows, 1)[: values.ndim],
+        config={"write_empty_chunks": True},
+    )
+
+
+OF_BLOCKS = [
+    *(("v-hsic, gamma", 2_000), ("v-hsic, permutation", 400), ("u-hsic, shifts", 2_000)),
+    *(("dcov, shifts", 2_000), ("block-hsic, normal", 5_000), ("nystrom-m, gamma", 5_000)),
+    *(("nystrom-m, shifts", 5_000), ("nystrom-hsic, shifts", 5_000), ("cka, shifts", 5_000)),
+    *(("rff-hsic, spectral", 5_000), ("ranking", 5_000)),
+]
+
+
+@pytest.mark.parametrize(("name", "n"), OF_BLOCKS)
+def test_test__of_many_blocks_is_that_of_one(name, n):
+    """Blocks follow the chunks of stored rows, whose sums differ in their order alone."""
+    call, data = CALLS[name], many(n)
+    stored = {key: stored_in_memory(values, 3 * n // 10) for key, values in data.items()}
+    found, one = call(stored, threads=2, progress=(heard := Heard())), call(data, threads=2)
+    assert max(event.parts for event in heard.of("PassStarted")) > 1
+    assert differs(answer(found), answer(one), replace(call, bits=False)) is None
+    assert answer(call(stored, threads=1)) == answer(found)
+    plan = call.planned(stored, threads=2)
+    assert steps_of(heard.events) == [step.name for step in plan.steps]
+    done = [one for one in heard.of("PassFinished") if one.unit != "resamples"]
+    assert [(one.name, one.blocks, one.amount) for one in done] == [
+        (step.name, step.blocks, step.amount) for step in plan.passes
+    ]
+
+
+@pytest.mark.parametrize("place", ["zarr", "dask"])
+def test_rare_values__are_found_in_every_place(place):
+    """Of a variable that is 0 but in a few rows, a sample need not have any."""
+    x, y = many(5_000).values()
+    rare = np.where(np.arange(5_000) % 1_601 == 7, y[:, 0], 0.0)
+    lies = stored_in_memory(rare, 300) if place == "zarr" else da.from_array(rare, chunks=700)
+    asked = {"rng": 0, "threads": 1, "kernels": "gaussian", "estimator": dhsic.NystromHSIC(20)}
+    here, there = (dhsic.independence_test(one, x, **asked) for one in (rare, lies))
+    assert there.variables == here.variables
+    assert there.statistic == pytest.approx(here.statistic, rel=1e-10)
+    assert there.pvalue == here.pvalue

@@ -30,7 +30,7 @@ def test_commands__are_those_that_leave_files_out():
     assert "`python -m pytest -n 2 -m quick`" in (TESTS.parent / "CONTRIBUTING.md").read_text()
 
 
-@pytest.mark.parametrize("path", [Path(__file__), TESTS / "engine" / "test_plan.py"])
+@pytest.mark.parametrize("path", [Path(__file__), TESTS / "engine" / "test_groups.py"])
 def test_every_file__is_collected_by_one_tier_or_the_other(path):
     def ignored(expression):
         config = SimpleNamespace(option=SimpleNamespace(markexpr=expression))

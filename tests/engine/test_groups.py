@@ -113,6 +113,8 @@ def test_of__takes_the_size_of_the_definition(size):
         if n >= size:
             groups = Groups.of(n, size, 5)
             assert (groups.n, groups.size, groups.seed) == (n, naive_size(n, size), 5)
+    # 401 = 19 * 21 + 2: two rows left over are few enough, and one less than that were not.
+    assert Groups.of(401, 21, 0).size == naive_size(401, 21) == 21
 
 
 def test_smooth__lengths_have_factors_of_11_at_most():
