@@ -83,7 +83,11 @@ def test_default__finds_a_trend_of_two_numbers_as_often_as_distance_covariance()
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(
     ("null", "m", "how"),
-    [("shifts", 2, "soft"), ("permutation", 2, "max"), ("permutation", 3, "min-p")],
+    [
+        ("shifts", 2, "soft"),
+        ("permutation", 2, "max"),
+        pytest.param("permutation", 3, "min-p", marks=pytest.mark.nightly),
+    ],
 )
 def test_grid__keeps_the_level(null, m, how):
     runs = 200
@@ -123,12 +127,6 @@ def test_default__tries_several_kernels_where_the_method_can():
         assert dhsic.independence_test(*data, rng=0, **options).grid is None
 
 
-def test_default__tries_kernels_of_the_variables_that_have_none():
-    result = dhsic.independence_test(*sine(200, 1), kernels=("laplacian", None), rng=0)
-    assert len(result.grid.combinations) == 5
-    assert {c.kernels[0].split(":")[0] for c in result.grid.combinations} == {"laplacian"}
-
-
 def test_grid__of_one_combination_is_the_test_with_its_kernels():
     data = sine(200, 1)
     data[1] = np.round(data[1])
@@ -144,16 +142,6 @@ def test_grid__of_one_combination_is_the_test_with_its_kernels():
     assert result.statistic == pytest.approx(again.statistic, rel=1e-9)
     with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
         dhsic.independence_test(*data, kernels=grid, null="gamma")
-
-
-def test_grid__reasons_are_in_the_result():
-    options = {"kernels": GRID, "estimator": "nystrom-m", "n_resamples": 20, "rng": 0}
-    result = dhsic.independence_test(*sine(100, 1), **options)
-    assert result.null_reason == (
-        "exact for exchangeable rows; all 20 shifts within 5 groups of rows"
-    )
-    permuted = dhsic.independence_test(*sine(100, 1), **options, null="permutation")
-    assert permuted.null_reason == "as asked; all rows shuffled"
 
 
 def test_auto_estimator__takes_all_pairs_of_few_rows_only():
