@@ -7,7 +7,7 @@ import pytest
 
 import dhsic
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels import Delta, Gaussian, Laplacian
+from dhsic.kernels import Delta, Laplacian
 from tests.estimators.levels import Check
 
 GRID = dhsic.Grid(dhsic.Candidates("gaussian", (0.25, 1.0)), combine="all", reference_share=0)
@@ -142,16 +142,6 @@ def test_grid__of_one_combination_is_the_test_with_its_kernels():
     assert result.statistic == pytest.approx(again.statistic, rel=1e-9)
     with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
         dhsic.independence_test(*data, kernels=grid, null="gamma")
-
-
-def test_auto_estimator__takes_all_pairs_of_few_rows_only():
-    small = dhsic.independence_test(*sine(100, 1), kernels=GRID, estimator="auto", rng=0)
-    assert small.estimator == "v-hsic"
-    data = sine(4500, 1)
-    single = dhsic.independence_test(*data, kernels=Gaussian(), estimator="auto", rng=0)
-    many = dhsic.Grid(dhsic.Candidates("gaussian", (0.25, 0.5, 1.0, 2.0)), combine="all")
-    grid = dhsic.independence_test(*data, kernels=many, estimator="auto", rng=0)
-    assert (single.estimator, grid.estimator) == ("v-hsic", "nystrom-hsic")
 
 
 def test_plan__of_a_grid_needs_more():

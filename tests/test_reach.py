@@ -137,20 +137,12 @@ def test_little_memory_or_time__takes_less_and_says_so(run, memory, no_libraries
 
 
 ASKED = {
-    "hsic": lambda **o: dhsic.hsic(X, Y, estimator=dhsic.COCO(800), **o),
     "rank_features": lambda **o: dhsic.rank_features(X, Y, estimator=dhsic.NystromMHSIC(800), **o),
-    "select_features": lambda **o: dhsic.select_features(
-        X, Y, 1, estimator=dhsic.NystromMHSIC(2000), **o
-    ),
-    "two_sample_test": lambda **o: dhsic.two_sample_test(
-        X, X + 1, estimator=dhsic.NystromMHSIC(800), **o
-    ),
     "mean_embedding": lambda **o: dhsic.mean_embedding(X, n_landmarks=2000, **o),
     "dependence_matrix": lambda **o: dhsic.dependence_matrix(X, Y, Z, n_landmarks=1000, **o),
     "interaction_test": lambda **o: dhsic.interaction_test(
         X, Y, Z, estimator=dhsic.NystromMHSIC(800), **o
     ),
-    "witness_functions": lambda **o: dhsic.witness_functions(X, Y, estimator=dhsic.COCO(800), **o),
     "score_dags": lambda **o: causal.score_dags(
         X[:, 0], Y, Z, estimator=dhsic.NystromMHSIC(2000), **o
     ),

@@ -275,18 +275,10 @@ def frame():
 
 GRAPHS = {
     "drop": lambda **o: dhsic.independence_test(graph(GAPS), Y, missing="drop", **o),
-    "pairwise": lambda **o: dhsic.independence_test(graph(GAPS), Y, missing="pairwise", **o),
     "strata": lambda **o: dhsic.independence_test(graph(X), Y, strata=graph(LABELS), **o),
-    "weights": lambda **o: dhsic.independence_test(X, Y, weights=graph(LABELS + 1.0), **o),
     "frame": lambda **o: dhsic.hsic(frame(), Y, **o),
-    "samples": lambda **o: dhsic.two_sample_test(
-        graph(GAPS), Y, missing="drop", strata=[graph(LABELS), LABELS], **o
-    ),
     "conditional": lambda **o: dhsic.conditional_independence_test(
         graph(GAPS), Y, given=graph(LABELS), method="strata", missing="drop", **o
-    ),
-    "residuals": lambda **o: dhsic.causal.residual_independence_test(
-        graph(X), Y, given=X**2, groups=graph(np.arange(ROWS) // 8), **o
     ),
     "embedding": lambda **o: dhsic.mean_embedding(frame()[["a"]], **o),
 }
