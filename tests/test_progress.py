@@ -66,10 +66,6 @@ def test_progress__is_checked_everywhere(function):
         function(X, Y, progress="yes", **keywords)
 
 
-def test_true__draws_a_bar_in_a_terminal(terminal):
-    assert "\x1b[" in drawn(terminal, progress=True)
-
-
 def test_bar__comes_by_itself_once_patience_is_gone(terminal, monkeypatch):
     monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 1e6)
     assert drawn(terminal) == ""
@@ -78,18 +74,13 @@ def test_bar__comes_by_itself_once_patience_is_gone(terminal, monkeypatch):
     assert "\x1b[" in drawn(terminal)
 
 
-def test_functions_within_others__draw_no_bar_of_their_own(terminal, monkeypatch):
-    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 0.0)
-    pairs = [(X, X**3 + Y)]
-    found = partial(dhsic.causal.directions, pairs, criterion="hsic", rng=0)
-    assert drawn(terminal, found, progress=False) == ""
-
-
 def test_callable__hears_events_and_nothing_is_drawn(terminal, monkeypatch):
     monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 0.0)
     heard = []
     assert drawn(terminal, progress=heard.append) == ""
     assert any(isinstance(event, PassFinished) for event in heard)
+    within = partial(dhsic.causal.directions, [(X, X**3 + Y)], criterion="hsic", rng=0)
+    assert drawn(terminal, within, progress=False) == ""
 
 
 def test_true__writes_a_line_a_pass_where_no_terminal_is(capsys):

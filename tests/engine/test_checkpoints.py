@@ -5,6 +5,7 @@
 
 import json
 import re
+import shutil
 import threading
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from click.testing import CliRunner
 import dhsic
 from dhsic import causal
 from dhsic.cli import main
-from dhsic.engine.checkpoint import CheckpointWarning
+from dhsic.engine.checkpoint import CheckpointWarning, remove_checkpoint
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.folder import Folder
 from tests.places import CALLS, Heard, KilledError, answer
 
 N = 300
@@ -54,16 +56,6 @@ def assert_all_is_kept(folder, first, *data, **options):
     assert answer(again) == answer(first)
     assert seen.of("BlockFinished") == []
     assert seen.of("PassStarted")
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory):
-    """Stored data of ten blocks of rows."""
-    folder, rng = tmp_path_factory.mktemp("long"), np.random.default_rng(3)
-    paths = [str(folder / name) for name in ("x.zarr", "y.zarr")]
-    for path, d in zip(paths, (4, 1), strict=True):
-        zarr.create_array(path, data=rng.standard_normal((40_000, d)), chunks=(4096, d))
-    return paths
 
 
 BY_ROWS = {"null": "gamma"}  # two passes of ten blocks
@@ -446,6 +438,24 @@ def test_folder__of_the_user_loses_only_what_is_of_the_run(tmp_path, removal):
     assert files(folder) == sorted(["thesis.txt", "shard-0001", "shard-x", "notes"])
     assert mine.exists()
     assert not (folder / "begun").exists()
+
+
+def test_checkpoint__removed_during_a_run_is_said(long, tmp_path):
+    def remove(heard, event):
+        if len(heard.of("BlockFinished")) == 3:
+            shutil.rmtree(tmp_path / "kept", ignore_errors=True)
+
+    with pytest.raises(InvalidArgumentError, match="removed during the run, start again"):
+        run(tmp_path / "kept", *long, progress=Heard(remove), threads=1, **BY_ROWS)
+
+
+def test_removal__tells_how_many_other_files_are_left(tmp_path):
+    run(tmp_path)
+    (one,) = (path.parent for path in tmp_path.glob("*/pass.json"))
+    for name in ("thesis.txt", f"{one.name}/notes", f"{one.name}/shard-x"):
+        (tmp_path / name).write_text("mine")
+    assert remove_checkpoint(Folder.at(str(tmp_path), "it")) == 3
+    assert files(tmp_path) == ["notes", "shard-x", "thesis.txt"]
 
 
 @pytest.mark.parametrize("stays", [True, False])

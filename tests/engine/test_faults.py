@@ -28,16 +28,6 @@ from tests.places import Heard, answer
 N = 40_000
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory):
-    """Stored data of ten blocks of rows, read in two passes."""
-    folder, rng = tmp_path_factory.mktemp("long"), np.random.default_rng(3)
-    paths = [str(folder / name) for name in ("x.zarr", "y.zarr")]
-    for path, d in zip(paths, (4, 1), strict=True):
-        zarr.create_array(path, data=rng.standard_normal((N, d)), chunks=(4096, d))
-    return paths
-
-
 def run(data, **options):
     asked = {"estimator": dhsic.NystromMHSIC(20), "null": "gamma", "kernels": "gaussian"}
     return dhsic.independence_test(*data, rng=0, **asked, **options)
@@ -140,20 +130,23 @@ def pause(dask_worker):
     dask_worker.status = Status.paused
 
 
-@pytest.mark.nightly
-def test_run__of_paused_workers_is_given_up(own, long, impatient):
-    with pytest.raises(DhsicError, match=r"all 2 workers have been paused .* more memory"):
-        run(long, client=own, progress=at_block(3, lambda: own.run(pause)))
+def retire(own):
+    own.cluster.scale(0)
+    wait_until(lambda: not own.nthreads(), 60, "there are workers")
 
 
 @pytest.mark.nightly
-def test_run__without_workers_is_given_up(own, long, impatient):
-    def retire():
-        own.cluster.scale(0)
-        wait_until(lambda: not own.nthreads(), 60, "there are workers")
-
-    with pytest.raises(DhsicError, match="has had no workers for 4 s"):
-        run(long, client=own, progress=at_block(3, retire))
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda own: own.run(pause), r"all 2 workers have been paused .* more memory"),
+        (retire, "has had no workers for 4 s"),
+    ],
+    ids=["paused", "none"],
+)
+def test_run__of_workers_that_can_do_nothing_is_given_up(act, words, own, long, impatient):
+    with pytest.raises(DhsicError, match=words):
+        run(long, client=own, progress=at_block(3, lambda: act(own)))
 
 
 SCHEDULER = """

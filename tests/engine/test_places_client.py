@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import zarr
 from distributed import Client, LocalCluster
 
 import dhsic
@@ -46,16 +45,6 @@ def test_run__begun_in_one_place_goes_on_in_another(name, places, client, tmp_pa
     assert answer(call(**second)) == answer(call(threads=1))
     assert answer(call(progress=(again := Heard()), **first)) == answer(call(threads=1))
     assert again.of("BlockFinished") == []
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory):
-    """Stored data of ten blocks of rows."""
-    folder, rng = tmp_path_factory.mktemp("long"), np.random.default_rng(3)
-    paths = [str(folder / name) for name in ("x.zarr", "y.zarr")]
-    for path, d in zip(paths, (4, 1), strict=True):
-        zarr.create_array(path, data=rng.standard_normal((N, d)), chunks=(4096, d))
-    return paths
 
 
 def run(data, estimator="nystrom-hsic", null="shifts", **options):
