@@ -48,6 +48,19 @@ def test_test__is_refused_before_it_reads_with_what_would_fit(memory):
         dhsic.independence_test(Unread(), Unread(), **asked, rng=0)
 
 
+AMOUNTS = {"1000": 1000, "3 b": 3, "2k": 2000, "2kB": 2000, "2KiB": 2048, "1.5 MiB": 3 * 2**19}
+AMOUNTS |= {" 2gib ": 2**31, "2GB": 2 * 10**9, "1T": 10**12, "0.5TiB": 2**39, "1e9": 10**9}
+
+
+def test_memory__is_read_in_decimal_and_binary_units():
+    x, y = np.random.default_rng(0).standard_normal((2, 30))
+    for text, amount in AMOUNTS.items():
+        as_text, as_number = (dhsic.plan(x, y, memory=memory) for memory in (text, amount))
+        allowed = [str(one).partition(", allowed ")[2][:9] for one in (as_text, as_number)]
+        assert allowed[0] == allowed[1] != ""
+        assert as_text.fits == as_number.fits == (amount > 2**28)
+
+
 def test_plan__that_fits_is_run_with_what_it_needs():
     x, y = np.random.default_rng(0).standard_normal((2, 3_000, 2))
     needed = dhsic.plan(x, y, threads=1, **FEW).peak_bytes
