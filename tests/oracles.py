@@ -306,28 +306,39 @@ def nocco(k_x, k_y, share):
 
 
 @cache
-def lancaster_weights(n):
-    """The signed measure P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z of n rows."""
-    weights = np.zeros((n, n, n))
-    for i, j, k in itertools.product(range(n), repeat=3):
-        weights[i, j, k] += (i == j == k) / n + 2.0 / n**3
-        weights[i, j, k] -= ((i == j) + float(i == k) + float(j == k)) / n**2
+def lancaster_weights(n, m=3):
+    """The signed measure sum_S (-1)^(M - |S|) P_S (x)_(k not in S) P_k on n^M tuples of rows.
+
+    Lancaster (1969); for M = 3 P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z.
+    """
+    rows = np.indices((n,) * m)
+    weights = np.zeros((n,) * m)
+    for size in range(m + 1):
+        for chosen in itertools.combinations(range(m), size):
+            together = np.ptp(rows[list(chosen)], axis=0) == 0 if chosen else True
+            share = float(n) ** -(m - size + min(size, 1))
+            weights += (-1.0) ** (m - size) * share * together
     return weights
 
 
 def v_lancaster(grams):
     """Sejdinovic, Gretton and Bergsma (2013): the squared norm of the measure's embedding."""
-    weights = lancaster_weights(len(grams[0]))
-    first, second, third = grams
-    embedded = np.einsum("ijk,il,jm,ko->lmo", weights, first, second, third, optimize=True)
+    weights = embedded = lancaster_weights(len(grams[0]), len(grams))
+    for gram in grams:
+        embedded = np.tensordot(embedded, gram, axes=(0, 0))
     return float((weights * embedded).sum())
 
 
 def nystrom_lancaster(gram_joint, crosses):
     """T = n v' K_J^- v, v the values at landmarks of the measure's embedding."""
     n = crosses[0].shape[1]
-    v = np.einsum("ijk,zi,zj,zk->z", lancaster_weights(n), *crosses, optimize=True)
-    return float(n * v @ np.linalg.pinv(gram_joint) @ v)
+    v = []
+    for values in zip(*crosses, strict=True):
+        embedded = lancaster_weights(n, len(crosses))
+        for own in values:
+            embedded = np.tensordot(embedded, own, axes=(0, 0))
+        v.append(float(embedded))
+    return float(n * np.array(v) @ np.linalg.pinv(gram_joint) @ v)
 
 
 def lancaster_signs(gram_joint, crosses, separated, signs):
