@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 import dhsic
 from dhsic.errors import DataError
 from dhsic.kernels import Gaussian, Laplacian
-from dhsic.nulls import aggregate, pvalue, standardised
+from dhsic.nulls import Strength, aggregate, pvalue, standardised
 
 HOW = ("soft", "max", "min-p")
 WEIGHTS_OF_FIVE = {
@@ -89,7 +89,8 @@ def compare(rows, how, rounding=None, **options):
     np.testing.assert_allclose(found.standardised, naive.z[0], rtol=1e-8)
     np.testing.assert_allclose(found.strength.replicates, naive.z[1:].max(axis=1), rtol=1e-7)
     assert found.strength.statistic == pytest.approx(naive.z[0].max())
-    least = rows[0] - np.maximum(rounding, math.sqrt(np.finfo(float).eps) * np.abs(rows[0]))
+    digits = math.sqrt(np.finfo(options.get("dtype", float)).eps)
+    least = rows[0] - np.maximum(rounding, digits * np.abs(rows[0]))
     np.testing.assert_allclose(found.pvalues, (rows >= least).mean(axis=0), rtol=1e-12)
     return found
 
@@ -110,6 +111,9 @@ def test_aggregate__is_that_of_loops(rng, how, reference, share):
         flat = rows.copy()
         flat[:, reference or 1] = 7.0
         strongest.add(compare(flat, how, **options).strongest)
+        whole = np.round(rng.normal(9.0, 3.0, (60, 5)))  # many differ by just the rounding
+        compare(whole, how, np.ones(5), **options)
+        compare(rows, how, dtype=np.float32, **options)
     assert len(strongest) > 2
 
 
@@ -137,14 +141,16 @@ def test_aggregate__of_one_combination_is_its_own_test(rng, how):
 
 def test_aggregate__of_many_columns_takes_some_at_a_time(rng):
     rows, rounding = draws(rng, 59, 30_000), np.zeros(30_000)
-    rows[0, 28_000] += 100.0
+    rows[0, [6_000, 28_000]] += 100.0
     rounding[7] = 0.1
-    z, errors, *_ = standardised(rows, rounding)
-    for how, expected in [("max", z.max(axis=1)), ("soft", logsumexp(2 * z, 1, 1 / 30_000))]:
+    for how in ("max", "soft", "max"):
+        rows[0, 28_000] += 20.0
+        z, errors, *_ = standardised(rows, rounding)
+        expected = z.max(axis=1) if how == "max" else logsumexp(2 * z, 1, 1 / 30_000)
         found = aggregate(rows[0], rows[1:], how, rounding)
         scores = [found.statistic, *found.distribution.values]
         np.testing.assert_allclose(scores, expected, rtol=1e-10)
-        assert found.strongest == 28_000
+        assert found.strongest == z[0].argmax()
         assert found.rounding == errors[7] * (2.0 if how == "soft" else 1.0)
         assert found.standardised[28_000] == pytest.approx(z[0, 28_000])
         np.testing.assert_allclose(found.strength.replicates, z[1:].max(axis=1))
@@ -225,6 +231,22 @@ def test_share__grows_the_weight_of_the_reference(rng):
     ps = [x.distribution.sf(x.statistic - x.rounding) for x in found]
     assert ps[0] > ps[1] > ps[2]
     assert ps[2] == pytest.approx(found[2].pvalues[3], abs=0.01)
+
+
+def test_share__is_of_the_first_combination_where_none_is_named(rng):
+    rows = draws(rng, 39, 3)
+    found = [
+        aggregate(rows[0], rows[1:], "max", np.zeros(3), share=0.9, **named)
+        for named in ({}, {"reference": 0}, {"reference": 1})
+    ]
+    np.testing.assert_array_equal(found[0].distribution.values, found[1].distribution.values)
+    assert not np.array_equal(found[0].distribution.values, found[2].distribution.values)
+
+
+def test_strength__of_several_tests_is_the_largest():
+    several = [Strength(1.0, np.array([2.0, 5.0])), Strength(3.0, np.array([4.0, 0.0]))]
+    found = Strength.largest(several)
+    assert (found.statistic, found.replicates.tolist()) == (3.0, [4.0, 5.0])
 
 
 def test_aggregate__refuses_what_overflowed():
