@@ -18,7 +18,7 @@ STORED = [
     *("nystrom-m of three, permutation", "nystrom-m, float32", "cka, shifts"),
     *("grid, max, v-hsic", "grid, soft, nystrom-hsic", "chain, Fisher, nystrom-m"),
     *("nfsic, chi-square", "block-hsic, direct", "estimate, nystrom-m, Lemma 4.2"),
-    *("two samples, nystrom-mmd", "mean embeddings", "matrix, shifts"),
+    *("two samples, nystrom", "mean embeddings", "matrix, shifts"),
     *("interaction, nystrom-lancaster", "default of two"),
 ]
 

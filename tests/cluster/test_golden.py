@@ -9,7 +9,7 @@ ON_WORKERS = [
     *("v-hsic, shifts and cosets", "v-hsic of three, permutation", "dcov, shifts"),
     *("nystrom-hsic, shifts, float32", "rff-hsic, complex, permutation", "nocco, shifts"),
     *("nystrom-m of four, permutation", "nfsic of three, shifts", "grid, max, nystrom-m"),
-    *("ranking, nystrom-hsic", "default of three"),
+    *("ranking, nystrom hsic", "default of three"),
 ]
 
 

@@ -420,9 +420,8 @@ def test_mixture__of_few_products_has_all(rows, columns):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (np.arange(1.0, 401.0) ** -0.6, np.arange(1.0, 301.0) ** -2.0),
+        (1e-4 * np.arange(1.0, 401.0) ** -0.6, np.arange(1.0, 301.0) ** -2.0),
         (1e4 * np.arange(1.0, 401.0) ** -1.5, np.arange(1.0, 301.0) ** -2.0),
-        (1e-4 * np.arange(1.0, 401.0) ** -0.2, np.arange(1.0, 301.0) ** -0.8),
         (np.ones(1), np.arange(1.0, 6001.0) ** -2.0),
         (np.arange(1.0, 6001.0) ** -2.0, np.ones(1)),
     ],

@@ -161,182 +161,143 @@ def differences(found: Fields, kept: Fields) -> float:
 
 ONE = [Gaussian(gamma=2.0)] * 2
 FEW = [Gaussian(gamma=0.7), Matern(nu=2.5, length=0.9)]
-SHIFTS = dhsic.Shifts(60)
-PERMUTATIONS = dhsic.Permutation(40)
+TIED = [Delta(), Gaussian(gamma=0.3)]
+SHIFTS, COSETS, PERMUTED = dhsic.Shifts(60), dhsic.Shifts(400), dhsic.Permutation(40)
 WITHIN = dhsic.Permutation(40, within="groups", group_rows=40)
+GAMMA, SPECTRAL = dhsic.Gamma(), dhsic.Spectral()
 PAIR, WIDE, COUNTS = continuous(120, 1, 1), continuous(150, 3, 2), discrete(100, 2, 1)
-TRIPLE, FOUR = continuous(90, 1, 2, 1), continuous(80, 1, 1, 2, 1)
-LARGE = continuous(400, 2, 3)
-THREE_KERNELS = [Gaussian(gamma=2.0), Laplacian(gamma=0.8), Gaussian(gamma=1.5)]
-FOUR_KERNELS = [*THREE_KERNELS, RationalQuadratic(alpha=1.5, gamma=0.6)]
-
-
-def independence(name, variables, kernels, estimator, null=SHIFTS, keep=replicated, **options):
-    return Cell(
-        name,
-        variables,
-        {"kernels": kernels, "estimator": estimator, "null": null} | options,
-        keep=keep,
-    )
-
-
-ALL_PAIRS = [
-    independence("v-hsic, shifts", PAIR, ONE, dhsic.VHSIC()),
-    independence("v-hsic, shifts and cosets", WIDE, FEW, dhsic.VHSIC(), dhsic.Shifts(400)),
-    independence("v-hsic, shifts, float32", WIDE, FEW, dhsic.VHSIC(), precision="float32"),
-    independence("v-hsic, shifts, ties", COUNTS, [Delta(), Gaussian(gamma=0.3)], dhsic.VHSIC()),
-    independence("v-hsic, permutation", WIDE, FEW, dhsic.VHSIC(), PERMUTATIONS),
-    independence("v-hsic, permutation within groups", PAIR, ONE, dhsic.VHSIC(), WITHIN),
-    independence("v-hsic, gamma", WIDE, FEW, dhsic.VHSIC(), dhsic.Gamma()),
-    independence("v-hsic, spectral", WIDE, FEW, dhsic.VHSIC(), dhsic.Spectral()),
-    independence(
-        "v-hsic of three, permutation", TRIPLE, THREE_KERNELS, dhsic.VHSIC(), PERMUTATIONS
-    ),
-    independence("v-hsic of three, shifts", TRIPLE, THREE_KERNELS, dhsic.VHSIC()),
-    independence("v-hsic of four, permutation", FOUR, FOUR_KERNELS, dhsic.VHSIC(), PERMUTATIONS),
-    independence("v-hsic, two groups of rows", continuous(1100, 1, 1), ONE, dhsic.VHSIC()),
-    independence("u-hsic, shifts", WIDE, FEW, dhsic.UHSIC()),
-    independence(
-        "u-hsic, permutation, ties", COUNTS, [Linear(), Delta()], dhsic.UHSIC(), PERMUTATIONS
-    ),
-    independence("u-hsic, spectral", PAIR, ONE, dhsic.UHSIC(), dhsic.Spectral()),
-    independence("dcov, shifts", WIDE, None, dhsic.DCov(exponent=1.0)),
-    independence("dcov of single columns, permutation", PAIR, None, dhsic.DCov(), PERMUTATIONS),
-    independence("dcor, unbiased, shifts", WIDE, None, dhsic.DCor(exponent=1.3, unbiased=True)),
-    independence("dcor, gamma", PAIR, None, dhsic.DCor(), dhsic.Gamma()),
-    independence("sub-hsic, shifts", WIDE, FEW, dhsic.SubHSIC()),
-    independence("sub-hsic, gamma", PAIR, ONE, dhsic.SubHSIC(), dhsic.Gamma()),
-]
-ROOT = dhsic.NystromHSIC(n_landmarks=30)
-FEATURES = [
-    independence("nystrom-hsic, shifts", WIDE, FEW, ROOT),
-    independence("nystrom-hsic, shifts, float32", WIDE, FEW, ROOT, precision="float32"),
-    independence("nystrom-hsic, shifts, ties", COUNTS, [Delta(), Gaussian(gamma=0.3)], ROOT),
-    independence("nystrom-hsic, permutation", WIDE, FEW, ROOT, PERMUTATIONS),
-    independence("nystrom-hsic, permutation within groups", LARGE, FEW, ROOT, WITHIN),
-    independence("nystrom-hsic, gamma", LARGE, FEW, ROOT, dhsic.Gamma()),
-    independence("nystrom-hsic, spectral", LARGE, FEW, ROOT, dhsic.Spectral()),
-    independence(
-        "nystrom-hsic of principal features", LARGE, FEW, dhsic.NystromHSIC(60, n_features=20)
-    ),
-    independence(
-        "nystrom-hsic, unbiased", LARGE, FEW, dhsic.NystromHSIC(40, unbiased_estimate=True)
-    ),
-    independence("rff-hsic, shifts", WIDE, FEW, dhsic.RFFHSIC(n_features=24)),
-    independence(
-        "rff-hsic, complex, permutation", PAIR, ONE, dhsic.RFFHSIC(20, "complex"), PERMUTATIONS
-    ),
-    independence(
-        "rff-hsic, orthogonal, spectral", WIDE, FEW, dhsic.RFFHSIC(20, orthogonal=True), "spectral"
-    ),
-    independence("rff-hsic, gamma", WIDE, FEW, dhsic.RFFHSIC(20), dhsic.Gamma()),
-    independence(
-        "rff-hsic of three, permutation", TRIPLE, THREE_KERNELS, dhsic.RFFHSIC(16), PERMUTATIONS
-    ),
-    independence("cka, shifts", WIDE, FEW, dhsic.CKA(25)),
-    independence("cka, spectral", LARGE, FEW, dhsic.CKA(25), dhsic.Spectral()),
-    independence("nocco, shifts", WIDE, FEW, dhsic.NOCCO(25, regularisation=0.1)),
-    independence(
-        "nocco, permutation", PAIR, ONE, dhsic.NOCCO(20, regularisation=0.05), PERMUTATIONS
-    ),
-    independence("coco, shifts", WIDE, FEW, dhsic.COCO(25)),
-    independence("coco, permutation", PAIR, ONE, dhsic.COCO(20), PERMUTATIONS),
-    independence("sub-corr, shifts", WIDE, None, dhsic.SubCorr()),
-    independence("sub-corr, spectral", LARGE, None, dhsic.SubCorr(), dhsic.Spectral()),
-]
+THREE, FOUR = continuous(90, 1, 2, 1), continuous(80, 1, 1, 2, 1)
+LARGE, MANY = continuous(400, 2, 3), continuous(1100, 1, 1)
+THREE_OF_400 = continuous(400, 1, 2, 1)
+KERNELS = [Gaussian(2.0), Laplacian(0.8), Gaussian(1.5), RationalQuadratic(1.5, 0.6)]
+V, U, ROOT = dhsic.VHSIC(), dhsic.UHSIC(), dhsic.NystromHSIC(n_landmarks=30)
+PRINCIPAL = dhsic.NystromHSIC(60, n_features=20)
+UNBIASED = dhsic.NystromHSIC(40, unbiased_estimate=True)
+RFF, COMPLEX, ORTHOGONAL = (
+    dhsic.RFFHSIC(20),
+    dhsic.RFFHSIC(20, "complex"),
+    dhsic.RFFHSIC(20, orthogonal=True),
+)
+CKA, COCO, NOCCO = dhsic.CKA(25), dhsic.COCO(20), dhsic.NOCCO(25, regularisation=0.1)
 JOINT = dhsic.NystromMHSIC(30, pairing="joint")
 APART = dhsic.NystromMHSIC(30, pairing="independent")
-LANDMARKS = [
-    independence("nystrom-m, independent landmarks, shifts", WIDE, FEW, APART),
-    independence("nystrom-m, joint landmarks, shifts", WIDE, FEW, JOINT),
-    independence("nystrom-m, float32", WIDE, FEW, APART, precision="float32"),
-    independence("nystrom-m, ties", COUNTS, [Delta(), Gaussian(gamma=0.3)], APART),
-    independence("nystrom-m, permutation within groups", LARGE, FEW, APART, WITHIN),
-    independence("nystrom-m of three, permutation", TRIPLE, THREE_KERNELS, APART, PERMUTATIONS),
-    independence("nystrom-m of three, joint landmarks", TRIPLE, THREE_KERNELS, JOINT, PERMUTATIONS),
-    independence("nystrom-m of four, permutation", FOUR, FOUR_KERNELS, APART, PERMUTATIONS),
-    independence("nystrom-m of four, shifts", FOUR, FOUR_KERNELS, APART),
-    independence("nystrom-m, gamma", LARGE, FEW, JOINT, dhsic.Gamma()),
-    independence(
-        "nystrom-m of three, spectral", continuous(400, 1, 2, 1), THREE_KERNELS, JOINT, "spectral"
-    ),
-]
-OTHERS = [
-    independence("nfsic, chi-square", LARGE, FEW, dhsic.NFSIC(5, "random"), dhsic.ChiSquare()),
-    independence(
-        "nfsic, optimised, permutation", WIDE, FEW, dhsic.NFSIC(3, training_rows=60), PERMUTATIONS
-    ),
-    independence("nfsic of three, shifts", TRIPLE, THREE_KERNELS, dhsic.NFSIC(4, "random")),
-    independence("block-hsic, direct", LARGE, FEW, dhsic.BlockHSIC(block_rows=20), dhsic.Normal()),
-    independence(
-        "block-hsic, permutation", LARGE, FEW, dhsic.BlockHSIC(20), dhsic.Normal("permutation")
-    ),
-    independence(
-        "block-hsic, empirical", LARGE, FEW, dhsic.BlockHSIC(20), dhsic.Normal("empirical")
-    ),
-]
+BLOCK, RANDOM = dhsic.BlockHSIC(block_rows=20), dhsic.NFSIC(4, "random")
+OPTIMISED = dhsic.NFSIC(3, training_rows=60)
+SINGLE = {"precision": "float32"}
+
+# Variables, their kernels, estimator, null, and other options.
+TESTS = {
+    "v-hsic, shifts": (PAIR, ONE, V, SHIFTS),
+    "v-hsic, shifts and cosets": (WIDE, FEW, V, COSETS),
+    "v-hsic, shifts, float32": (WIDE, FEW, V, SHIFTS, SINGLE),
+    "v-hsic, shifts, ties": (COUNTS, TIED, V, SHIFTS),
+    "v-hsic, permutation": (WIDE, FEW, V, PERMUTED),
+    "v-hsic, permutation within groups": (PAIR, ONE, V, WITHIN),
+    "v-hsic, gamma": (WIDE, FEW, V, GAMMA),
+    "v-hsic, spectral": (WIDE, FEW, V, SPECTRAL),
+    "v-hsic of three, permutation": (THREE, KERNELS, V, PERMUTED),
+    "v-hsic of three, shifts": (THREE, KERNELS, V, SHIFTS),
+    "v-hsic of four, permutation": (FOUR, KERNELS, V, PERMUTED),
+    "v-hsic, two groups of rows": (MANY, ONE, V, SHIFTS),
+    "u-hsic, shifts": (WIDE, FEW, U, SHIFTS),
+    "u-hsic, permutation, ties": (COUNTS, [Linear(), Delta()], U, PERMUTED),
+    "u-hsic, spectral": (PAIR, ONE, U, SPECTRAL),
+    "dcov, shifts": (WIDE, None, dhsic.DCov(exponent=1.0), SHIFTS),
+    "dcov of single columns, permutation": (PAIR, None, dhsic.DCov(), PERMUTED),
+    "dcor, unbiased, shifts": (WIDE, None, dhsic.DCor(exponent=1.3, unbiased=True), SHIFTS),
+    "dcor, gamma": (PAIR, None, dhsic.DCor(), GAMMA),
+    "sub-hsic, shifts": (WIDE, FEW, dhsic.SubHSIC(), SHIFTS),
+    "sub-hsic, gamma": (PAIR, ONE, dhsic.SubHSIC(), GAMMA),
+    "nystrom-hsic, shifts": (WIDE, FEW, ROOT, SHIFTS),
+    "nystrom-hsic, shifts, float32": (WIDE, FEW, ROOT, SHIFTS, SINGLE),
+    "nystrom-hsic, shifts, ties": (COUNTS, TIED, ROOT, SHIFTS),
+    "nystrom-hsic, permutation": (WIDE, FEW, ROOT, PERMUTED),
+    "nystrom-hsic, permutation within groups": (LARGE, FEW, ROOT, WITHIN),
+    "nystrom-hsic, gamma": (LARGE, FEW, ROOT, GAMMA),
+    "nystrom-hsic, spectral": (LARGE, FEW, ROOT, SPECTRAL),
+    "nystrom-hsic of principal features": (LARGE, FEW, PRINCIPAL, SHIFTS),
+    "nystrom-hsic, unbiased": (LARGE, FEW, UNBIASED, SHIFTS),
+    "rff-hsic, shifts": (WIDE, FEW, RFF, SHIFTS),
+    "rff-hsic, complex, permutation": (PAIR, ONE, COMPLEX, PERMUTED),
+    "rff-hsic, orthogonal, spectral": (WIDE, FEW, ORTHOGONAL, SPECTRAL),
+    "rff-hsic, gamma": (WIDE, FEW, RFF, GAMMA),
+    "rff-hsic of three, permutation": (THREE, KERNELS, RFF, PERMUTED),
+    "cka, shifts": (WIDE, FEW, CKA, SHIFTS),
+    "cka, spectral": (LARGE, FEW, CKA, SPECTRAL),
+    "nocco, shifts": (WIDE, FEW, NOCCO, SHIFTS),
+    "nocco, permutation": (PAIR, ONE, NOCCO, PERMUTED),
+    "coco, shifts": (WIDE, FEW, COCO, SHIFTS),
+    "coco, permutation": (PAIR, ONE, COCO, PERMUTED),
+    "sub-corr, shifts": (WIDE, None, dhsic.SubCorr(), SHIFTS),
+    "sub-corr, spectral": (LARGE, None, dhsic.SubCorr(), SPECTRAL),
+    "nystrom-m, independent landmarks, shifts": (WIDE, FEW, APART, SHIFTS),
+    "nystrom-m, joint landmarks, shifts": (WIDE, FEW, JOINT, SHIFTS),
+    "nystrom-m, float32": (WIDE, FEW, APART, SHIFTS, SINGLE),
+    "nystrom-m, ties": (COUNTS, TIED, APART, SHIFTS),
+    "nystrom-m, permutation within groups": (LARGE, FEW, APART, WITHIN),
+    "nystrom-m of three, permutation": (THREE, KERNELS, APART, PERMUTED),
+    "nystrom-m of three, joint landmarks": (THREE, KERNELS, JOINT, PERMUTED),
+    "nystrom-m of four, permutation": (FOUR, KERNELS, APART, PERMUTED),
+    "nystrom-m of four, shifts": (FOUR, KERNELS, APART, SHIFTS),
+    "nystrom-m, gamma": (LARGE, FEW, JOINT, GAMMA),
+    "nystrom-m of three, spectral": (THREE_OF_400, KERNELS, JOINT, SPECTRAL),
+    "nfsic, chi-square": (LARGE, FEW, RANDOM, dhsic.ChiSquare()),
+    "nfsic, optimised, permutation": (WIDE, FEW, OPTIMISED, PERMUTED),
+    "nfsic of three, shifts": (THREE, KERNELS, RANDOM, SHIFTS),
+    "block-hsic, direct": (LARGE, FEW, BLOCK, dhsic.Normal()),
+    "block-hsic, permutation": (LARGE, FEW, BLOCK, dhsic.Normal("permutation")),
+    "block-hsic, empirical": (LARGE, FEW, BLOCK, dhsic.Normal("empirical")),
+    "strata, v-hsic": (WIDE, FEW, V, SHIFTS, {"strata": np.arange(150) % 3}),
+    "groups, nystrom-hsic": (WIDE, FEW, ROOT, SHIFTS, {"groups": np.arange(150) // 3}),
+    "series, v-hsic": (PAIR, ONE, V, SHIFTS, {"order": dhsic.TimeOrder(lag=4)}),
+    "gaps, v-hsic": (gapped(110, 2, 1), FEW, V, SHIFTS, {"missing": "pairwise"}),
+    "gaps, nystrom-hsic": (gapped(110, 2, 1), FEW, ROOT, SHIFTS, {"missing": "pairwise"}),
+    "weights, nystrom-hsic": (WIDE, FEW, ROOT, SPECTRAL, {"weights": 1.0 + np.arange(150) % 4}),
+}
 
 
 def grid(aggregate, share=0.5):
-    return dhsic.Grid(
-        dhsic.Candidates([Gaussian(gamma=1.0), Laplacian(gamma=1.0)], (1.0, 0.5)),
-        combine="all",
-        aggregate=aggregate,
-        reference_share=share,
-    )
+    candidates = dhsic.Candidates([Gaussian(gamma=1.0), Laplacian(gamma=1.0)], (1.0, 0.5))
+    return dhsic.Grid(candidates, "all", aggregate=aggregate, reference_share=share)
 
 
-GRIDS = [
-    independence("grid, soft, v-hsic", PAIR, grid("soft"), dhsic.VHSIC(), keep=scored),
-    independence("grid, max, v-hsic", PAIR, grid("max"), dhsic.VHSIC(), keep=scored),
-    independence(
-        "grid, min-p, u-hsic", PAIR, grid("min-p"), dhsic.UHSIC(), PERMUTATIONS, keep=scored
-    ),
-    independence("grid, soft, nystrom-hsic", WIDE, grid("soft", 0.0), ROOT, keep=scored),
-    independence("grid, max, nystrom-m", WIDE, grid("max"), APART, keep=scored),
-    independence("grid, soft, rff-hsic", WIDE, grid("soft"), dhsic.RFFHSIC(20), keep=scored),
-    independence(
-        "chain, Sidak, v-hsic", TRIPLE, THREE_KERNELS, dhsic.VHSIC(), dhsic.Chain(60), staged
-    ),
-    independence(
-        "chain, Fisher, nystrom-m", FOUR, FOUR_KERNELS, APART, dhsic.Chain(60, "fisher"), staged
-    ),
-]
-ROWS = [
-    independence("strata, v-hsic", WIDE, FEW, dhsic.VHSIC(), strata=np.arange(150) % 3),
-    independence("groups, nystrom-hsic", WIDE, FEW, ROOT, groups=np.arange(150) // 3),
-    independence("series, v-hsic", PAIR, ONE, dhsic.VHSIC(), order=dhsic.TimeOrder(lag=4)),
-    independence("gaps, v-hsic", gapped(110, 2, 1), FEW, dhsic.VHSIC(), missing="pairwise"),
-    independence("gaps, nystrom-hsic", gapped(110, 2, 1), FEW, ROOT, missing="pairwise"),
-    independence(
-        "weights, nystrom-hsic", WIDE, FEW, ROOT, "spectral", weights=1.0 + np.arange(150) % 4
-    ),
-]
+GRIDS = {
+    "grid, soft, v-hsic": (PAIR, grid("soft"), V, SHIFTS),
+    "grid, max, v-hsic": (PAIR, grid("max"), V, SHIFTS),
+    "grid, min-p, u-hsic": (PAIR, grid("min-p"), U, PERMUTED),
+    "grid, soft, nystrom-hsic": (WIDE, grid("soft", 0.0), ROOT, SHIFTS),
+    "grid, max, nystrom-m": (WIDE, grid("max"), APART, SHIFTS),
+    "grid, soft, rff-hsic": (WIDE, grid("soft"), RFF, SHIFTS),
+}
+CHAINS = {
+    "chain, Sidak, v-hsic": (THREE, KERNELS, V, dhsic.Chain(60)),
+    "chain, Fisher, nystrom-m": (FOUR, KERNELS, APART, dhsic.Chain(60, "fisher")),
+}
+LANCASTER = {
+    "interaction, v-lancaster": (THREE, KERNELS, "v-lancaster", PERMUTED),
+    "interaction, nystrom-lancaster": (THREE, KERNELS, APART, SHIFTS),
+    "interaction, v-hsic": (THREE, KERNELS, V, PERMUTED),
+}
+MIXED = [Polynomial(2, 0.5, gamma=0.4), InverseMultiquadric(0.8)]
+ESTIMATES = {
+    "estimate, v-hsic": (FOUR, KERNELS, V),
+    "estimate, u-hsic": (WIDE, MIXED, U),
+    "estimate, nystrom-m, Lemma 4.2": (THREE, KERNELS, JOINT),
+    "estimate, nystrom-hsic": (WIDE, [Columns(Laplacian(gamma=0.5)), Distance(0.8)], ROOT),
+    "estimate, coco": (WIDE, FEW, COCO),
+    "estimate, block-hsic": (LARGE, FEW, BLOCK),
+}
 
 
-def estimate(name, variables, kernels, estimator, **options):
-    options = {"kernels": kernels, "estimator": estimator} | options
-    return Cell(f"estimate, {name}", variables, options, dhsic.hsic, estimated)
-
-
-ESTIMATES = [
-    estimate("v-hsic", FOUR, FOUR_KERNELS, dhsic.VHSIC()),
-    estimate("u-hsic", WIDE, [Polynomial(2, 0.5, gamma=0.4), InverseMultiquadric(0.8)], "u-hsic"),
-    estimate("nystrom-m, Lemma 4.2", TRIPLE, THREE_KERNELS, JOINT),
-    estimate("nystrom-hsic", WIDE, [Columns(Laplacian(gamma=0.5)), Distance(0.8)], ROOT),
-    estimate("coco", WIDE, FEW, dhsic.COCO(20)),
-    estimate("block-hsic", LARGE, FEW, dhsic.BlockHSIC(25)),
-]
-
-
-def lancaster(name, variables, kernels, estimator, null):
-    options = {"kernels": kernels, "estimator": estimator, "null": null}
-    return Cell(name, variables, options, dhsic.interaction_test, of_factorisations)
-
-
-def two_sample(name, variables, estimator, null, **options):
-    options = {"kernels": Gaussian(gamma=0.8), "estimator": estimator, "null": null} | options
-    return Cell(name, variables, options, dhsic.two_sample_test)
+def cells(table, call=dhsic.independence_test, keep=replicated):
+    """Of a table as those above."""
+    found = []
+    for name, (variables, kernels, estimator, *rest) in table.items():
+        several = kernels[: len(variables)] if isinstance(kernels, list) else kernels
+        options = {"kernels": several, "estimator": estimator}
+        options |= {"null": rest[0]} if rest else {}
+        found.append(Cell(name, variables, options | (rest[1] if rest[1:] else {}), call, keep))
+    return found
 
 
 def embeddings(first, second, rng, **place):
@@ -345,100 +306,76 @@ def embeddings(first, second, rng, **place):
     return dhsic.mmd(one, one.like(second, **place))
 
 
-def conditional(name, method, given):
-    options = {"kernels": [Gaussian(gamma=1.5)] * 2, "method": method}
-    x, y = continuous(200, 1, 1)
-    return Cell(name, [x, y, given], options, dhsic.conditional_independence_test)
-
-
-COLUMNS = [np.hstack(continuous(130, 2, 2)), np.random.default_rng(1).random((130, 1))]
-RANKED = {
-    "feature_kernels": Gaussian(gamma=1.2),
-    "target_kernel": Gaussian(gamma=2.0),
-    "names": ("a", "b", "c", "d"),
-}
-STRATA = (np.arange(200) % 3.0)[:, None]
-
-
 def residuals(x, y, given, **options):
     return dhsic.causal.residual_independence_test(x, y, given=given, **options)
 
 
+ONE_KERNEL = {"kernels": Gaussian(gamma=0.8)}
+COLUMNS = [np.hstack(continuous(130, 2, 2)), np.random.default_rng(1).random((130, 1))]
+COLUMN_KERNELS = {"feature_kernels": Gaussian(gamma=1.2), "target_kernel": Gaussian(gamma=2.0)}
+RANKED = COLUMN_KERNELS | {"names": ("a", "b", "c", "d")}
+SELECTED = {"feature_kernel": Gaussian(gamma=1.2), "target_kernel": Gaussian(gamma=2.0), "k": 2}
+MATRIX = {"kernels": KERNELS[:3], "n_landmarks": 20}
+GIVEN, STRATA = continuous(200, 2, seed=4), [(np.arange(200) % 3.0)[:, None]]
+ROOT_PERMUTED = {"estimator": ROOT, "null": PERMUTED}
+
+
+def siblings(call, keep, **named):
+    """Cells of a function: a name, variables and options each."""
+    return [
+        Cell(name.replace("__", ", ").replace("_", " "), variables, options, call, keep)
+        for name, (variables, options) in named.items()
+    ]
+
+
 SIBLINGS = [
-    lancaster("interaction, v-lancaster", TRIPLE, THREE_KERNELS, "v-lancaster", PERMUTATIONS),
-    lancaster("interaction, nystrom-lancaster", TRIPLE, THREE_KERNELS, APART, SHIFTS),
-    lancaster("interaction, v-hsic", TRIPLE, THREE_KERNELS, dhsic.VHSIC(), PERMUTATIONS),
-    two_sample("two samples, v-mmd", samples(50, 60), "v-mmd", SHIFTS),
-    two_sample("two samples, u-mmd, permutation", samples(50, 60), "u-mmd", PERMUTATIONS),
-    two_sample("two samples, nystrom-mmd", samples(50, 60), ROOT, SHIFTS),
-    two_sample("three samples, v-mmd", samples(30, 40, 35), "v-mmd", SHIFTS),
+    *siblings(
+        dhsic.two_sample_test,
+        replicated,
+        two_samples__v_mmd=(samples(50, 60), ONE_KERNEL | {"estimator": "v-mmd", "null": SHIFTS}),
+        two_samples__u_mmd=(samples(50, 60), ONE_KERNEL | {"estimator": "u-mmd", "null": PERMUTED}),
+        two_samples__nystrom=(samples(50, 60), ONE_KERNEL | {"estimator": ROOT, "null": SHIFTS}),
+        three_samples=(samples(30, 40, 35), ONE_KERNEL | {"estimator": "v-mmd", "null": SHIFTS}),
+    ),
+    *siblings(
+        dhsic.dependence_matrix,
+        of_pairs,
+        matrix__shifts=(THREE, MATRIX | {"null": SHIFTS}),
+        matrix__spectral=(continuous(300, 1, 2, 1), MATRIX | {"null": "spectral"}),
+    ),
+    *siblings(
+        dhsic.rank_features,
+        of_columns,
+        ranking__nystrom_hsic=(COLUMNS, RANKED | {"estimator": ROOT, "null": SHIFTS}),
+        ranking__v_hsic__permutation=(COLUMNS, RANKED | {"estimator": V, "null": PERMUTED}),
+    ),
+    *siblings(
+        dhsic.conditional_independence_test,
+        replicated,
+        conditional__kernel=(continuous(200, 1, 1) + GIVEN, ONE_KERNEL | {"method": "kernel"}),
+        conditional__strata=(continuous(200, 1, 1) + STRATA, ONE_KERNEL | {"method": "strata"}),
+    ),
     Cell("mean embeddings", samples(90, 80), {}, embeddings, lambda value: {"mmd": value}),
-    Cell(
-        "matrix, shifts",
-        TRIPLE,
-        {"kernels": THREE_KERNELS, "n_landmarks": 20, "null": SHIFTS},
-        dhsic.dependence_matrix,
-        of_pairs,
-    ),
-    Cell(
-        "matrix, spectral",
-        continuous(300, 1, 2, 1),
-        {"kernels": THREE_KERNELS, "n_landmarks": 20, "null": "spectral"},
-        dhsic.dependence_matrix,
-        of_pairs,
-    ),
-    Cell(
-        "ranking, nystrom-hsic",
-        COLUMNS,
-        RANKED | {"estimator": ROOT, "null": SHIFTS},
-        dhsic.rank_features,
-        of_columns,
-    ),
-    Cell(
-        "ranking, v-hsic, permutation",
-        COLUMNS,
-        RANKED | {"estimator": dhsic.VHSIC(), "null": PERMUTATIONS},
-        dhsic.rank_features,
-        of_columns,
-    ),
     Cell(
         "selection, forward",
         COLUMNS,
-        {
-            "feature_kernel": Gaussian(gamma=1.2),
-            "target_kernel": Gaussian(gamma=2.0),
-            "estimator": JOINT,
-            "k": 2,
-        },
+        SELECTED | {"estimator": JOINT},
         dhsic.select_features,
         of_selection,
     ),
-    Cell(
-        "sensitivity",
-        WIDE,
-        {"kernels": FEW, "estimator": JOINT},
-        dhsic.sensitivity_map,
-        of_map,
-    ),
-    conditional("conditional, kernel", "kernel", continuous(200, 2, seed=4)[0]),
-    conditional("conditional, strata", "strata", STRATA),
-    Cell(
-        "residuals of splines",
-        continuous(140, 1, 1, 1),
-        {"kernels": Gaussian(gamma=1.0), "estimator": ROOT, "null": PERMUTATIONS},
-        residuals,
-    ),
+    Cell("sensitivity", WIDE, {"kernels": FEW, "estimator": JOINT}, dhsic.sensitivity_map, of_map),
+    Cell("residuals", continuous(140, 1, 1, 1), ONE_KERNEL | ROOT_PERMUTED, residuals),
     Cell(
         "direction of a pair",
         continuous(140, 1, 1),
-        {"estimator": ROOT, "kernel": Gaussian(gamma=1.0), "null": PERMUTATIONS},
+        ROOT_PERMUTED | {"kernel": Gaussian(gamma=1.0)},
         dhsic.causal.direction,
         lambda result: {"score": result.score},
     ),
     Cell(
         "scores of graphs",
         continuous(120, 1, 1, 1),
-        {"kernels": Gaussian(gamma=1.0), "estimator": APART, "null": PERMUTATIONS},
+        ONE_KERNEL | {"estimator": APART, "null": PERMUTED},
         dhsic.causal.score_dags,
         lambda result: {"statistic": result.statistics, "pvalue": result.pvalues},
     ),
@@ -446,18 +383,22 @@ SIBLINGS = [
 DEFAULTS = [
     Cell("default of two", PAIR, keep=scored),
     Cell("default of two, many rows", continuous(2200, 1, 2), keep=scored),
-    Cell("default of three", TRIPLE, keep=staged),
+    Cell("default of three", THREE, keep=staged),
     Cell("default of two samples", samples(50, 60), call=dhsic.two_sample_test),
     Cell("default of an estimate", WIDE, call=dhsic.hsic, keep=estimated),
-    Cell("default of a matrix", TRIPLE, call=dhsic.dependence_matrix, keep=of_pairs),
+    Cell("default of a matrix", THREE, call=dhsic.dependence_matrix, keep=of_pairs),
 ]
 CELLS = {
     cell.name: cell
-    for cells in (
-        *(ALL_PAIRS, FEATURES, LANDMARKS, OTHERS, GRIDS),
-        *(ROWS, ESTIMATES, SIBLINGS, DEFAULTS),
+    for cell in (
+        *cells(TESTS),
+        *cells(GRIDS, keep=scored),
+        *cells(CHAINS, keep=staged),
+        *cells(LANCASTER, dhsic.interaction_test, of_factorisations),
+        *cells(ESTIMATES, dhsic.hsic, estimated),
+        *SIBLINGS,
+        *DEFAULTS,
     )
-    for cell in cells
 }
 
 
