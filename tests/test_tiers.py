@@ -68,5 +68,13 @@ def test_sampled__cases_are_every_third():
 
     items = [Item(SimpleNamespace(args=(3,))) for _ in range(7)]
     leave_most_cases_to_the_night([*items, other := Item(None)])
-    assert [one.marks for one in items] == [[], ["nightly"], ["nightly"], [], ["nightly"], ["nightly"], []]
+    assert [one.marks for one in items] == [
+        [],
+        ["nightly"],
+        ["nightly"],
+        [],
+        ["nightly"],
+        ["nightly"],
+        [],
+    ]
     assert other.marks == []

@@ -42,7 +42,9 @@ def test_workflow__builds_the_site_and_checks_links():
 
 
 def test_workflow__runs_every_file_that_has_slow_tests():
-    asked = " ".join([*JOBS["nightly"]["strategy"]["matrix"]["tests"], "tests/test_docs.py"]).split()
+    asked = " ".join(
+        [*JOBS["nightly"]["strategy"]["matrix"]["tests"], "tests/test_docs.py"]
+    ).split()
     marked = re.compile(r"mark\.(?:nightly|sampled)\b")
     slow = {
         path.relative_to(ROOT)
