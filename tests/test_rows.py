@@ -78,6 +78,14 @@ def test_strata__hide_no_dependence_within_them():
     assert pvalue((x, y), asked, 0) < 0.01
 
 
+@pytest.mark.parametrize("unit", [1e-290, 1e290])
+def test_strata__take_numbers_of_any_unit(unit):
+    (x, y), asked = strata_case(np.random.default_rng(0), effect=0.1)
+    assert pvalue((unit * x, y), asked, 0) == pvalue((x, y), asked, 0) < 1.0
+    x[0] = 1e160  # one huge value leaves the spread of other strata
+    assert 0.0 < pvalue((x, y), asked, 0) <= 1.0
+
+
 def test_constant_strata__add_nothing():
     rng = np.random.default_rng(0)
     strata = np.repeat([0, 1, 2], 60)

@@ -1,17 +1,13 @@
 """An object store for the tests of this folder."""
 
 import os
-import shutil
 from functools import cache
 
 import pytest
-import zarr
 from botocore import loaders
 from fsspec.config import conf
 
-from dhsic.io import sources
 from tests.io.object_store import Proxy, environment, running_server
-from tests.io.stored import write
 
 
 @pytest.fixture(scope="session")
@@ -50,39 +46,3 @@ def library(request, monkeypatch):
     if request.param == "fsspec":
         monkeypatch.setitem(conf, "s3", {"use_ssl": False})
     return request.param
-
-
-@pytest.fixture
-def paths(tmp_path):
-    return write(tmp_path)
-
-
-@pytest.fixture
-def group(tmp_path):
-    """The same variables in a group."""
-    write(tmp_path)
-    zarr.create_group(tmp_path / "all.zarr")
-    for name in "xyz":
-        shutil.copytree(tmp_path / f"{name}.zarr", tmp_path / "all.zarr" / name)
-    return str(tmp_path / "all.zarr")
-
-
-@pytest.fixture
-def disturbed(monkeypatch):
-    """Something happens between the first listing of data and the last."""
-
-    def after_listing(change):
-        taken = []
-        listing = sources.inventory_of
-
-        def listed(array, name, **options):
-            found = listing(array, name, **options)
-            if not taken:
-                change()
-            taken.append(name)
-            return found
-
-        monkeypatch.setattr(sources, "inventory_of", listed)
-        return taken
-
-    return after_listing
