@@ -1,23 +1,16 @@
 """An object store for the tests of this folder."""
 
 import os
-from functools import cache
 
 import pytest
-from botocore import loaders
-from fsspec.config import conf
 
-from tests.io.object_store import Proxy, environment, running_server
+from tests.io.object_store import Proxy, Website, environment, running_server
 
 
 @pytest.fixture(scope="session")
 def server():
-    """The port of a moto server with one bucket.
-
-    What botocore says of S3 is read once here, and not by every client.
-    """
-    with pytest.MonkeyPatch.context() as patch, running_server() as port:
-        patch.setattr("botocore.session.create_loader", cache(loaders.create_loader))
+    """The port of a moto server with one bucket."""
+    with running_server() as port:
         yield port
 
 
@@ -43,6 +36,16 @@ def proxy(server, s3, monkeypatch):
 @pytest.fixture(params=["obstore", "fsspec"])
 def library(request, monkeypatch):
     """Both libraries that read S3; a setting of fsspec for S3 chooses that."""
+    from fsspec.config import conf
+
     if request.param == "fsspec":
         monkeypatch.setitem(conf, "s3", {"use_ssl": False})
     return request.param
+
+
+@pytest.fixture
+def website(tmp_path):
+    """A folder served over http, by its URL, and a way to make it fail."""
+    site = Website(tmp_path)
+    yield site
+    site.close()

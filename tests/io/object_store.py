@@ -1,19 +1,20 @@
 """An object store on loopback, and a proxy before it that fails as real ones do."""
 
 import http.client
+import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 
-from benchmarks.cost.storage import BUCKET, environment, running_server
-
-__all__ = ["BUCKET", "Proxy", "Website", "environment", "running_server"]
-
-_USER = environment(0)
-KEY, SECRET = _USER["AWS_ACCESS_KEY_ID"], _USER["AWS_SECRET_ACCESS_KEY"]
-TOKEN = _USER["AWS_SESSION_TOKEN"]
+BUCKET = "bucket"
+KEY, SECRET, TOKEN = "AKIALEAKEDKEYID", "leakedSecretAccessKey", "leakedSessionToken"
 BUSY = (503, "SlowDown", "Please reduce your request rate.")
 BROKEN = (500, "InternalError", "We encountered an internal error.")
 DENIED = (403, "AccessDenied", "Access Denied")
@@ -21,6 +22,50 @@ CUT = "cut"
 """The connection ends in the middle of the body."""
 RESET = "reset"
 """The connection is reset before an answer."""
+
+
+def environment(port):
+    """What a user of the server sets."""
+    return {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_SESSION_TOKEN": TOKEN,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+
+
+@contextmanager
+def running_server():
+    """A moto server with one bucket, by its port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        make_bucket(f"http://127.0.0.1:{port}/{BUCKET}", server)
+        yield port
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def make_bucket(url, server):
+    """Create the bucket as soon as the server listens."""
+    while True:
+        try:
+            asked = urllib.request.Request(url, b"", method="PUT")
+            urllib.request.urlopen(asked, timeout=10).close()
+        except OSError:
+            if server.poll() is not None:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 class Proxy:
@@ -32,9 +77,7 @@ class Proxy:
     def __init__(self, port):
         self.upstream = port
         self.fault = lambda method, path, before: None
-        self.seen = []
-        self.injected = 0
-        self.authorized = []
+        self.seen, self.authorized, self.injected = [], [], 0
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.port = self._server.server_port
@@ -82,9 +125,8 @@ class Proxy:
                 else:
                     status, code, message = fault
                     text = f"<Error><Code>{code}</Code><Message>{message}</Message>"
-                    self.reply(
-                        status, f"{text}<AWSAccessKeyId>{KEY}</AWSAccessKeyId></Error>".encode()
-                    )
+                    text = f"{text}<AWSAccessKeyId>{KEY}</AWSAccessKeyId></Error>"
+                    self.reply(status, text.encode())
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer
 
