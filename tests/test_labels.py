@@ -17,7 +17,7 @@ import xarray as xr
 
 import dhsic
 from dhsic.errors import DataError
-from dhsic.integrations import DependenceSelector, PValue, dependence_score
+from dhsic.integrations import PValue, dependence_score
 from tests.test_missing import FUNCTIONS, RUNS, said
 
 # Few rows, of which conditional tests warn.
@@ -113,11 +113,6 @@ def test_rows__of_every_argument_are_compared_by_their_labels(name, form):
         LISTS[name](first, second)
 
 
-def test_rows__of_a_selector_are_compared_by_their_labels():
-    with refused():
-        DependenceSelector(1).fit(ROWS[["x"]], OTHERS["y"])
-
-
 def estimate(x, y, **options):
     return dhsic.hsic(x, y, estimator="v-hsic", rng=0, **options).estimate
 
@@ -190,15 +185,6 @@ def test_rows__of_an_argument_are_compared_with_those_of_data(argument, data, tm
             run(OTHERS)
 
 
-@pytest.mark.parametrize("form", ["Arrow", "Parquet"])
-def test_rows__of_samples_of_a_table_are_compared_by_their_labels(form, tmp_path):
-    data, strata = DATA[form](tmp_path), [ROWS["s"], ROWS["s"]]
-    found = dhsic.two_sample_test("x", "y", data=data, strata=strata, rng=0)
-    assert found.pvalue == dhsic.two_sample_test(X, Y, strata=strata, rng=0).pvalue
-    with refused():
-        dhsic.two_sample_test("x", "y", data=data, strata=[ROWS["s"], OTHERS["s"]])
-
-
 @pytest.mark.parametrize(
     "index",
     [
@@ -226,40 +212,11 @@ def test_labels__of_every_type_are_compared_with_those_of_dask(index):
         estimate(x, y.iloc[:-1])
 
 
-def test_labels__that_are_equal_are_so_in_any_type():
-    nullable = ROWS["y"].set_axis(pd.Index(np.arange(N), dtype="Int64"))
-    assert estimate(ROWS["x"].set_axis(range(N)), nullable) == estimate(X, Y)
-    with refused():
-        estimate(ROWS["x"].set_axis(range(N)), nullable.iloc[::-1])
-
-
 def test_dimensions__of_xarray_that_are_turned_are_refused():
     x = xr.DataArray(X, dims="row")
     turned = xr.DataArray(np.c_[X, Y].T, dims=("column", "row"))
     with pytest.raises(DataError, match=r"call \.transpose\('row', \.\.\.\) on the second"):
         estimate(x, turned)
-
-
-@pytest.mark.parametrize("as_batch", [False, True])
-def test_levels__of_an_index_in_arrow_are_variables(as_batch):
-    index = pd.MultiIndex.from_product([range(N // 5), range(5)], names=["a", "b"])
-    rows = ROWS[["x", "w"]].set_axis(index)
-    data = pa.Table.from_pandas(rows)
-    data = data.to_batches()[0] if as_batch else data
-    options = {"rng": 0, "n_resamples": 49}
-    found, expected = (
-        dhsic.independence_test("x", "a", data=one, strata="b", **options).pvalue
-        for one in (data, rows.reset_index())
-    )
-    assert found == expected
-    with refused():
-        dhsic.independence_test("x", "a", data=data, weights=rows["w"].iloc[::-1], rng=0)
-
-
-@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")  # some columns are cyclic
-def test_index__that_a_table_of_pandas_leaves_behind_is_no_column(tmp_path):
-    for one in (pa.Table.from_pandas(ROWS.iloc[::-1]), written(tmp_path)):
-        assert dhsic.dependence_matrix(data=one, rng=0).names == tuple(ROWS.columns)
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, to Dask

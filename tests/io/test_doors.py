@@ -50,7 +50,6 @@ def polars():
 
 COLUMNS = {
     "category of numbers": pd.Categorical(PLACES),
-    "category of fractions": pd.Categorical(PLACES / 2),
     "category of booleans": pd.Categorical(CODES > 1),
     "category of text": pd.Categorical(TEXT),
     "category of rare text": pd.Categorical(NAMES),
@@ -60,7 +59,6 @@ COLUMNS = {
     "text of pandas": pd.Series(TEXT, dtype="string"),
     "text, gaps": gapped(TEXT),
     "booleans": CODES > 1,
-    "nullable booleans": pd.array(CODES > 1, "boolean"),
     "nullable booleans, gaps": pd.array(gapped(CODES > 1, pd.NA), "boolean"),
     "booleans as objects, gaps": gapped(CODES > 1),
     "integers": PLACES,
@@ -164,11 +162,11 @@ DOORS = {
 }
 # Types that are lost before the door: codes of categories of numbers are numbers again, text has no
 # types, and Arrow has no columns of several.
-CODED = {"category of numbers", "category of fractions", "category of numbers, gaps"}
+CODED = {"category of numbers", "category of numbers, gaps"}
 MIXED = {"text among numbers"}
 RARE = {"category of rare text"}
 NUMBERS = {
-    *("category of booleans", "booleans", "nullable booleans", "integers", "nullable integers"),
+    *("category of booleans", "booleans", "integers", "nullable integers"),
     *("nullable integers, gaps", "float32", "floats, gaps", "times", "durations"),
 }
 OF_CSV = {*CODED, *MIXED, *RARE, "durations", "periods", "numbers as text"}
@@ -231,31 +229,20 @@ def test_column__is_of_one_kind_through_every_door(door, name, tmp_path):
 
 
 def test_columns__that_are_refused_are_the_last_ones():
-    assert [name for name in COLUMNS if expected(name) is None] == list(COLUMNS)[21:]
+    assert [name for name in COLUMNS if expected(name) is None] == list(COLUMNS)[19:]
 
 
 # Arrays ------------------------------------------------------------------------------------------
 
 
 class Shared:
-    """An array of another library, which shares its memory by one protocol."""
+    """An array of another library, which shares its memory by DLPack."""
 
-    def __init__(self, array, protocol):
-        self._array = array
-        if protocol == "array":
-            self.__class__ = type("ByArray", (Shared,), {"__array__": Shared._as_array})
-        else:
-            methods = {"__dlpack__": Shared._dlpack, "__dlpack_device__": Shared._device}
-            self.__class__ = type("ByDLPack", (Shared,), methods)
+    def __dlpack__(self, **options):
+        return X.__dlpack__(**options)
 
-    def _as_array(self, dtype=None, copy=None):
-        return np.asarray(self._array, dtype)
-
-    def _dlpack(self, **options):
-        return self._array.__dlpack__(**options)
-
-    def _device(self):
-        return self._array.__dlpack_device__()
+    def __dlpack_device__(self):
+        return X.__dlpack_device__()
 
 
 def mapped(x, folder):
@@ -272,18 +259,15 @@ def stored(x, place, **options):
 FRAME = pd.DataFrame(X, columns=["a", "b"])
 MATRICES = {
     "list": lambda f: X.tolist(),
-    "tuples": lambda f: tuple(map(tuple, X)),
     "Fortran order": lambda f: np.asfortranarray(X),
     "mask of nothing": lambda f: np.ma.array(X),
     "memory map": lambda f: mapped(X, f),
     "memoryview": lambda f: memoryview(X),
-    "__array__": lambda f: Shared(X, "array"),
-    "DLPack": lambda f: Shared(X, "dlpack"),
+    "DLPack": lambda f: Shared(),
     "xarray": lambda f: xr.DataArray(X, dims=("row", "column")),
     "Dask": lambda f: da.from_array(X, chunks=(20, 1)),
     "xarray of Dask": lambda f: xr.DataArray(da.from_array(X, chunks=20), dims=("row", "column")),
     "zarr": lambda f: stored(X, f / "a.zarr"),
-    "zarr in memory": lambda f: stored(X, {}),
     "format 2": lambda f: stored(X, f / "a.zarr", zarr_format=2),
     "shards": lambda f: stored(X, f / "a.zarr", chunks=(7, 1), shards=(21, 2)),
     "path": lambda f: str(stored(X, f / "a.zarr").store_path).removeprefix("file://"),
@@ -294,11 +278,9 @@ MATRICES = {
     "Dask frame": lambda f: dd.from_pandas(FRAME, npartitions=3),
     "polars": lambda f: polars().DataFrame({"a": X[:, 0], "b": X[:, 1]}),
     "Arrow": lambda f: pa.table({"a": X[:, 0], "b": X[:, 1]}),
-    "Arrow batch": lambda f: pa.RecordBatch.from_pydict({"a": X[:, 0], "b": X[:, 1]}),
     "dictionary": lambda f: {"a": X[:, 0], "b": X[:, 1]},
     "Dataset": lambda f: FRAME.to_xarray(),
     "sparse": lambda f: sp.csr_array(X),
-    "sparse matrix": lambda f: sp.dok_matrix(X),
 }
 
 
@@ -310,14 +292,6 @@ def test_numbers__of_every_form_give_the_result_of_their_array(form, estimator, 
     found, expected = (dhsic.hsic(one, Y, estimator=estimator, rng=0) for one in (x, X))
     assert found.estimate == pytest.approx(expected.estimate)
     assert found.variables[0].columns == 2
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "float64"])
-@pytest.mark.parametrize("make", [np.asarray, lambda x: stored(x, {}, chunks=(7,)), pd.Series])
-def test_numbers__of_every_type_are_taken(make, dtype):
-    x = (CODES > 1).astype(dtype)
-    kernels = {"kernels": "gaussian:1.0"}
-    assert told(make(x), **kernels)[1] == told((CODES > 1) * 1.0, **kernels)[1]
 
 
 @pytest.mark.parametrize(
@@ -335,10 +309,7 @@ def test_numbers__of_every_type_are_taken(make, dtype):
         ({"a": 1}, "variable 'a' must be a NumPy, .* got int"),
         ({"a": [1, 2], "b": [1, 2, 3]}, "columns of one variable must have the same rows; got 'a'"),
         (np.zeros(3), "same rows, one observation each; got 'x1' 3, 'x2' 2"),
-        (
-            da.from_array(Y)[da.from_array(Y) > 0],
-            r"unknown chunk sizes: call \.compute_chunk_sizes",
-        ),
+        (da.from_array(Y)[da.from_array(Y) > 0], r"unknown chunk sizes: call \.compute_ch"),
         ("nowhere", "nowhere' is not a readable zarr array .*: check the path"),
         (pa.array([[1.0, 2.0], [3.0, 4.0]]), r"must have one number or label a row|values of type"),
     ],
@@ -507,31 +478,3 @@ def test_columns__of_a_group_are_chosen_as_numpy_does(group, text, name, columns
 def test_columns__that_a_group_does_not_have_are_refused(group, text, says):
     with pytest.raises((InvalidArgumentError, DataError), match=says):
         dhsic.hsic(text, "year", data=group[0])
-
-
-def test_group__is_data_of_any_form_and_keeps_kinds(group):
-    path, _ = group
-    opened = zarr.open_group(path, mode="r")
-    expected = told(CODES, kernels=["delta", None])
-    for data in (path, opened):
-        assert told("label", "year", data=data) == expected
-    found = dhsic.hsic(opened["named"], opened["year"], rng=0)
-    assert [v.name for v in found.variables] == ["named", "year"]
-    for place in ("nowhere", f"{path}/year"):
-        with pytest.raises(
-            (DataError, InvalidArgumentError), match=r"not a readable zarr group|: check"
-        ):
-            dhsic.hsic("x", "y", data=place)
-
-
-@pytest.mark.parametrize(
-    ("variables", "told"),
-    [
-        (("label", "number=b,"), r"must be \[NAME=\]COL,COL,...; got 'number=b,'"),
-        (("other", "other"), "'other' is given twice"),
-        (("other", [1.0]), "name of a column or a list of names, got list: leave out data="),
-    ],
-)
-def test_columns__of_a_file_are_named(variables, told, tmp_path):
-    with pytest.raises(InvalidArgumentError, match=told):
-        dhsic.hsic(*variables, data=FRAMES["CSV"](tmp_path))

@@ -75,7 +75,7 @@ CATEGORIES = {
 }
 NUMBERS = {
     "as many numbers as words": (dealt(words(30), decimals(30)), r"as '0\.5', beside 'aku'"),
-    "numbers until the thousandth label": (
+    "the thousandth label": (
         [*dealt(words(500), decimals(500)), *words(501)[500:]],
         r"as '0\.5', beside",
     ),
@@ -109,24 +109,6 @@ def test_text__of_numbers_is_refused_with_one_of_them(name):
         DataError, match=f"'x1' holds numbers that are written as text, .*{message}"
     ):
         told(twice(texts))
-
-
-@pytest.mark.parametrize(
-    ("texts", "advice"),
-    [
-        (["0,126", "1,127", "7"], r"with --decimal , \(decimal=','\), or pandas"),
-        (["1,234", "2,500"], r"--thousands , \(thousands=','\) or --decimal , \(decimal=','\), or"),
-        (["1,234", "2.5"], r"with --thousands , \(thousands=','\), or pandas"),
-        (["1.234,5", "7"], r"with --thousands \. --decimal , \(thousands='\.', decimal=','\), or"),
-        (
-            ["1.5", "x", "2"],
-            r"as by pandas\.to_numeric after \.str\.replace \(a decimal comma by a",
-        ),
-    ],
-)
-def test_decimal_commas__are_never_left_out_by_advice(texts, advice):
-    with pytest.raises(DataError, match=advice):
-        told(texts * 10)
 
 
 # Labels that hardly repeat ----------------------------------------------------------------------
@@ -251,16 +233,10 @@ def test_objects__of_other_kinds_are_refused(values, message):
         (np.array([1, 2], "M8[s]"), r"got datetime64\[s\]: turn times into numbers, as days"),
         (np.array([1, 2], "m8[s]"), r"got timedelta64\[s\]: turn durations into numbers, as sec"),
         (np.zeros(2, [("a", float)]), "choose one of its fields"),
-        (da.from_array(np.array(["a", "b"])), "read it into memory, where labels become categ"),
-        (
-            da.from_array(objects(["a", "b"]), chunks=1),
-            "read it into memory, where labels become categ",
-        ),
+        (da.from_array(np.array(["a", "b"])), "read it into memory, where labels"),
+        (da.from_array(objects(["a", "b"]), chunks=1), "read it into memory, where labels"),
         (np.empty((2, 0), object), "'x1' must have rows and columns, got 2 x 0"),
-        (
-            np.array([[1], [{}]], object),
-            "^variable 'x1' must hold numbers or labels, got values of",
-        ),
+        (np.array([[1], [{}]], object), "^variable 'x1' must hold numbers or labels"),
         (np.array([["a", 1], ["b", {}]], object), "column 1 of variable 'x1' must hold numbers or"),
         (pd.DataFrame({"a": [1, 2], "b": pd.to_datetime(["2020", "2021"])}), "column 'b' of var"),
         (dd.from_pandas(pd.Series(["a", "b"]), npartitions=1), r"\('category'\)\.cat\.as_known"),

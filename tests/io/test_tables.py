@@ -48,9 +48,11 @@ ONE_WORD = "x,g\n1,u\n2,v\nabc,u\n4.5,v\n"
 GROUPED = 'x\n"1,200"\n"-12,300.5"\n900\n'
 COMMAS = "x;y\n0,126;1\n12,5;2\n7;3\n"
 GERMAN = "x;y\n1.234,5;1\n-12.000.500,25;2\n7;3\n"
+PRINT = "x\n\u22121\u202f234.5\n2\u00a0000\n1 000\n"
 GAPPED = "x,g\n1,u\n,v\n3,\n4,w\n"
 SIZES = pa.DictionaryArray.from_arrays([2, 0, 2, 1], ["S", "M", "L"])
 DROP = "--missing|drop"
+GROUPS = "--numeric|x|--thousands|"
 
 # Content, options, columns, and the rows that are written.
 READ = [
@@ -64,28 +66,13 @@ READ = [
     ("x\n1\n?\nN A\n3\n", f"{DROP}|--na-value|?|--na-value|N A", "x", [[1], [3]]),
     ({"x": [1.0, -999.0, NA, None, 4.0]}, f"{DROP}|--na-value|-999", "x", [[1], [4]]),
     ("x\n1\n +4.5 \nabc\n\nn.a.\n1e3\n", f"--numeric|x|{DROP}", "x", [[1], [4.5], [1000]]),
-    (GROUPED, "--numeric|x|--thousands|,", "x", [[1200], [-12300.5], [900]]),
+    (GROUPED, f"{GROUPS},", "x", [[1200], [-12300.5], [900]]),
     (COMMAS, "--delimiter|;|--decimal|,", "x,y", [[0.126, 1], [12.5, 2], [7, 3]]),
     (COMMAS, "--delimiter|;|--decimal|,|--numeric|x", "x", [[0.126], [12.5], [7]]),
     ('x,y\n"0,5",1\n7,2\n', "--decimal|,", "x", [[0.5], [7]]),
-    (
-        GERMAN,
-        "--delimiter|;|--numeric|x|--thousands|.|--decimal|,",
-        "x",
-        [[1234.5], [-12000500.25], [7]],
-    ),
-    (
-        "x\n\u22121\u202f234.5\n2\u00a0000\n1 000\n",
-        "--numeric|x|--thousands| ",
-        "x",
-        [[-1234.5], [2000], [1000]],
-    ),
-    (
-        "x;y\n1,5;1\n-999,50;2\n",
-        f"--delimiter|;|--decimal|,|{DROP}|--na-value|-999,5",
-        "x",
-        [[1.5]],
-    ),
+    (GERMAN, f"--delimiter|;|--decimal|,|{GROUPS}.", "x", [[1234.5], [-1.200050025e7], [7]]),
+    (PRINT, f"{GROUPS} ", "x", [[-1234.5], [2000], [1000]]),
+    ("x;y\n1,5;1\n-9,50;2\n", f"--delimiter|;|--decimal|,|{DROP}|--na-value|-9,5", "x", [[1.5]]),
     ('Altitude "Sun hours"\n205 1552\n46 1541\n', "--delimiter| ", "Sun hours", [[1552], [1541]]),
     (f"x,g\n7,1e300\n{2**53},2\n", "", "x,g", [[7, 1e300], [2**53, 2]]),
     ("x,y\n" + "1,2\n" * 300_000 + "2.5,3\n", DROP, "x", [[1]] * 300_000 + [[2.5]]),
@@ -137,6 +124,8 @@ def numbers(rows, stray=None, text='"oops'):
     return ["x,y,z", *lines]
 
 
+UNITS = "".join(f"{j % 25}.5 kg\n" for j in range(90))
+NAMES = "".join(f"the {j % 4000}th\n" for j in range(5000))
 ENCLOSED = numbers(9_000, 1_000)
 ENCLOSED[5_900] = '5899,0,10"'
 REFUSED = [
@@ -151,44 +140,24 @@ REFUSED = [
     ({"x": ["1.5", "2.5"]}, "", "holds numbers that are written as text: store them as numbers"),
     (ONE_WORD, "--numeric|x", "must hold numbers, got 'abc' in line 4: .*--missing drop"),
     ("x\n" + "".join(f"u{j}\n" for j in range(20)), "", "another label in every row"),
-    (
-        "x\n" + "".join(f"{j % 25}.5 kg\n" for j in range(90)),
-        "",
-        "text most of which holds numbers, '.*' in line 2",
-    ),
-    (
-        "x\n" + "".join(f"the {j % 4000}th\n" for j in range(5000)),
-        "",
-        r"own in 3,000 of 5,000 rows, .* as 'the 1000th'",
-    ),
+    ("x\n" + UNITS, "", "text most of which holds num"),
+    ("x\n" + NAMES, "", "in 3,000 of 5,000 rows, .*1000th"),
     # Thousands and decimals.
     (GROUPED, "", r"--numeric x --thousands , \(numeric=\['x'\], thousands="),
     (GROUPED, "--numeric|x", r"read them by --thousands , \(thousands=','\), or leave"),
-    (
-        GROUPED + '"1,20"\n"12,3456"\n',
-        "--numeric|x|--thousands|,",
-        "got '1,20' in line 5, '12,3456' in line 6",
-    ),
+    (GROUPED + '"1,20"\n"12,3456"\n', f"{GROUPS},", "'1,20' in line 5, '12,3456' in line 6"),
     ("x\n1 200\n1 300\n", "", r"--thousands ' ' \(numeric"),
     (COMMAS, "--delimiter|;", r"--numeric x --decimal , \(numeric=\['x'\], decimal=','\)"),
     (
         COMMAS,
         "--delimiter|;|--numeric|x|--thousands|,",
-        r"got '0,126' in line 2, '12,5' in line 3: read them by --decimal ,",
+        r"got '0,126' in line 2.*read them by --decimal ,",
     ),
-    (
-        "x;y\n1,234;1\n7;2\n",
-        "--delimiter|;",
-        r"--numeric x --thousands , \(.*\) or --numeric x --decimal ,",
-    ),
+    ("x;y\n1,234;1\n7;2\n", "--delimiter|;", "--thousands , .* or --numeric x --decimal ,"),
     (GERMAN, "--delimiter|;", r"--thousands \. --decimal , \(numeric="),
-    ('x\n"9,007,199,254,740,993"\n', "--numeric|x|--thousands|,", r"has integers beyond 2\*\*53"),
-    (f"x,g\n7,1e300\n{2**53 + 1},3\n", "", r"integers beyond 2\*\*53, .* --categorical x"),
-    (
-        f"x,g\n7,1e300\n{-(2**60) - 1},3\n",
-        "--numeric|x",
-        r"integers beyond 2\*\*53, .* --categorical x",
-    ),
+    ('x\n"9,007,199,254,740,993"\n', f"{GROUPS},", r"has integers beyond 2\*\*53"),
+    (f"x,g\n7,1e300\n{2**53 + 1},3\n", "", r"beyond 2\*\*53, .* --categorical x"),
+    (f"x,g\n7,1e300\n{-(2**60) - 1},3\n", "--numeric|x", r"beyond 2\*\*53, .* --categorical x"),
     ({"x": [2**53 + 1]}, "", r"column 'x' .* does not fit float64"),
     # Missing and infinite values.
     *(
@@ -225,16 +194,8 @@ REFUSED = [
     ("x,b\n1,2\n", "--encoding|latin-9000", "encoding must name one of text, as"),
     ("x;y\n1;2\n", "", r"separated by ';'|--delimiter"),
     # Stray quotes.
-    (
-        "\n".join(numbers(9_000, 8_990)),
-        "",
-        r"line 8,992 of .* opens a field with a quote that nothing closes: .*--quotes none",
-    ),
-    (
-        "\n".join(ENCLOSED),
-        "",
-        "line 1,002 of .* closes in line 5,901, and each of these lines would be a .*--quotes li",
-    ),
+    ("\n".join(numbers(9_000, 8_990)), "", "line 8,992 of .* that nothing closes: .*--quotes no"),
+    ("\n".join(ENCLOSED), "", "line 1,002 of .* closes in line 5,901, .*--quotes line-breaks"),
     ('x,b\n1,"x\n2,"y"\n', "", "line 3 of .* a field, which opens in line 2, got"),
     ('x,b\n1,"x"y\n', "", "line 2 of .* must have a delimiter behind the quote that closes a"),
     ('x,b\nx,"\n1,2\ny,"\n', "", "line 2 of .* closes in line 4, "),
@@ -276,13 +237,6 @@ def test_variables__may_share_columns_but_not_mix_kinds(tmp_path):
         assert opened["a"].values.ravel().tolist() == [1, 2, 3, 4.5]
 
 
-def test_counts__of_what_was_dropped_are_told(tmp_path):
-    text = "x\n1\nabc\n\nn.a.\n2\n"
-    told = convert(write(tmp_path, text), f"--numeric|x|{DROP}")[2]
-    assert "3" in told
-    assert "dropped" in told or "missing" in told
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_shuffle__keeps_rows_whole_and_follows_its_seed(suffix, tmp_path):
     columns = {"x": np.arange(500.0), "y": -np.arange(500.0)}
@@ -311,16 +265,6 @@ def test_files__are_known_by_their_names(name, tmp_path):
     with pytest.raises(
         DataError, match=r"must end in one of \.csv, \.csv\.gz|cannot read .* as a t"
     ):
-        convert(path)
-
-
-def test_damaged_parquet__is_refused(tmp_path):
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"x": np.random.default_rng(0).random(50_000)}), path)
-    content = bytearray(path.read_bytes())
-    content[1000:200_000] = b"\0" * 199_000
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"cannot read .* as a table"):
         convert(path)
 
 
