@@ -57,11 +57,8 @@ LONG_FILES = (
     "estimators/test_feature_replicates.py",
     "cluster/test_robustness.py",
     "benchmarks/test_level_default.py",
-    "io/test_storage.py",
-    "io/test_storage_cli.py",
     "estimators/test_nfsic.py",
     "cluster/test_cluster.py",
-    "io/test_tabular.py",
     "cli/test_journal.py",
     "cluster/test_tls.py",
     "cli/test_checkpoints.py",
@@ -80,7 +77,7 @@ NOT_QUICK = [
         *("test_bare_install.py", "test_benchmarks.py", "test_plan_equals_run.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
-        *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
+        "io/test_object_stores.py",
         *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
     )
 ]

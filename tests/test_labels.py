@@ -11,7 +11,6 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import xarray as xr
 
@@ -19,6 +18,8 @@ import dhsic
 from dhsic.errors import DataError
 from dhsic.integrations import PValue, dependence_score
 from tests.test_missing import FUNCTIONS, RUNS, said
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 # Few rows, of which conditional tests warn.
 pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")

@@ -13,7 +13,6 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import xarray as xr
 import zarr
@@ -22,6 +21,8 @@ import dhsic
 from dhsic import causal
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.integrations import DependenceSelector, PValue, dependence_score
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 # Few rows, of which conditional tests warn.
 pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")

@@ -14,7 +14,6 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import xarray as xr
@@ -25,6 +24,8 @@ import dhsic
 from dhsic.cli import main
 from dhsic.errors import DataError, InvalidArgumentError
 from tests.test_missing import FUNCTIONS
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 N = 60
 RNG = np.random.default_rng(0)

@@ -15,7 +15,6 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 
 import numpy as np
 import pytest
-import s3fs
 import zarr
 from click.testing import CliRunner
 from fsspec.config import conf
@@ -65,7 +64,7 @@ class Proxy(BaseHTTPRequestHandler):
             text = f"<Error><Code>{fault[1]}</Code><Message>it said so</Message></Error>".encode()
             # The connection ends in the middle of a body.
             self.reply(fault[0], text, length=4000 if fault == CUT else len(text))
-            self.close_connection = True
+            self.close_connection = fault == CUT
             return
         upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream, timeout=60)
         upstream.request(self.command, self.path, body, dict(self.headers))
@@ -143,6 +142,8 @@ def library(request, monkeypatch):
 
 def bucket():
     """The files of the store."""
+    import s3fs
+
     return s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
 
 

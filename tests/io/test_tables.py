@@ -5,8 +5,6 @@ import gzip
 import io
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -16,6 +14,9 @@ from hypothesis import strategies as st
 import dhsic
 from dhsic.cli import main
 from dhsic.errors import DataError
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet")
 
 NA = float("nan")
 
