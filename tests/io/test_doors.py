@@ -479,3 +479,16 @@ def test_columns__of_a_group_are_chosen_as_numpy_does(group, text, name, columns
 def test_columns__that_a_group_does_not_have_are_refused(group, text, says):
     with pytest.raises((InvalidArgumentError, DataError), match=says):
         dhsic.hsic(text, "year", data=group[0])
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        (("label", "number=b,"), r"must be \[NAME=\]COL,COL,...; got 'number=b,'"),
+        (("other", "other"), "'other' is given twice"),
+        (("other", [1.0]), "name of a column or a list of names, got list: leave out data="),
+    ],
+)
+def test_columns__of_a_file_are_named(variables, told, tmp_path):
+    with pytest.raises(InvalidArgumentError, match=told):
+        dhsic.hsic(*variables, data=FRAMES["CSV"](tmp_path))

@@ -122,6 +122,13 @@ def test_group__makes_damage_visible(command):
     assert "lacks 1 stored chunk" in refused(*test) or "NaN" in refused(*test)
 
 
+@pytest.mark.parametrize("name", ["a/b", ".x", "zarr.json", "x[0]", ""])
+def test_names__that_cannot_be_stored_or_asked_for_are_refused(name, tmp_path):
+    table = text_file(tmp_path, "x", 1, 2).rename(tmp_path / "t.csv")
+    refused("convert", "table", table, tmp_path / "o.zarr", "--variable", f"{name}=x")
+    assert names(tmp_path) == ["t.csv"]
+
+
 def test_rows__that_would_fill_the_disk_are_refused(tmp_path):
     out = tmp_path / "o.zarr"
     assert "rows must fit the disk" in refused("generate", out, "--rows", "9" * 18)
