@@ -5,6 +5,7 @@ What is not stored must not become fill values, and what is broken is named by i
 
 import json
 import os
+import shutil
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -70,6 +71,16 @@ def test_absent_chunks__are_refused_by_every_function_unless_they_are_allowed(na
     FUNCTIONS[name](*allowed(paths))
 
 
+def test_absent_chunks__are_allowed_by_an_option_of_the_command(tmp_path):
+    for name, path in zip("xy", write(tmp_path)[:2], strict=True):
+        shutil.move(path, tmp_path / "g.zarr" / name)
+    zarr.create_group(tmp_path / "g.zarr", overwrite=False)
+    lose(f"{tmp_path}/g.zarr/x")
+    assert "rows 50 to 99" in refused("plan", tmp_path / "g.zarr", *TEST)
+    words = ["plan", str(tmp_path / "g.zarr"), *TEST, "--allow-missing-chunks"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+
+
 def test_absent_chunks__no_longer_make_evidence_without_a_word(tmp_path):
     x, y = np.random.default_rng(1).normal(3.0, 1.0, (2, 10_000, 1))
     paths = [str(tmp_path / name) for name in ("x", "y")]
@@ -107,18 +118,6 @@ def test_absent_chunks__are_told_as_they_lie(case, tmp_path):
         lose(path, chunk=chunk)
     with pytest.raises(DataError, match=told):
         dhsic.plan(path, Y)
-
-
-def test_absent_chunks__of_a_group_are_refused(tmp_path):
-    group = zarr.create_group(tmp_path / "g.zarr")
-    for name, values in (("x", X), ("y", Y)):
-        group.create_array(name, data=values, chunks=(50, 1))
-    lose(f"{tmp_path}/g.zarr/x")
-    with pytest.raises(DataError, match="rows 50 to 99"):
-        dhsic.plan("x", "y", data=group)
-    assert "rows 50 to 99" in refused("plan", tmp_path / "g.zarr", *TEST)
-    words = ["plan", str(tmp_path / "g.zarr"), *TEST, "--allow-missing-chunks"]
-    assert CliRunner().invoke(main, words).exit_code == 0
 
 
 def test_absent_chunks__whose_fill_value_is_nan_are_missing_values(tmp_path):

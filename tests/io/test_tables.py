@@ -86,7 +86,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("content", "options", "columns", "rows"), READ)
+@pytest.mark.parametrize(("content", "options", "columns", "rows"), READ, ids=range(len(READ)))
 def test_numbers__are_read_as_they_are_written(content, options, columns, rows, tmp_path):
     values, attributes, _ = convert(write(tmp_path, content), options, columns)
     assert values == rows
@@ -213,7 +213,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("content", "options", "told"), REFUSED)
+@pytest.mark.parametrize(("content", "options", "told"), REFUSED, ids=range(len(REFUSED)))
 def test_table__that_is_not_clear_is_refused_with_its_place(content, options, told, tmp_path):
     with pytest.raises(DataError, match=told):
         convert(write(tmp_path, content), options)
