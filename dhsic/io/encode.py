@@ -248,7 +248,8 @@ def _kind_of_labels(kind: type) -> str | None:
         return None
     if issubclass(kind, bool | np.bool_):
         return "boolean"
-    if issubclass(kind, Real | Decimal):
+    # NumPy's durations are whole numbers to Python.
+    if issubclass(kind, Real | Decimal) and not issubclass(kind, np.timedelta64):
         return "number"
     return "text" if issubclass(kind, str | bytes) else "other"
 
