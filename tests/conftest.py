@@ -78,7 +78,7 @@ NOT_QUICK = [
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
         *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
-        *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
+        "report/test_browser.py",
     )
 ]
 NOT_QUICK.append(TESTS.parent / "dhsic" / "cluster")  # examples that start processes
