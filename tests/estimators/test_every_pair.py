@@ -383,25 +383,3 @@ def test_chain__takes_its_options():
     assert fisher.pvalue != few.pvalue
     with pytest.raises(InvalidArgumentError, match="combined_by must be one of 'fisher', 'sidak'"):
         dhsic.Chain(combined_by="min")
-
-
-@pytest.mark.parametrize("name", ["v-hsic", "u-hsic", "sub-hsic", "nfsic"])
-@pytest.mark.parametrize("signal", [0.0, 1.0])
-def test_sequential__is_the_test_of_as_many_permutations(name, signal):
-    rng = np.random.default_rng(3)
-    x, noise = rng.standard_normal((2, 60))
-    data, options = (x, signal * x**2 + noise), {"estimator": name, "rng": 2}
-    found = dhsic.independence_test(*data, null=dhsic.Sequential(4, 60), **options)
-    whole = dhsic.independence_test(
-        *data, null=dhsic.Permutation(60, within="all"), **options,
-        kernels=None if name in ("sub-hsic", "nfsic") else "gaussian",
-    )  # fmt: skip
-    used = len(found.null_distribution)
-    assert found.statistic == pytest.approx(whole.statistic, rel=1e-9)
-    np.testing.assert_allclose(
-        found.null_distribution, whole.null_distribution[:used], rtol=1e-9, atol=1e-12
-    )
-    larger = np.cumsum(whole.null_distribution >= whole.statistic)
-    stops = np.flatnonzero(larger == 4)
-    expected = 4 / (stops[0] + 1) if len(stops) else (1 + larger[-1]) / 61
-    assert found.pvalue == pytest.approx(expected)

@@ -307,6 +307,46 @@ def test_draws__are_of_a_variable_and_of_a_purpose():
     assert set(first.tolist()) != set(second.tolist())
 
 
+SETS = {
+    "all rows": (50, Shifts(200), {}),
+    "groups": (47, Shifts(10), {}),
+    "strata": (48, Shifts(60), {"strata": np.arange(48) % 3}),
+    "a series": (48, Shifts(60), {"order": dhsic.TimeOrder(lag=2)}),
+    "units": (48, Shifts(60), {"groups": np.arange(48) // 2}),
+}
+
+
+@pytest.mark.parametrize("variable", [1, 2])
+@pytest.mark.parametrize("case", SETS)
+def test_draws__begin_with_the_data_and_let_every_row_meet_every_row_of_its_group(case, variable):
+    """Under all shifts of an order, that of the data or a random one of its own, once each."""
+    n, null, rows = SETS[case]
+    data = np.random.default_rng(0).standard_normal((2, n))
+    moves = Moves(n, null, 0, 3, data=data, **rows)
+    size, _, left, cosets = moves.shape
+    orders = np.array([moves.order(number, variable) for number in range(len(moves))])
+    assert orders.shape == (size * cosets, n)
+    assert (cosets > 1) is (case in ("all rows", "strata", "units"))
+    np.testing.assert_array_equal(orders[0], np.arange(n))
+    own = [set(column) for column in orders[:size].T]
+    assert sorted(map(len, own)) == [1] * left + [size] * (n - left)
+    for coset in range(cosets):
+        some = orders[coset * size : (coset + 1) * size]
+        assert [set(column) for column in some.T] == own
+        assert (some[0] == np.arange(n)).all() == (coset == 0)
+    assert len({order.tobytes() for order in orders[::size]}) == cosets
+
+
+@pytest.mark.parametrize("null", [Permutation(40, "all"), Permutation(40, "groups", 10)], ids=str)
+def test_draws__of_permutations_begin_with_the_data_and_are_all_others(null):
+    moves = Moves(60, null, 0, 3)
+    for variable in (1, 2):
+        orders = {moves.order(number, variable).tobytes() for number in range(len(moves))}
+        assert len(orders) == len(moves) == 41
+        np.testing.assert_array_equal(moves.order(0, variable), np.arange(60))
+    assert not np.array_equal(moves.order(1, 1), moves.order(1, 2))
+
+
 def test_draws__of_bandwidths_are_of_every_variable_by_itself():
     """One draw for both would let the kernels know which rows meet."""
     x = np.random.default_rng(0).lognormal(size=4000)
