@@ -1,20 +1,16 @@
 """The machine of the tables: processor, memory, system and versions, but no name and no path.
 
-Writes benchmarks/results/machine.json.
-
-    python -m benchmarks run machine
+python -m benchmarks machine
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy  # noqa: F401  # its BLAS is told once it is loaded
 import psutil
 import scipy.linalg  # noqa: F401
@@ -91,14 +87,3 @@ def blas() -> list[dict[str, Any]]:
     loaded = [info for info in threadpool_info() if info["user_api"] == "blas"]
     kinds = [{key: info[key] for key in told if info.get(key)} for info in loaded]
     return [kind for number, kind in enumerate(kinds) if kind not in kinds[:number]]
-
-
-@click.command(help=__doc__)
-@click.option("--out", default="benchmarks/results/machine.json")
-def main(out: str) -> None:
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    Path(out).write_text(json.dumps(described(), indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -50,10 +50,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
-from benchmarks.power.default_power import each_of
-from benchmarks.power.exact_power import one_of_columns
-from benchmarks.shared import cases, curves
+from benchmarks.shared import cases
 from benchmarks.shared.cases import Data, Rng
+from benchmarks.shared.dependence import Draw, each_of, one_of_columns
 from benchmarks.shared.shapes import SHAPES, Shape
 from benchmarks.shared.songs import FOLDER, songs
 
@@ -69,7 +68,7 @@ class Scenario:
 
     group: str
     n: int
-    draw: curves.Draw
+    draw: Draw
 
 
 def _bump(t: Array) -> Array:
@@ -187,7 +186,7 @@ def _table_of(n: int, path: str, x: str, y: str) -> Scenario:
 
 
 def _others() -> dict[str, Any]:
-    found: dict[str, tuple[int, curves.Draw]] = {
+    found: dict[str, tuple[int, Draw]] = {
         "sinusoid, w = 1": (200, partial(cases.sine, strength=0.5, frequency=1)),
         "sinusoid, w = 4": (1000, partial(cases.sine, strength=1.0, frequency=4)),
         "ISA, d = 2": (128, partial(rotated_mixtures, d=2, angle=np.pi / 12.0)),

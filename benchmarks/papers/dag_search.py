@@ -6,26 +6,21 @@ and normal noise whose variance is uniform between 1 and sqrt(2). As in N. Pfist
 functions are drawn from a Gaussian process of a Gaussian kernel of bandwidth 1. Each of the 24
 fully connected graphs is scored by the p-value of joint independence of its residuals, with the
 gamma null; the graph is found where its own is the largest. `seconds` is the mean processor time
-of the scores of one data set. Writes benchmarks/results/dag_search.csv, and beside it
-a picture of both, as their figure 3.
-
-    python -m benchmarks run dag_search
+of the scores of one data set.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import click
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from benchmarks.shared.curves import style
-from benchmarks.shared.output import read_csv, write_csv
+from benchmarks.study import Cell, Row, Study, Table
 from dhsic.causal import DAG, score_dags
 from dhsic.estimators import VHSIC, NystromMHSIC
 
@@ -60,36 +55,29 @@ def draw(n: int, seed: int) -> tuple[Vector, DAG]:
     return x, DAG(tuple(f"x{j + 1}" for j in range(NODES)), tuple(before))
 
 
-def rows(sizes: Sequence[int], runs: int, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for n in sizes:
-        data = [draw(n, seed) for seed in range(runs)]
-        for name in names:
-            began, found = time.process_time(), 0
-            for seed, (x, dag) in enumerate(data):
-                scores = score_dags(
-                    x, dags="complete", estimator=ESTIMATORS[name], threads=1, rng=seed
-                )
-                found += scores.best.dag == dag
-            share = found / runs
-            yield {
-                "n": n,
-                "estimator": name,
-                "runs": runs,
-                "found": share,
-                "standard error": float(np.sqrt(share * (1.0 - share) / runs)),
-                "seconds": (time.process_time() - began) / runs,
-            }
+def measure(cell: Cell, run: int) -> tuple[float, float]:
+    """Whether the graph of a data set is found, and the processor seconds."""
+    x, dag = draw(cell.n, run)
+    began = time.process_time()
+    scores = score_dags(x, dags="complete", estimator=cell.test, threads=1, rng=run)
+    return float(scores.best.dag == dag), time.process_time() - began
 
 
-def picture(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+def rows(cell: Cell, found: Sequence[tuple[float, float]]) -> Iterator[Row]:
+    share, seconds = np.mean(found, axis=0).tolist()
+    error = float(np.sqrt(share * (1.0 - share) / len(found)))
+    yield {"power": share, "error": error, "seconds": seconds}
+
+
+def picture(table: Table, path: Path) -> None:
     """Graphs found, with bands of one standard error up and down, and seconds against rows."""
     figure = Figure(figsize=(9.0, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for number, name in enumerate(dict.fromkeys(row["estimator"] for row in table)):
-        chosen = sorted((r for r in table if r["estimator"] == name), key=lambda r: int(r["n"]))
+    for number, name in enumerate(dict.fromkeys(row["method"] for row in table)):
+        chosen = sorted((r for r in table if r["method"] == name), key=lambda r: int(r["n"]))
         n, found, error, seconds = (
             np.array([float(row[key]) for row in chosen])
-            for key in ("n", "found", "standard error", "seconds")
+            for key in ("n", "power", "error", "seconds")
         )
         drawn = style(number)
         left.plot(n, found, label=name, markersize=4, **drawn)
@@ -103,15 +91,17 @@ def picture(table: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-@click.command(help=__doc__)
-@click.option("--rows", "sizes", multiple=True, type=int, default=(500, 1000, 1500))
-@click.option("--runs", default=100)
-@click.option("--estimator", "names", multiple=True, type=click.Choice(list(ESTIMATORS)))
-@click.option("--out", default="benchmarks/results/dag_search.csv")
-def main(sizes: tuple[int, ...], runs: int, names: tuple[str, ...], out: str) -> None:
-    write_csv(out, rows(sizes, runs, names or tuple(ESTIMATORS)))
-    picture(read_csv(out), Path(out).with_suffix(".png"))
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    name="dag_search",
+    title="Figure 3 of Kalinke and Szabo: how often is the causal graph found?",
+    data={"complete graphs of 4 nodes": None},
+    methods=ESTIMATORS,
+    sizes=(500, 1000, 1500),
+    measure=measure,
+    columns=("power", "error", "seconds"),
+    runs=100,
+    rows=rows,
+    follows_defaults=lambda cell: False,
+    small={"sizes": [80], "runs": 2},
+    picture=picture,
+)

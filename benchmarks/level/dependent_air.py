@@ -14,20 +14,20 @@ given, and pyarrow. Writes benchmarks/results/dependent_air.csv, and a picture b
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import dhsic
-from benchmarks.shared.output import parallel_map, read_csv, write_csv
+from benchmarks.shared.songs import FOLDER
+from benchmarks.study import Cell, Row, Study, Table
 from dhsic.errors import ApproximateNullWarning, DependentRowsWarning
 
 Vector = NDArray[np.float64]
@@ -38,6 +38,8 @@ BANDS = 10  # of altitude
 DAYS, YEAR = 60, 8760
 FILLED = 24  # hours of a gap
 NOTHING = "nothing: independent draws"
+DRAWS, WINDOWS, STATIONS = 200, 6, 2
+"""Controls of places, windows of a year, and stations that are tested by themselves."""
 
 
 class Pair(NamedTuple):
@@ -146,57 +148,79 @@ def pvalue(work: tuple[Vector, Vector, Asked, int]) -> float:
         return found.pvalue
 
 
-def compared(
-    data: str, real: Sequence[Pair], controls: Sequence[Pair], processes: int
-) -> Iterator[dict[str, Any]]:
-    for way in real[0].ways:
-        found = [
-            np.array(
-                parallel_map(
-                    pvalue,
-                    [(one.x, one.y, one.ways[way], seed) for seed, one in enumerate(pairs)],
-                    processes,
-                )
-            )
-            for pairs in (real, controls)
-        ]
-        yield {
-            "data": data,
-            "argument": way,
-            "tests": len(real),
-            "median p": float(np.median(found[0])),
-            "rejected": float(np.mean(found[0] <= LEVEL)),
-            "controls": len(controls),
-            "controls rejected": float(np.mean(found[1] <= LEVEL)),
-        }
-
-
-def rows(
-    data: Path, draws: int, windows: int, stations: int, processes: int
-) -> Iterator[dict[str, Any]]:
-    real, controls = places(data / "weather" / "data.csv", draws, seed=0)
-    yield from compared("places: temperature, sunshine", real, controls, processes)
-    held = series_of(
-        data / "beijing_air" / "beijing_air.parquet", ["PM2_5", "WSPM", "TEMP", "PRES"]
-    )
+@cache
+def air() -> Mapping[str, Mapping[str, Vector]]:
+    """Hours of the air, and their changes in 24 hours."""
+    path = FOLDER / "beijing_air" / "beijing_air.parquet"
+    held = series_of(path, ["PM2_5", "WSPM", "TEMP", "PRES"])
     changes = {name: np.full_like(values, np.nan) for name, values in held.items()}
     for name, values in held.items():
         changes[name][:, 24:] = values[:, 24:] - values[:, :-24]
-    for data_name, x, y in (
-        ("hours: PM2.5, wind speed", held["PM2_5"], held["WSPM"]),
-        ("hours: temperature, pressure", held["TEMP"], held["PRES"]),
-        ("changes in 24 hours: temperature, pressure", changes["TEMP"], changes["PRES"]),
-    ):
-        for found in hours(x, y, windows, stations):
-            yield from compared(data_name, found[False], found[True], processes)
+    return {"hours": held, "changes in 24 hours": changes}
 
 
-def draw(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+def of_places(windows: int) -> tuple[list[Pair], list[Pair]]:
+    return places(FOLDER / "weather" / "data.csv", DRAWS * windows // WINDOWS, seed=0)
+
+
+def of_air(kind: str, x: str, y: str) -> Callable[[int], tuple[list[Pair], list[Pair]]]:
+    @cache
+    def drawn(windows: int) -> tuple[list[Pair], list[Pair]]:
+        single, every = hours(air()[kind][x], air()[kind][y], windows, STATIONS)
+        return tuple([*single[what], *every[what]] for what in (False, True))  # type: ignore[return-value]
+
+    return drawn
+
+
+DATA: Mapping[str, Callable[[int], tuple[list[Pair], list[Pair]]]] = {
+    "places: temperature, sunshine": of_places,
+    "hours: PM2.5, wind speed": of_air("hours", "PM2_5", "WSPM"),
+    "hours: temperature, pressure": of_air("hours", "TEMP", "PRES"),
+    "changes in 24 hours: temperature, pressure": of_air("changes in 24 hours", "TEMP", "PRES"),
+}
+WAYS = {
+    **dict.fromkeys([NOTHING, f"strata=, {BANDS} bands of altitude", "given= altitude"], "places"),
+    **dict.fromkeys([*ways_of_hours(24), *ways_of_stations(24, 2)], "hours"),
+}
+
+
+def takes(cell: Cell) -> bool:
+    """Whether the argument is for places, or for hours."""
+    return cell.method == NOTHING or cell.data.startswith("places") == (cell.test == "places")
+
+
+def measure(cell: Cell, run: int) -> tuple[list[float], list[float]]:
+    """P-values of real pairs and of controls."""
+    del run
+    real, controls = (
+        [
+            pvalue((one.x, one.y, one.ways[cell.method], seed))
+            for seed, one in enumerate(pair for pair in pairs if cell.method in pair.ways)
+        ]
+        for pairs in cell.draw(cell.n)
+    )
+    return real, controls
+
+
+def rows(cell: Cell, found: Sequence[tuple[list[float], list[float]]]) -> Iterator[Row]:
+    real, controls = map(np.array, found[0])
+    yield {
+        "tests": len(real),
+        "median p": float(np.median(real)),
+        "rejected": float(np.mean(real <= LEVEL)),
+        "controls": len(controls),
+        "controls rejected": float(np.mean(controls <= LEVEL)),
+    }
+
+
+def draw(table: Table, path: Path) -> None:
     """How often controls and real pairs are rejected, by data and argument."""
     names = list(dict.fromkeys(row["data"] for row in table))
     own = {name: [row for row in table if row["data"] == name][::-1] for name in names}
     figure = Figure(figsize=(9.0, 9.0), layout="constrained")
-    panels = figure.subplots(len(names), 1, sharex=True, height_ratios=[len(own[n]) for n in names])
+    panels = figure.subplots(
+        len(names), 1, sharex=True, squeeze=False, height_ratios=[len(own[n]) for n in names]
+    )[:, 0]
     for axes, name in zip(panels, names, strict=True):
         at = range(len(own[name]))
         axes.axvline(100 * LEVEL, color="0.6", linestyle="--", linewidth=1)
@@ -206,7 +230,7 @@ def draw(table: Sequence[Mapping[str, Any]], path: Path) -> None:
         )
         axes.plot(real, at, "o", color="tab:blue", label="real pairs")
         axes.plot(controls, at, "D", color="tab:red", fillstyle="none", label="controls")
-        axes.set_yticks(list(at), [row["argument"] for row in own[name]])
+        axes.set_yticks(list(at), [row["method"] for row in own[name]])
         axes.set_ylim(-0.6, len(own[name]) - 0.4)
         axes.set_title(name, fontsize="medium", loc="left")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
@@ -214,21 +238,21 @@ def draw(table: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-@click.command(help=__doc__)
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=os.environ.get("DHSIC_DATA", "../shared/data"),
+STUDY = Study(
+    name="dependent_air",
+    title="How often are real series and places rejected, and controls of them?",
+    data=DATA,
+    methods=WAYS,
+    sizes=(WINDOWS,),
+    measure=measure,
+    columns=("tests", "median p", "rejected", "controls", "controls rejected"),
+    rows=rows,
+    takes=takes,
+    small={
+        "data": ["places: temperature, sunshine"],
+        "methods": [NOTHING, "given= altitude"],
+        "sizes": [1],
+    },
+    picture=draw,
+    needs="weather/data.csv and beijing_air",
 )
-@click.option("--draws", default=200, help="Controls of places.")
-@click.option("--windows", default=6, help="Windows of a year.")
-@click.option("--stations", default=2, help="Stations that are tested by themselves.")
-@click.option("--processes", default=1)
-@click.option("--out", default="benchmarks/results/dependent_air.csv")
-def main(data: Path, draws: int, windows: int, stations: int, processes: int, out: str) -> None:
-    write_csv(out, rows(data, draws, windows, stations, processes))
-    draw(read_csv(out), Path(out).with_suffix(".png"))
-
-
-if __name__ == "__main__":
-    main()
