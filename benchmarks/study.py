@@ -108,7 +108,7 @@ class Study:
     def of(self, data: Iterable[str] = (), methods: Iterable[str] = (), **fields: Any) -> Study:
         """The study of some data, methods, sizes or runs alone; empty ones stay as they are."""
         asked = {"data": list(data), "methods": list(methods)}
-        some = {
+        some: dict[str, Any] = {
             what: {name: getattr(self, what)[name] for name in names}
             for what, names in asked.items()
             if names

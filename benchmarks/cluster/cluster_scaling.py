@@ -66,7 +66,7 @@ RATIOS = ("seconds", "speedup", "efficiency", "relative")
 def measure(cell: Cell, run: int) -> list[Row]:
     """All settings of a study."""
     del run
-    precision = {} if "precision" in cell.test.vary else {"precision": "float32"}
+    precision: dict[str, Any] = {} if "precision" in cell.test.vary else {"precision": "float32"}
     with tempfile.TemporaryDirectory() as scratch:
         data = f"{scratch}/songs.zarr"
         generate(data, rows=cell.n, features=FEATURES, dependence=0.1)
@@ -125,7 +125,7 @@ def _panel(axes: Axes, study: Varied, table: Sequence[Row]) -> None:
 STUDY = Study(
     name="cluster_scaling",
     title="How does a test scale over worker processes?",
-    data={"songs, 20 columns, stored": None},
+    data={"songs, 20 columns, stored; 256 landmarks and shifts": None},
     methods=METHODS,
     sizes=(4_000_000,),
     measure=measure,

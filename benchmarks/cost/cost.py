@@ -1,10 +1,11 @@
 """How long tests and other functions take, and how much memory.
 
 Every cell runs in a process of its own. `processor` are seconds of all threads together, and
-`seconds` are by the clock; calls of few rows are repeated, and the median is told. `held` is what the process held before the call, with rows in memory, and `peak` the most that
-it held in the call; `planned` is what `dhsic.plan` says of it. All three are MiB. `stopped` says
-why a call has no result: "time" after 1,800 seconds of the processor, "memory" beyond 4 GiB, or the
-error. `chosen` is what the result tells of its estimator, its null and its landmarks.
+`seconds` are by the clock; calls of few rows are repeated, and the median is told. `held` is what
+the process held before the call, with rows in memory, and `peak` the most that it held in the
+call; `planned` is what `dhsic.plan` says of it. All three are MiB. `stopped` says why a call has
+no result: "time" after 1,800 seconds of the processor, "memory" beyond 4 GiB, or the error.
+`chosen` is what the result tells of its estimator, its null and its landmarks.
 
 Rows of "d + d columns" are normal numbers in float32 and of "songs" in the shape of the Million
 Song data; "stored" rows are read from zarr, in chunks of the layout that is named, and "generated"
@@ -37,7 +38,7 @@ from dhsic import causal
 from dhsic.io.synthetic import generate, synthetic
 
 SECONDS, MOST_BYTES = 1800.0, 4 * 2**30
-FEW, MANY = (50, 100, 200, 500), (1000, 10_000, 100_000, 1_000_000)
+FEW, MANY = (50, 100, 200, 500), (1000, 5000, 10_000, 100_000, 1_000_000)
 THREADS = 2
 TURNS = {"few": 31, "many": 3}
 """Of groups whose calls are repeated, after a first one that is not counted."""
@@ -223,6 +224,9 @@ QUADRATIC: Mapping[str, tuple[Any, str]] = {
 }
 
 
+SIXTEEN = dhsic.Grid(dhsic.Candidates(factors=(0.25, 0.5, 1.0, 2.0)), combine="all")
+
+
 def _strata(x: Any, y: Any, **options: Any) -> Any:
     strata = np.random.default_rng(0).integers(50, size=len(x))
     return dhsic.independence_test(x, y, strata=strata, **options)
@@ -258,12 +262,16 @@ def ways() -> dict[str, Way]:
         "one kernel": Way(("few", "many"), test, {"kernels": "gaussian"}, plans=True),
         "hyppo Hsic, chi-square": Way(("few",), partial(_hyppo, kind="Hsic")),
         "hyppo Dcorr, chi-square": Way(("few",), partial(_hyppo, kind="Dcorr")),
-        "v-hsic, one kernel, 250 permutations": Way(
-            ("many",),
-            test,
-            {"estimator": "v-hsic", "kernels": "gaussian", "null": permuted},
-            most_rows=1000,
-        ),
+        **{
+            f"v-hsic, {words}, {null}": Way(
+                ("many",),
+                test,
+                {"estimator": "v-hsic", "kernels": kernels, "null": law},
+                most_rows=1000 if law is permuted else 10_000,
+            )
+            for words, kernels in (("one kernel", "gaussian"), ("16 kernels", SIXTEEN))
+            for null, law in (("shifts", "shifts"), ("250 permutations", permuted))
+        },
         **{
             f"nystrom-m, {count:,} replicates": Way(
                 ("many",),

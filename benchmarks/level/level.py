@@ -36,7 +36,7 @@ from dhsic.estimators.registry import TABLE
 
 NUMBERS = (2, 3, 4, 5)
 SIZES = (10, 50, 200, 300, 500, 1000, 5000, 10_000, 20_000)
-ARGUMENTS = {"threads": 1}
+ARGUMENTS: dict[str, Any] = {"threads": 1}
 
 
 def _of_kind(kind: str, how: Callable[[Drawing, int], Any]) -> Callable[[int, Rng], Drawn]:
@@ -69,33 +69,32 @@ def rows_data(case: str, effect: float = 0.0) -> Callable[[int, Rng], Drawn]:
     return draw
 
 
+WAYS: Mapping[str, tuple[str, Callable[..., Any], tuple[int, ...]]] = {
+    "": ("variables", lambda d, n, m: d.variables(n, m), ()),
+    "samples: ": ("samples", lambda d, n, m: d.samples(_sizes(n, m)), ()),
+    "interacting: ": ("interacting", lambda d, n, m: d.interacting(n), ()),
+    "given: ": ("two effects", lambda d, n, m: d.caused(n, m - 2, 2), (50, 200)),
+    "one cause: ": ("one cause", lambda d, n, m: d.caused(n, 1, m - 1), (50, 200)),
+}
+"""How data of a kind and M variables are drawn: the group that takes them, and their sizes."""
+
+
 def sources() -> dict[str, Source]:
     """All kinds of independent data."""
-    found = {}
-    for kind, m in product(KINDS, NUMBERS):
-        name = f"{kind}, M = {m}"
-        found[name] = Source("variables", _of_kind(kind, lambda d, n, m=m: d.variables(n, m)))
-        found[f"samples: {name}"] = Source(
-            "samples", _of_kind(kind, lambda d, n, m=m: d.samples(_sizes(n, m)))
+    found = {
+        f"{prefix}{kind}, M = {m}": Source(
+            f"{group} of 1" if group == "one cause" and m == 2 else group,
+            _of_kind(kind, partial(how, m=m)),
+            sizes,
         )
-        if m > 2:
-            found[f"given {m - 2}: {name}"] = Source(
-                "two effects", _of_kind(kind, lambda d, n, m=m: d.caused(n, m - 2, 2)), (50, 200)
-            )
-        found[f"one cause: {name}"] = Source(
-            f"one cause of {m - 1}",
-            _of_kind(kind, lambda d, n, m=m: d.caused(n, 1, m - 1)),
-            (50, 200),
-        )
-    for kind in KINDS:
-        found[f"interacting: {kind}, M = 3"] = Source(
-            "interacting", _of_kind(kind, lambda d, n: d.interacting(n))
-        )
+        for kind, m, (prefix, (group, how, sizes)) in product(KINDS, NUMBERS, WAYS.items())
+        if not (prefix == "interacting: " and m != 3) and not (prefix == "given: " and m < 3)
+    }
     for case, m in product(NULL_CASES, (2, 3)):
         draw = partial(_named, case=case, m=m)
         sizes = (200, 2000) if case in ("gaussian", "heavy tails") else (200,)
         found[f"{case}, M = {m}"] = Source("by name", draw, sizes)
-    for case, d in product(CONDITIONAL, (1, 2, 5, 10, 20)):
+    for case, d in product(CONDITIONAL, (1, 2, 3, 5, 10, 20)):
         if case not in ONLY_DEPENDENT and (case != "categories" or d == 1):
             found[f"{case}, given {d}"] = Source("given", given_data(case, d))
     for case in DEPENDENT:
@@ -130,9 +129,10 @@ def direction(x: Any, y: Any, *, precision: str, **options: Any) -> Any:
     return causal.direction(x, y, **options)
 
 
-def exchangeable(x: Any, y: Any, *, rng: int, **_: Any) -> Any:
+def exchangeable(x: Any, y: Any, *, rng: int, kernels: Any = None, **options: Any) -> Any:
     """As if nothing was known of the rows."""
-    return dhsic.independence_test(x, y, rng=rng, threads=1)
+    chosen = {"estimator": options.get("estimator", "auto"), "kernels": kernels}
+    return dhsic.independence_test(x, y, rng=rng, threads=1, **chosen)
 
 
 FUNCTIONS: dict[str, tuple[str, Callable[..., Any], Mapping[str, Any]]] = {
@@ -273,13 +273,19 @@ def methods() -> dict[str, Method]:
         name: Method((group,), partial(call, **ARGUMENTS), pvalues, default=True)
         for name, (group, call, pvalues) in FUNCTIONS.items()
     }
-    every = tuple(f"one cause of {m - 1}" for m in NUMBERS)
     graphs = {"": lambda one: one.pvalues[0]}
+    every = ("one cause", "one cause of 1")
     found["score_dags"] = Method(every, partial(score_truth, **ARGUMENTS), graphs, default=True)
     one = partial(
         dhsic.independence_test, estimator="nystrom-hsic", kernels="gaussian", **ARGUMENTS
     )
     found["independence_test, its argument, one kernel"] = Method(("rows",), one)
+    found["independence_test, as if exchangeable, one kernel"] = Method(
+        ("rows",), partial(exchangeable, kernels="gaussian", estimator="nystrom-hsic")
+    )
+    found["nystrom-m, tuples"] = Method(
+        ("variables",), partial(dhsic.independence_test, estimator="nystrom-m", **ARGUMENTS)
+    )
     found["residual_independence_test, gamma"] = Method(
         ("given",), partial(causal.residual_independence_test, null="gamma", **ARGUMENTS)
     )

@@ -151,7 +151,7 @@ def _panel(axes: Axes, data: str, n: int, table: Table) -> None:
 
 STUDY = Study(
     name="embedding_error",
-    title="Figures 1 and 2 of Chatalic et al.: how many landmarks embed a mean as well as all rows?",
+    title="Figures 1 and 2 of Chatalic et al.: how many landmarks embed a mean?",
     data=LAWS,
     methods={f"{one}, {p}": (one, p) for one, p in product(SELECTIONS, COUNTS)},
     sizes=(1000, 10_000, 100_000),

@@ -120,7 +120,8 @@ def measure(cell: Cell, run: int) -> Row:
     """One search in a process of its own."""
     del run
     with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-        return alone.submit(row, *cell.test, cell.data, cell.n).result()
+        library, test = cell.test
+        return alone.submit(row, library, test, cell.data, cell.n).result()
 
 
 def rows(cell: Cell, found: Sequence[Row]) -> Iterator[Row]:

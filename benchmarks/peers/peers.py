@@ -140,7 +140,7 @@ def _curves(axes: Axes, table: Table, along: str) -> None:
     axes.set(ylim=(-0.03, 1.03))
 
 
-def _rows_of(row: Mapping[str, Any]) -> int:
+def _rows_of(row: Row) -> int:
     return int(row["n"])
 
 

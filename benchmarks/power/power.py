@@ -47,6 +47,9 @@ LABELS = tuple(
     for share in (3.0, 1.5, 0.8, 0.4, 0.1, 0.02)
 )
 EFFECT = 0.5
+"""In rows that belong together."""
+GIVEN = {0.3: (2000,), 0.4: (300, 1000, 2000), 0.5: (300, 1000, 2000)}
+"""Rows by the effect in data that are independent given others."""
 
 
 def labelled(n: int, rng: Rng, kind: str, share: float) -> list[Any]:
@@ -78,10 +81,11 @@ def sources() -> dict[str, Source]:
         draw = partial(dependence.two_samples, law=law, parts=parts)
         found[f"samples: {law}, {words}"] = Source("samples", draw, (200, 1000))
     for case, d in product(CONDITIONAL, (1, 5)):
-        if case != "categories" or d == 1:
-            found[f"{case}, given {d}, effect {EFFECT}"] = Source(
-                "given", given_data(case, d, EFFECT), (300, 1000, 2000)
-            )
+        for effect, sizes in GIVEN.items():
+            if case != "categories" or d == 1:
+                found[f"{case}, given {d}, effect {effect}"] = Source(
+                    "given", given_data(case, d, effect), sizes
+                )
     for case in DEPENDENT:
         found[f"rows: {case}"] = Source("rows", rows_data(case, EFFECT), (500,))
     for name, columns in REAL.items():
@@ -151,6 +155,10 @@ def methods() -> dict[str, Method]:
         **{name: Method(("given",), call, rejected, 2000) for name, call in OTHERS.items()},
         "its argument": Method(("rows",), default, default=True),
         "as if exchangeable": Method(("rows",), exchangeable, default=True),
+        "its argument, one kernel": by("rows", estimator="nystrom-hsic", kernels="gaussian"),
+        "as if exchangeable, one kernel": Method(
+            ("rows",), partial(exchangeable, estimator="nystrom-hsic", kernels="gaussian")
+        ),
         "labels": Method(("labels",), as_labels, default=True),
         "numbers": Method(("labels",), as_numbers, default=True),
     }

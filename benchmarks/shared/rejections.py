@@ -79,10 +79,11 @@ class Tested(NamedTuple):
 
 def takes(cell: Cell) -> bool:
     """Whether the method is for such data."""
-    source, method = cell.draw, cell.test
+    source: Source = cell.draw
+    method: Method = cell.test
     if source.group not in method.groups or (source.sizes and cell.n not in source.sizes):
         return False
-    if cell.n > (method.most_rows or cell.n):
+    if method.most_rows is not None and cell.n > method.most_rows:
         return False
     if method.most_variables is None:
         return True
