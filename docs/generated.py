@@ -1,9 +1,9 @@
 """The parts of pages that come from the benchmarks' tables, the errors and the command line.
 
-`write` puts them into a folder, from which the pages include them, and `figures` are single figures,
-which pages have as `{{ name }}`, so that none is copied by hand. What is measured tells its commit, and
-has a † where it is older than the defaults that it describes. The build does so; to look at the
-parts without it, and to write the table of the README:
+`write` puts them into a folder, from which the pages include them, and `figures` are single
+figures, which pages have as `{{ name }}`, so that none is copied by hand. Tables tell the commits
+of their rows, and what is older than the defaults that it describes has a †. The build of the site
+does so. To look at the parts without it, and to write the figures of the README:
 
     python -m docs.generated docs/_generated
     python -m docs.generated --write

@@ -48,7 +48,7 @@ LONG_FILES = (
     "deploy/test_manifests_run.py",
     "cluster/test_slurm.py",
     "benchmarks/test_notebooks.py",
-    "test_benchmarks.py",
+    "benchmarks/test_level_guard.py",
     "cli/test_processes.py",
     "cli/test_report.py",
     "test_plan_equals_run.py",
@@ -56,7 +56,6 @@ LONG_FILES = (
     "estimators/test_level.py",
     "estimators/test_feature_replicates.py",
     "cluster/test_robustness.py",
-    "benchmarks/test_level_default.py",
     "io/test_storage.py",
     "io/test_storage_cli.py",
     "estimators/test_nfsic.py",
@@ -77,7 +76,7 @@ NOT_QUICK = [
     TESTS / name
     for name in (
         *("benchmarks", "cluster", "deploy", "engine", "estimators"),
-        *("test_bare_install.py", "test_benchmarks.py", "test_plan_equals_run.py", "test_reach.py"),
+        *("test_bare_install.py", "test_plan_equals_run.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
         *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
