@@ -25,7 +25,7 @@ from benchmarks.study import run as run_study
 
 MODULES = {
     "level": ("level.level", "level.dependent_air"),
-    "power": ("power.power", "power.estimates"),
+    "power": ("power.power",),
     "cost": ("cost.cost",),
     "cluster": ("cluster.cluster_scaling", "cluster.chaos", "cluster.struck"),
     "papers": (

@@ -389,7 +389,7 @@ def _slopes(named: str) -> Figure:
     for key in dict.fromkeys((r["data"], r["method"]) for r in rows):
         own = [r for r in rows if (r["data"], r["method"]) == key]
         logs = np.log([[float(r[name]) for r in own] for name in ("n", "relative error")])
-        slopes.append(float(np.polyfit(*logs, 1)[0]))
+        slopes.append(float(np.polyfit(logs[0], logs[1], 1)[0]))
     return Figure(f"{max(slopes):.1f} to {min(slopes):.1f}", rows, "convergence")
 
 

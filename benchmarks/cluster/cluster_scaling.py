@@ -14,50 +14,31 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from benchmarks.study import Cell, Row, Study, Table
-from dhsic import NystromHSIC, plots
+from benchmarks.study import Cell, Row, Study
+from dhsic import NystromHSIC
 from dhsic.bench import scaling_study
 from dhsic.io.synthetic import generate
 
 FEATURES, TURNS = 20, 3
 ON_TWO: dict[str, list[Any]] = {"workers": [2], "scheduler": ["processes"]}
-TIME = "time of one test (s)"
 
 
 class Varied(NamedTuple):
-    """What varies, and what is drawn of it."""
+    """What varies, and whether every worker has the same rows."""
 
     vary: dict[str, list[Any]]
-    drawn: tuple[str, str]
-    words: tuple[str, str]
     weak: bool = False
 
 
 WORKERS = {"workers": [1, 2]}
 METHODS = {
-    "strong": Varied(WORKERS, ("workers", "speedup"), ("workers", "speed-up")),
-    "weak": Varied(WORKERS, ("workers", "efficiency"), ("workers", "efficiency"), True),
-    "scheduler": Varied(
-        {"scheduler": ["processes", "threads"], "workers": [2]},
-        ("scheduler", "seconds"),
-        ("two of them", TIME),
-    ),
-    "precision": Varied(
-        {"precision": ["float32", "float64"], **ON_TWO},
-        ("precision", "seconds"),
-        ("precision of the tiles", TIME),
-    ),
-    "chunk rows": Varied(
-        {"chunk_rows": [2048, 8192, 32_768, 131_072], **ON_TWO},
-        ("chunk_rows", "seconds"),
-        ("rows of a stored chunk", TIME),
-    ),
+    "strong": Varied(WORKERS),
+    "weak": Varied(WORKERS, weak=True),
+    "scheduler": Varied({"scheduler": ["processes", "threads"], "workers": [2]}),
+    "precision": Varied({"precision": ["float32", "float64"], **ON_TWO}),
+    "chunk rows": Varied({"chunk_rows": [2048, 8192, 32_768, 131_072], **ON_TWO}),
 }
 SETTINGS = ("workers", "scheduler", "rows", "chunk_rows", "precision")
 RATIOS = ("seconds", "speedup", "efficiency", "relative")
@@ -98,30 +79,6 @@ def rows(cell: Cell, found: Sequence[list[Row]]) -> Iterator[Row]:
         }
 
 
-def draw(table: Table, path: Path) -> None:
-    """A panel a study."""
-    names = [name for name in METHODS if name in {row["method"] for row in table}]
-    figure = Figure(figsize=(3.4 * len(names), 3.4), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        _panel(axes, METHODS[name], [row for row in table if row["method"] == name])
-        axes.set_title(name, fontsize=11, pad=26)
-    figure.savefig(path, dpi=150)
-
-
-def _panel(axes: Axes, study: Varied, table: Sequence[Row]) -> None:
-    setting, quantity = study.drawn
-    words = setting in ("scheduler", "precision")
-    x = [row[setting] if words else int(row[setting]) for row in table]
-    plots.scaling(
-        {"": (x, [float(row[quantity]) for row in table])},
-        xlabel=study.words[0],
-        ylabel=study.words[1],
-        ideal={"speedup": 1.0, "efficiency": 0.0}.get(quantity),
-        logarithmic=quantity == "seconds" and not words,
-        ax=axes,
-    )
-
-
 STUDY = Study(
     name="cluster_scaling",
     title="How does a test scale over worker processes?",
@@ -133,6 +90,5 @@ STUDY = Study(
     rows=rows,
     follows_defaults=lambda cell: False,
     small={"methods": ["strong"], "sizes": [4000]},
-    picture=draw,
     in_pool=False,
 )

@@ -8,8 +8,8 @@ no result: "time" after 1,800 seconds of the processor, "memory" beyond 4 GiB, o
 `chosen` is what the result tells of its estimator, its null and its landmarks.
 
 Rows of "d + d columns" are normal numbers in float32 and of "songs" in the shape of the Million
-Song data; "stored" rows are read from zarr, in chunks of the layout that is named, and "generated"
-ones are never held. Functions are called without options on rows of 20 columns and a target.
+Song data; "stored" rows are read from zarr. Functions are called without options on rows of 20
+columns and a target.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import zarr
-from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
 import dhsic
 from benchmarks.peers.peer_tests import hyppo_chi_square
@@ -71,41 +69,6 @@ def songs(n: int, folder: Path, features: int, stored: bool) -> Sequence[Any]:
     return [da.from_zarr(folder / "rows.zarr", component=part) for part in ("features", "year")]
 
 
-CODECS = {"no codec": None, "zstd": ZstdCodec(), "blosc": BloscCodec(), "gzip": GzipCodec(level=1)}
-LAYOUTS = {"one chunk": 1, "8 chunks": 8, "64 chunks": 64, "one shard of 64 chunks": -64}
-
-
-def laid_out(n: int, folder: Path, layout: str, codec: str) -> Sequence[Any]:
-    """Places of 20 columns and one."""
-    pieces = abs(LAYOUTS[layout])
-    for name, columns in (("x", 20), ("y", 1)):
-        rows = -(-n // pieces)
-        array = zarr.create_array(
-            folder / f"{name}.zarr",
-            shape=(n, columns),
-            dtype="float32",
-            chunks=(rows, columns),
-            shards=(rows * pieces, columns) if LAYOUTS[layout] < 0 else None,
-            compressors=CODECS[codec],
-        )
-        array[:] = 100.0 * np.random.default_rng(columns).standard_normal((n, columns))
-    return [str(folder / f"{name}.zarr") for name in ("x", "y")]
-
-
-def generated(n: int, _: Path) -> Sequence[Any]:
-    rows = da.random.default_rng(0).standard_normal((n, 5), chunks=(min(n, 500_000), 5))
-    return [rows, rows]
-
-
-def chain(n: int, folder: Path) -> Sequence[Any]:
-    """Stored rows in which a causes b, and b causes c."""
-    a, b, c = np.random.default_rng(0).uniform(-1.0, 1.0, (3, n))
-    b += 2.0 * a**2
-    stored = np.column_stack([a, b, c + np.tanh(2.0 * b)])
-    zarr.create_array(folder / "rows.zarr", data=stored, chunks=(min(n, 100_000), 3))
-    return [str(folder / "rows.zarr")] * 2
-
-
 def conditioned(n: int, _: Path, d: int) -> Sequence[Any]:
     return CONDITIONAL["additive"](np.random.default_rng(0), n, d, 0.0)
 
@@ -131,23 +94,7 @@ ROWS: Mapping[str, Rows] = {
     "songs, 1 column, stored": Rows(
         "reach", partial(songs, features=1, stored=True), (*MANY, 10**7, 10**8)
     ),
-    **{
-        f"20 + 1 columns, stored: {layout}, {codec}": Rows(
-            "layouts", partial(laid_out, layout=layout, codec=codec), (1_000_000,)
-        )
-        for layout, codec in (
-            ("one chunk", "zstd"),
-            ("one chunk", "gzip"),
-            ("8 chunks", "zstd"),
-            ("64 chunks", "blosc"),
-            ("one shard of 64 chunks", "zstd"),
-            ("one chunk", "no codec"),
-        )
-    },
-    "5 columns, generated": Rows("embedding", generated, (10**6, 10**7, 10**8)),
-    "3 columns, stored": Rows("graphs", chain, (10_000, 100_000, 1_000_000)),
     **{f"given {d} columns": Rows("given", partial(conditioned, d=d), MANY) for d in (1, 10)},
-    "1 + 1 columns that belong together": Rows("rows", partial(normals, d=1, e=1), (1_000_000,)),
 }
 
 
@@ -227,20 +174,6 @@ QUADRATIC: Mapping[str, tuple[Any, str]] = {
 SIXTEEN = dhsic.Grid(dhsic.Candidates(factors=(0.25, 0.5, 1.0, 2.0)), combine="all")
 
 
-def _strata(x: Any, y: Any, **options: Any) -> Any:
-    strata = np.random.default_rng(0).integers(50, size=len(x))
-    return dhsic.independence_test(x, y, strata=strata, **options)
-
-
-def _groups(x: Any, y: Any, **options: Any) -> Any:
-    return dhsic.independence_test(x, y, groups=np.arange(len(x)) // 10, **options)
-
-
-def _weights(x: Any, y: Any, **options: Any) -> Any:
-    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(x))
-    return dhsic.independence_test(x, y, weights=weights, **options)
-
-
 def _hyppo(x: Any, y: Any, *, kind: str, **_: Any) -> float:
     return hyppo_chi_square(x.astype(np.float64), y.astype(np.float64), 0, 0, kind=kind)
 
@@ -256,9 +189,7 @@ def ways() -> dict[str, Way]:
     test = dhsic.independence_test
     permuted = dhsic.Permutation(250, within="all")
     found = {
-        "independence_test": Way(
-            ("few", "many", "functions", "rows"), test, default=True, plans=True
-        ),
+        "independence_test": Way(("few", "many", "functions"), test, default=True, plans=True),
         "one kernel": Way(("few", "many"), test, {"kernels": "gaussian"}, plans=True),
         "hyppo Hsic, chi-square": Way(("few",), partial(_hyppo, kind="Hsic")),
         "hyppo Dcorr, chi-square": Way(("few",), partial(_hyppo, kind="Dcorr")),
@@ -293,30 +224,6 @@ def ways() -> dict[str, Way]:
             },
             plans=True,
         ),
-        "rff-hsic, 32 features, gamma": Way(
-            ("layouts",),
-            test,
-            {"estimator": dhsic.RFFHSIC(n_features=32), "kernels": "gaussian", "null": "gamma"},
-            plans=True,
-        ),
-        "nystrom-hsic, 32 landmarks, shifts": Way(
-            ("layouts",),
-            test,
-            {"estimator": dhsic.NystromHSIC(32), "kernels": "gaussian", "null": "shifts"},
-            plans=True,
-        ),
-        "mean_embedding, 300 landmarks": Way(
-            ("embedding",),
-            lambda x, y, **o: dhsic.mean_embedding(
-                x, dhsic.kernels.Gaussian(gamma=0.1), 300, precision="float32", **o
-            ),
-        ),
-        "causal.score_dags, 100 landmarks": Way(
-            ("graphs",),
-            lambda x, y, **o: causal.score_dags(
-                x, names=("a", "b", "c"), estimator=dhsic.NystromMHSIC(100), null="gamma", **o
-            ),
-        ),
         "conditional_independence_test, given": Way(
             ("given",),
             lambda x, y, z, **o: dhsic.conditional_independence_test(x, y, given=z, **o),
@@ -326,10 +233,6 @@ def ways() -> dict[str, Way]:
             name: Way(("given",), partial(_other, name=name), most_rows=most)
             for name, most in (("kci", 2000), ("rcit", 1_000_000), ("gcm", 1_000_000))
         },
-        "independence_test, 50 strata": Way(("rows",), _strata, default=True),
-        "independence_test, groups of 10": Way(("rows",), _groups, default=True),
-        "independence_test, time": Way(("rows",), test, {"order": "time"}, default=True),
-        "independence_test, weights": Way(("rows",), _weights, default=True),
     }
     for many, named in ((True, LINEAR), (False, QUADRATIC)):
         for name, (estimator, null) in named.items():

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
-from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -99,10 +98,6 @@ def sources() -> dict[str, Source]:
             found[f"{case}, given {d}"] = Source("given", given_data(case, d))
     for case in DEPENDENT:
         found[case] = Source("rows", rows_data(case), (500, 1000))
-    for parts, words in ((2, "halves"), (4, "1 to 3")):
-        found[f"same law, {words}"] = Source(
-            "same law", partial(same_law, parts=parts), (200, 1000)
-        )
     return found
 
 
@@ -217,15 +212,6 @@ def rcit(x: Any, y: Any, *, given: Any, rng: int) -> float:
     return float(RCIT().compute_pvalue(x[:, None], y[:, None], given)[0])
 
 
-def fastkci(x: Any, y: Any, *, given: Any, rng: int) -> float:
-    """The test of causal-learn, with its defaults, in this process."""
-    from causallearn.utils.FastKCI.FastKCI import FastKCI_CInd
-
-    np.random.seed(rng)  # noqa: NPY002  # it draws from the global generator
-    with import_module("joblib").parallel_config(backend="sequential"):
-        return float(FastKCI_CInd().compute_pvalue(x[:, None], y[:, None], given)[0])
-
-
 def gcm(x: Any, y: Any, *, given: Any, rng: int) -> float:
     """The generalised covariance measure."""
     from sklearn.linear_model import RidgeCV
@@ -239,32 +225,7 @@ def gcm(x: Any, y: Any, *, given: Any, rng: int) -> float:
     return float(2 * norm.sf(len(x) ** 0.5 * abs(products.mean()) / products.std()))
 
 
-OTHERS = {"kci": kci, "rcit": rcit, "fastkci": fastkci, "gcm": gcm}
-
-
-SAMPLE_TESTS: dict[str, Method] = {
-    f"{name}, {'normal' if name == 'block-mmd' else 'permutation'}": Method(
-        ("same law", "samples"),
-        partial(
-            dhsic.two_sample_test,
-            estimator=name,
-            kernels="gaussian",
-            null="normal" if name == "block-mmd" else dhsic.Permutation(99, within="all"),
-            **ARGUMENTS,
-        ),
-    )
-    for name in ("nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd")
-}
-"""Tests of two samples by name, with the median heuristic."""
-
-
-def same_law(n: int, rng: Rng, parts: int) -> Any:
-    """Two samples of three columns, normal or with Student's t of 3 degrees of freedom."""
-    heavy = bool(rng.integers(2))
-    sizes = n // parts, n - n // parts
-    return [
-        rng.standard_t(3, (one, 3)) if heavy else rng.standard_normal((one, 3)) for one in sizes
-    ]
+OTHERS = {"kci": kci, "rcit": rcit, "gcm": gcm}
 
 
 def methods() -> dict[str, Method]:
@@ -302,7 +263,7 @@ def methods() -> dict[str, Method]:
     found |= {
         name: Method(("given",), call, {"": float}, most_rows=2000) for name, call in OTHERS.items()
     }
-    return found | SAMPLE_TESTS
+    return found
 
 
 STUDY = Study(

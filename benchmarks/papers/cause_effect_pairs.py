@@ -6,7 +6,7 @@ other, the score C by HSIC of residuals and cause and C_s by its sensitivity map
 rows (HSIC) or D random features (RHSIC), on n rows of a pair at most, drawn anew in every run.
 `AUC` is the mean area under the ROC curve of all pairs by their weights, with its 5 and 95 % limits
 over draws of origins of pairs, as pairs of one origin tell much the same. The kind of data is the
-regression; forests and processes are cross-fitted, but for the forest in sample. Needs the pairs of
+regression; forests and processes are cross-fitted. Needs the pairs of
 J. Mooij et al. (JMLR 17(32), 2016) in the folder DHSIC_DATA; pairs that weigh 0 are left out.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -42,26 +42,7 @@ BOOTSTRAPS = 500
 Vector = NDArray[np.float64]
 
 
-class InSample:
-    """A random forest whose residuals are of the rows that it has seen."""
-
-    name = "forest-in-sample"
-
-    def residuals(
-        self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
-    ) -> Vector:
-        from sklearn.ensemble import RandomForestRegressor
-
-        forest = RandomForestRegressor(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
-        fitted = forest.fit(np.hstack(list(given)), target.ravel()).predict(np.hstack(list(given)))
-        left: Vector = target - fitted[:, None]
-        return left
-
-
-REGRESSIONS: dict[str, Any] = {
-    **{name: name for name in ("random-forest", "splines", "gaussian-process")},
-    InSample.name: InSample(),
-}
+REGRESSIONS = {name: name for name in ("random-forest", "splines", "gaussian-process")}
 
 
 class Pair(NamedTuple):

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.shared.curves import style
-from benchmarks.study import Cell, Row, Study, Table
+from benchmarks.shared import curves
+from benchmarks.study import Cell, Row, Study
 from dhsic.causal import DAG, score_dags
 from dhsic.estimators import VHSIC, NystromMHSIC
 
@@ -69,28 +67,6 @@ def rows(cell: Cell, found: Sequence[tuple[float, float]]) -> Iterator[Row]:
     yield {"power": share, "error": error, "seconds": seconds}
 
 
-def picture(table: Table, path: Path) -> None:
-    """Graphs found, with bands of one standard error up and down, and seconds against rows."""
-    figure = Figure(figsize=(9.0, 3.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for number, name in enumerate(dict.fromkeys(row["method"] for row in table)):
-        chosen = sorted((r for r in table if r["method"] == name), key=lambda r: int(r["n"]))
-        n, found, error, seconds = (
-            np.array([float(row[key]) for row in chosen])
-            for key in ("n", "power", "error", "seconds")
-        )
-        drawn = style(number)
-        left.plot(n, found, label=name, markersize=4, **drawn)
-        left.fill_between(
-            n, found - error, found + error, color=drawn["color"], alpha=0.15, linewidth=0
-        )
-        right.plot(n, seconds, markersize=4, **drawn)
-    left.set(xlabel="rows", ylabel="share of graphs found", ylim=(-0.03, 1.03))
-    right.set(xlabel="rows", ylabel="processor seconds of 24 scores", ylim=0)
-    figure.legend(loc="outside lower center", ncols=5, frameon=False)
-    figure.savefig(path, dpi=150)
-
-
 STUDY = Study(
     name="dag_search",
     title="Figure 3 of Kalinke and Szabo: how often is the causal graph found?",
@@ -103,5 +79,5 @@ STUDY = Study(
     rows=rows,
     follows_defaults=lambda cell: False,
     small={"sizes": [80], "runs": 2},
-    picture=picture,
+    picture=curves.picture,
 )

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.stats import binom
 
 from benchmarks.peers.peer_tests import METHODS, RESAMPLES, Test
 from benchmarks.shared import curves
 from benchmarks.shared.cases import Data, Rng
 from benchmarks.shared.songs import songs
-from benchmarks.study import Cell, Row, Study, Table
+from benchmarks.study import Cell, Row, Study
 from dhsic.io.synthetic import synthetic
 
 ALPHAS = (0.01, 0.05, 0.10)
@@ -32,14 +30,6 @@ SLOW = ("dcor dcov", "statsmodels dcov", "hyppo Dcorr", "hyppo Hsic")
 """Half a second and more of 500 rows: they have at most SLOW_ROWS."""
 SLOW_ROWS = 1000
 SIZES = (250, 500, 750, 1000, 1500, 2000, 4000)
-COLOURS = {
-    "dhsic": "#D55E00",
-    "hyppo": "#0072B2",
-    "dcor": "#009E73",
-    "statsmodels": "#000000",
-    "causal-learn": "#CC79A7",
-    "scikit-learn": "#56B4E9",
-}
 
 
 @dataclass(frozen=True)
@@ -98,52 +88,6 @@ def takes(cell: Cell) -> bool:
     return cell.method not in SLOW or cell.n <= SLOW_ROWS
 
 
-def draw(table: Table, path: Path) -> None:
-    """Power against rows and against processor time; a colour a package."""
-    kinds = list(dict.fromkeys(row["data"] for row in table))
-    figure = Figure(figsize=(10.0, 1.6 + 3.4 * len(kinds)), layout="constrained")
-    panels = figure.subplots(len(kinds), 2, sharex="col", sharey=True, squeeze=False)
-    sizes = sorted({_rows_of(row) for row in table})
-    for (left, right), kind in zip(panels, kinds, strict=True):
-        for axes, along in ((left, "n"), (right, "seconds")):
-            _curves(axes, [row for row in table if row["data"] == kind], along)
-        left.set(ylabel="power at level 1 %", title=kind, xscale="log")
-        left.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
-        left.minorticks_off()
-        right.set(title=kind, xscale="log")
-        right.xaxis.set_major_formatter("{x:g}")
-    panels[-1, 0].set_xlabel("rows")
-    panels[-1, 1].set_xlabel("processor seconds of a test")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-
-
-def _curves(axes: Axes, table: Table, along: str) -> None:
-    numbers = dict.fromkeys(COLOURS, 0)
-    for name, method in METHODS.items():
-        chosen = sorted((row for row in table if row["method"] == name), key=_rows_of)
-        if not chosen:
-            continue
-        number = numbers[method.package]
-        numbers[method.package] += 1
-        axes.plot(
-            [float(row[along]) for row in chosen],
-            [float(row["power"]) for row in chosen],
-            color=COLOURS[method.package],
-            marker=curves.MARKERS[number],
-            linestyle=curves.LINES[number % len(curves.LINES)],
-            markersize=4,
-            linewidth=1.2,
-            label=name,
-        )
-    axes.set(ylim=(-0.03, 1.03))
-
-
-def _rows_of(row: Row) -> int:
-    return int(row["n"])
-
-
 STUDIES = (
     Study(
         name="peers_level",
@@ -173,7 +117,7 @@ STUDIES = (
         LEVEL,
         runs=50,
         takes=takes,
-        picture=draw,
+        picture=partial(curves.picture, rows_scale="log", level=LEVEL),
         small={"data": ["generated"], "methods": ["dhsic default"], "sizes": [60], "runs": 2},
         needs="the group peers",
     ),

@@ -145,34 +145,6 @@ class Weakened:
         return data
 
 
-# Problems of W. Jitkrittum, Z. Szabo, A. Gretton. An adaptive test of independence with analytic
-# kernel embeddings. ICML 2017, section 5.
-
-
-def same_law(n: int, rng: Rng, d: int) -> Data:
-    return [rng.standard_normal((n, d)), rng.standard_normal((n, d))]
-
-
-def sine_beside(n: int, rng: Rng, frequency: int, d: int) -> Data:
-    """The first column of x has the sine with y, the other d - 1 are uniform noise."""
-    x, y = cases.sine(n, rng, strength=1.0, frequency=frequency)
-    return [np.column_stack([x, rng.uniform(-np.pi, np.pi, (n, d - 1))]), y]
-
-
-def sign(n: int, rng: Rng, d: int) -> Data:
-    """Any d - 1 columns of x are independent of y, all d are not."""
-    x, size = rng.standard_normal((n, d)), np.abs(rng.standard_normal(n))
-    return [x, size * np.sign(x).prod(axis=1)]
-
-
-LINEAR_TIME: Mapping[str, Draw] = {
-    "nfsic: same law, d = 10": partial(same_law, d=10),
-    **{f"nfsic: sine, w = {w}": partial(sine_beside, frequency=w, d=1) for w in (1, 2, 4)},
-    "nfsic: sine, w = 1, d = 5": partial(sine_beside, frequency=1, d=5),
-    **{f"nfsic: sign, d = {d}": partial(sign, d=d) for d in (2, 3, 4)},
-}
-
-
 # Two samples of three columns, whose laws differ by less the more rows there are.
 
 COLUMNS, REFERENCE_ROWS = 3, 200

@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 
-from benchmarks.cost.storage import BUCKET, environment, running_server
+from tests.io.s3_server import BUCKET, environment, running_server
 
 __all__ = ["BUCKET", "Proxy", "Website", "environment", "running_server"]
 
