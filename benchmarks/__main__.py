@@ -23,33 +23,25 @@ import click
 from benchmarks.study import RESULTS, Study
 from benchmarks.study import run as run_study
 
-MODULES = {
-    "level": ("level.level", "level.dependent_air"),
-    "power": ("power.power",),
-    "cost": ("cost.cost",),
-    "cluster": ("cluster.cluster_scaling", "cluster.chaos", "cluster.struck"),
-    "papers": (
-        *("papers.kalinke_szabo", "papers.dag_search", "papers.weather_dags", "papers.zhang"),
-        *("papers.perez_suay", "papers.associations", "papers.cause_effect_pairs"),
-        *("papers.embedding_error", "papers.bounds", "papers.convergence"),
-    ),
-    "peers": (
-        *("peers.leaderboard", "peers.peers", "peers.peer_limits"),
-        "peers.pc_graph",
-    ),
-}
-"""Modules of studies, by what they are about. Each has `STUDY`, or several `STUDIES`."""
+MODULES = (
+    *("level.level", "level.dependent_air", "power.power", "cost.cost"),
+    *("cluster.cluster_scaling", "cluster.chaos", "cluster.struck"),
+    *("papers.kalinke_szabo", "papers.dag_search", "papers.weather_dags", "papers.zhang"),
+    *("papers.perez_suay", "papers.convergence", "papers.associations"),
+    *("papers.cause_effect_pairs", "papers.embedding_error", "papers.bounds"),
+    *("peers.leaderboard", "peers.peers", "peers.peer_limits", "peers.pc_graph"),
+)
+"""Modules of studies. Each has `STUDY`, or several `STUDIES`."""
 
 
 @cache
 def studies() -> Mapping[str, Study]:
     """All of them by their names."""
     found: dict[str, Study] = {}
-    for names in MODULES.values():
-        for name in names:
-            module = importlib.import_module(f"benchmarks.{name}")
-            own: Iterable[Study] = getattr(module, "STUDIES", None) or (module.STUDY,)
-            found |= {study.name: study for study in own}
+    for name in MODULES:
+        module = importlib.import_module(f"benchmarks.{name}")
+        own: Iterable[Study] = getattr(module, "STUDIES", None) or (module.STUDY,)
+        found |= {study.name: study for study in own}
     return found
 
 

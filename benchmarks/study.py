@@ -63,6 +63,10 @@ def everything(*_: Any) -> bool:
     return True
 
 
+def nothing(*_: Any) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Study:
     """What is measured on which data, and how it is written."""
@@ -83,14 +87,12 @@ class Study:
     """Rows of a cell, by what its runs found."""
     takes: Callable[[Cell], bool] = everything
     """Whether a cell is measured."""
-    follows_defaults: Callable[[Cell], bool] = everything
+    follows_defaults: Callable[[Cell], bool] = nothing
     """Whether a cell describes what a call without options computes."""
     small: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a small run: other `data`, `methods` (names of some), `sizes` and `runs`."""
     picture: Callable[[Table, Path], None] | None = None
     """Draws the table to a file."""
-    needs: str = ""
-    """A folder or a package that the study cannot do without."""
     in_pool: bool = True
     """Whether runs may be beside each other: those whose time is told are not."""
 

@@ -469,6 +469,5 @@ STUDY = Study(
     columns=("struck", "same", "error", "wrong", "longest seconds"),
     runs=50,
     rows=counts,
-    follows_defaults=lambda cell: False,
     small={"methods": ["workers killed"]},
 )

@@ -88,7 +88,6 @@ STUDY = Study(
     measure=measure,
     columns=(*SETTINGS, *RATIOS, "outside", "busy", "processor", "peak", "planned"),
     rows=rows,
-    follows_defaults=lambda cell: False,
     small={"methods": ["strong"], "sizes": [4000]},
     in_pool=False,
 )

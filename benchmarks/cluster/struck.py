@@ -233,6 +233,5 @@ STUDY = Study(
     columns=("struck", "same", "error", "wrong", "longest seconds", "left"),
     runs=6,
     rows=rows,
-    follows_defaults=lambda cell: False,
     small={"methods": ["a worker killed"]},
 )

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import dhsic
 from benchmarks.shared.songs import FOLDER
-from benchmarks.study import Cell, Row, Study, Table
+from benchmarks.study import Cell, Row, Study, Table, everything
 from dhsic.errors import ApproximateNullWarning, DependentRowsWarning
 
 Vector = NDArray[np.float64]
@@ -248,11 +248,11 @@ STUDY = Study(
     columns=("tests", "median p", "rejected", "controls", "controls rejected"),
     rows=rows,
     takes=takes,
+    follows_defaults=everything,
     small={
         "data": ["places: temperature, sunshine"],
         "methods": [NOTHING, "given= altitude"],
         "sizes": [1],
     },
     picture=draw,
-    needs="weather/data.csv and beijing_air",
 )

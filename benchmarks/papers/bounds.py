@@ -133,6 +133,5 @@ STUDY = Study(
     columns=("violated", "bound", "largest error", "mean error"),
     runs=10_000,
     rows=rows,
-    follows_defaults=lambda cell: False,
     small={"runs": 2},
 )

@@ -178,8 +178,6 @@ STUDY = Study(
     columns=("pairs", "AUC", "smallest", "largest", "5%", "95%", "accuracy"),
     runs=10,
     rows=rows,
-    follows_defaults=lambda cell: False,
     small={"data": ["splines"], "methods": ["C, HSIC", "C_s, HSIC"], "sizes": [40]},
     picture=draw,
-    needs="cep/pairs.npz",
 )

@@ -133,7 +133,6 @@ STUDIES = (
         runs=30,
         rows=root_mean,
         takes=takes,
-        follows_defaults=lambda cell: False,
         small={"sizes": [10, 80], "runs": 2},
     ),
     Study(
@@ -146,7 +145,6 @@ STUDIES = (
         columns=("relative error",),
         runs=10,
         rows=mean,
-        follows_defaults=lambda cell: False,
         small={"sizes": [10, 40], "runs": 1},
         picture=draw,
     ),

@@ -77,7 +77,6 @@ STUDY = Study(
     columns=("power", "error", "seconds"),
     runs=100,
     rows=rows,
-    follows_defaults=lambda cell: False,
     small={"sizes": [80], "runs": 2},
     picture=curves.picture,
 )

@@ -160,7 +160,6 @@ STUDY = Study(
     runs=100,
     rows=rows,
     takes=takes,
-    follows_defaults=lambda cell: False,
     small={"data": ["clouds"], "methods": ["uniform, 2", "rpcholesky, 128"], "sizes": [300]},
     picture=draw,
 )

@@ -121,7 +121,6 @@ STUDIES = (
         columns=("estimate", "quantile", "seconds"),
         runs=5,
         rows=estimates,
-        follows_defaults=lambda cell: False,
         small={"sizes": [30, 60], "runs": 2},
         picture=draw_estimates,
         in_pool=False,
@@ -142,6 +141,5 @@ STUDIES = (
         (250, 500, 750, 1000, 1500, 2000),
         0.01,
         small={"methods": ["default", "v-hsic"], "sizes": [40], "runs": 2},
-        needs="songs",
     ),
 )

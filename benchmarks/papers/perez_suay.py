@@ -12,7 +12,7 @@ distance to that of HSIC.
 
 `perez_suay_2`: estimates and processor seconds, with one thread, of HSIC and RHSIC of 30 complex
 features on 10 data sets of every size, HSIC of up to 20,000 rows. The errors of the sensitivity
-maps are those of `sensitivity_convergence`, from its table.
+maps, figure 2c, are those of `sensitivity_convergence`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
 import dhsic
 from benchmarks.papers.convergence import average_distance_kernel
-from benchmarks.study import RESULTS, Cell, Row, Study, Table, read_table
+from benchmarks.study import Cell, Row, Study, Table
 from dhsic.kernels import Gaussian
 
 QUANTITIES = ("statistic", "p-value")
@@ -128,9 +127,9 @@ def costs(cell: Cell, found: Sequence[tuple[float, float]]) -> Iterator[Row]:
 
 
 def draw_cost(table: Table, path: Path) -> None:
-    """Estimates and processor time against rows, errors of the maps against frequencies."""
-    figure = Figure(figsize=(13.0, 4.2), layout="constrained")
-    values, times, errors = figure.subplots(1, 3)
+    """Estimates and processor time against rows."""
+    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
+    values, times = figure.subplots(1, 2)
     for method, marker in (("HSIC", "o"), ("RHSIC", "s")):
         own = sorted((r for r in table if r["method"] == method), key=lambda row: int(row["n"]))
         n, mean, low, high, seconds = (
@@ -140,11 +139,9 @@ def draw_cost(table: Table, path: Path) -> None:
         look = {"color": COLOURS[method], "marker": marker, "markersize": 4}
         values.errorbar(n, mean, (mean - low, high - mean), capsize=2, label=method, **look)
         times.plot(n, seconds, label=f"{method}: slope {slope(n, seconds):.2f}", **look)
-    _map_errors(errors)
     values.set(title="(a) estimates", ylabel="estimate: mean, smallest, largest", xlabel="rows n")
     times.set(title="(b) cost", ylabel="processor seconds, median", xlabel="rows n")
-    errors.set(title="(c) sensitivity maps", ylabel="relative error of the map")
-    for axes in (values, times, errors):
+    for axes in (values, times):
         axes.set(xscale="log", yscale="log")
         axes.legend(frameon=False, fontsize=9)
     figure.savefig(path, dpi=140)
@@ -156,19 +153,6 @@ def slope(n: Vector, seconds: Vector) -> float:
     if large.sum() < 2:
         return float("nan")
     return float(np.polyfit(np.log(n[large]), np.log(seconds[large]), 1)[0])
-
-
-def _map_errors(axes: Axes) -> None:
-    maps = [
-        row
-        for row in read_table(RESULTS / "sensitivity_convergence.csv")
-        if (row["data"], row["method"]) == ("uniform", "rff-hsic, complex")
-    ]
-    count, error = (np.array([float(row[key]) for row in maps]) for key in ("n", "relative error"))
-    label = f"slope {np.polyfit(np.log(count), np.log(error), 1)[0]:.2f}"
-    axes.plot(count, error, "s-", color=COLOURS["RHSIC"], markersize=4, label=label)
-    axes.plot(count, error[0] * np.sqrt(count[0] / count), ":", color="0.5", label="slope -1/2")
-    axes.set_xlabel("frequencies D")
 
 
 def _takes(cell: Cell) -> bool:
@@ -187,7 +171,6 @@ STUDIES = (
         columns=("quantity", "mean", "KS", *(f"{p:g}%" for p in PERCENTAGES)),
         runs=2000,
         rows=described,
-        follows_defaults=lambda cell: False,
         small={"sizes": [50], "runs": 5, "methods": ["HSIC", "RHSIC, D = 10"]},
         picture=draw_null,
     ),
@@ -202,7 +185,6 @@ STUDIES = (
         runs=10,
         rows=costs,
         takes=_takes,
-        follows_defaults=lambda cell: False,
         small={"sizes": [100, 200], "runs": 2},
         picture=draw_cost,
         in_pool=False,

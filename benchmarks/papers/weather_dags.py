@@ -78,7 +78,5 @@ STUDY = Study(
     measure=measure,
     columns=("graph", "p-value"),
     rows=rows,
-    follows_defaults=lambda cell: False,
     picture=draw,
-    needs="weather/data.csv",
 )

@@ -124,5 +124,4 @@ STUDY = Study(
     follows_defaults=lambda cell: cell.method == "dhsic default",
     small={"data": ["linear"], "methods": ["dhsic default"], "runs": 2},
     picture=picture,
-    needs="the group peers",
 )

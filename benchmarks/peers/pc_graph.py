@@ -137,8 +137,6 @@ STUDY = Study(
     measure=measure,
     columns=("missing", "extra", "turned", "tests", "of all rows", "seconds", "peak MiB"),
     rows=rows,
-    follows_defaults=lambda cell: False,
     small={"data": ["nonlinear"], "methods": ["causal-learn, dhsic"], "sizes": [300]},
     in_pool=False,
-    needs="the extra discovery",
 )

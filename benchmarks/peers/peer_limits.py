@@ -195,5 +195,4 @@ STUDY = Study(
     small={"data": ["1 + 1 columns"], "methods": ["dhsic default"], "sizes": [128_000]},
     picture=draw,
     in_pool=False,
-    needs="the group peers",
 )

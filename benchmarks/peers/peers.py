@@ -106,7 +106,6 @@ STUDIES = (
         rows=rates,
         follows_defaults=lambda cell: cell.method == "dhsic default",
         small={"data": ["normals"], "methods": ["dhsic default"], "sizes": [60], "runs": 2},
-        needs="the group peers",
     ),
     curves.study(
         "peers_power",
@@ -119,6 +118,5 @@ STUDIES = (
         takes=takes,
         picture=partial(curves.picture, rows_scale="log", level=LEVEL),
         small={"data": ["generated"], "methods": ["dhsic default"], "sizes": [60], "runs": 2},
-        needs="the group peers",
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def picture(table: Table, path: Path, rows_scale: str = "linear", level: float =
 
     Bands reach one standard error up and down.
     """
-    kinds, methods = (_distinct(row[key] for row in table) for key in ("data", "method"))
+    kinds, methods = (list(dict.fromkeys(r[key] for r in table)) for key in ("data", "method"))
     height = 0.5 + 0.25 * -(-len(methods) // 4)
     figure = Figure(figsize=(9.0, height + 2.9 * len(kinds)), layout="constrained")
     panels = figure.subplots(len(kinds), 2, sharex="col", sharey=True, squeeze=False)
@@ -134,7 +134,3 @@ def style(number: int) -> dict[str, Any]:
         "marker": MARKERS[number % len(MARKERS)],
         "linestyle": LINES[number // len(COLOURS) % len(LINES)],
     }
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(values))

@@ -41,16 +41,18 @@ def samples(drawing, n, m, **options):
 GUARDED = [
     (whole, "normal, 3 columns", 3, 200, 15),
     (whole, "2% dummies", 2, 400, 75),
+    (whole, "zero-inflated", 2, 500, 40),
+    (whole, "normal, 1 columns", 2, 200, 37),
+    (matrix, "2% dummies", 4, 200, 120),
+]
+LONG = [
     (whole, "2% dummies", 2, 1000, 37),
     (whole, "Poisson(0.03)", 2, 500, 78),
     (whole, "0.5% dummy, continuous", 2, 1000, 37),
-    (whole, "zero-inflated", 2, 500, 40),
-    (whole, "normal, 1 columns", 2, 200, 37),
     (ranking, "2% dummies", 9, 5000, 37),
-    (matrix, "2% dummies", 4, 200, 120),
     (samples, "0.5% dummies", 2, 1000, 90),
+    (whole, "normal, 3 columns", 3, 1000, 40),
 ]
-LONG = (whole, "normal, 3 columns", 3, 1000, 40)
 
 
 def one_pvalue(function, kind, m, n, number):
@@ -70,7 +72,7 @@ def most(count, level=0.05):
 
 @pytest.mark.parametrize(
     "cell",
-    [*GUARDED, pytest.param(LONG, marks=pytest.mark.nightly)],
+    [*GUARDED, *(pytest.param(cell, marks=pytest.mark.nightly) for cell in LONG)],
     ids=lambda cell: f"{cell[0].__name__}, {cell[1]}, {cell[3]}",
 )
 def test_default__keeps_its_level_on(cell):
@@ -79,9 +81,10 @@ def test_default__keeps_its_level_on(cell):
     assert np.count_nonzero(pvalues(*cell) <= 0.05 + 1e-9) <= most(count)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("level", [0.1, 0.05, 0.01, 0.001])
 def test_default__keeps_its_level_on_all_together(level):
-    found = np.concatenate([pvalues(*cell) for cell in GUARDED])
+    found = np.concatenate([pvalues(*cell) for cell in GUARDED + LONG])
     assert binom.sf(most(len(found)), len(found), 0.1) >= SEEN
     assert np.count_nonzero(found <= level + 1e-9) <= most(len(found), level)
 
