@@ -303,7 +303,7 @@ def field(result, path):
         elif isinstance(result, list):
             result = dict(enumerate(result)).get(int(step))
         else:
-            result = result and result[step]
+            result = result and result.get(step)
     return result
 
 
