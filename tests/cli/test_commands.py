@@ -303,7 +303,7 @@ def field(result, path):
         elif isinstance(result, list):
             result = dict(enumerate(result)).get(int(step))
         else:
-            result = result and result[step]
+            result = result and result.get(step)
     return result
 
 
@@ -582,8 +582,11 @@ def test_workers__find_what_threads_find(line, files, found, tmp_path):
     here = found(line)
     assert "bokeh" in page.read_text().lower()
     assert '"workers-ready"' in log.read_text()
-    for path in ("pvalue", "value", "features.0.pvalue", "score"):
-        assert field(there, path) == pytest.approx(field(here, path), rel=1e-9)
+    paths = ("pvalue", "value", "features.0.pvalue", "score", "pvalues.0")
+    expected = {path: field(here, path) for path in paths if field(here, path) is not None}
+    assert expected
+    for path, value in expected.items():
+        assert field(there, path) == pytest.approx(value, rel=1e-9)
 
 
 def test_help__names_commands_and_fits_a_terminal(invoke):
