@@ -80,7 +80,7 @@ NUMBERS = {
         r"as '0\.5', beside",
     ),
     "fractions among whole numbers": (["1", "2", "2.5"], r"as '2\.5': make"),
-    "more whole numbers than words": (["1", "2", "a"], "as '1', beside 'a': make"),
+    "more whole numbers than words": ([*map(str, range(51)), *words(50)], "as '0', beside 'aku'"),
     "percent and currency": (["40 %", "$3.5", "1e5"], "as '40 %': make"),
     "21 quantities": (quantities(21, 1), r"as 'aku 0\.5 each': make"),
     "more quantities than words": (dealt(quantities(31, 1), words(29)), "'aku 0.5 each': make"),
