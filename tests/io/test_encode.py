@@ -199,7 +199,7 @@ def test_matrix__of_objects_is_of_its_columns(columns):
 
 REFUSED = [
     ([True, 1, 0], "'x1' must hold numbers or labels, got values of type bool, int: convert"),
-    (["a", 1.0, np.nan], "'x1' holds text beside numbers, first 'a' in row 0: make all of them"),
+    (["a", 1.0, "b"], "'x1' holds text beside numbers, first 'a' in row 0: make all of them"),
     ([2, b"a", 1], "text beside numbers, first b'a' in row 1"),
     ([Decimal(2), None, "b"], "text beside numbers, first 'b' in row 2"),
     ([np.nan, 1.0, "a"], "text beside numbers, first 'a' in row 2"),
