@@ -80,7 +80,7 @@ NUMBERS = {
         r"as '0\.5', beside",
     ),
     "fractions among whole numbers": (["1", "2", "2.5"], r"as '2\.5': make"),
-    "more whole numbers than words": (["1", "2", "a"], "as '1', beside 'a': make"),
+    "more whole numbers than words": ([*map(str, range(51)), *words(50)], "as '0', beside 'aku'"),
     "percent and currency": (["40 %", "$3.5", "1e5"], "as '40 %': make"),
     "21 quantities": (quantities(21, 1), r"as 'aku 0\.5 each': make"),
     "more quantities than words": (dealt(quantities(31, 1), words(29)), "'aku 0.5 each': make"),
@@ -199,7 +199,7 @@ def test_matrix__of_objects_is_of_its_columns(columns):
 
 REFUSED = [
     ([True, 1, 0], "'x1' must hold numbers or labels, got values of type bool, int: convert"),
-    (["a", 1.0, np.nan], "'x1' holds text beside numbers, first 'a' in row 0: make all of them"),
+    (["a", 1.0, "b"], "'x1' holds text beside numbers, first 'a' in row 0: make all of them"),
     ([2, b"a", 1], "text beside numbers, first b'a' in row 1"),
     ([Decimal(2), None, "b"], "text beside numbers, first 'b' in row 2"),
     ([np.nan, 1.0, "a"], "text beside numbers, first 'a' in row 2"),
