@@ -46,11 +46,9 @@ NOT_QUICK = [
     TESTS / name
     for name in (
         *("benchmarks", "cluster", "deploy", "engine", "estimators"),
-        *("test_bare_install.py", "test_benchmarks.py", "test_reach.py"),
+        *("test_bare_install.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
-        "cli/test_submit.py",
-        *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
-        *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
+        *("cli/test_submit.py", "io/test_object_stores.py", "report/test_browser.py"),
     )
 ]
 NOT_QUICK.append(TESTS.parent / "dhsic" / "cluster")  # examples that start processes
