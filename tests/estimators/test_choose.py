@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import InvalidArgumentError, MemoryBudgetError
+from dhsic.errors import MemoryBudgetError
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9000, 3))
@@ -118,9 +118,6 @@ def test_time__leaves_a_grid_that_was_asked_for():
     one = dhsic.plan(*data, time="1s", threads=1)
     assert few.n_landmarks == 64
     assert one.processor_seconds < few.processor_seconds
-    for time in ("soon", 0, -1.0, np.inf, True):
-        with pytest.raises(InvalidArgumentError, match="time must be a positive number of seconds"):
-            dhsic.plan(*data, time=time)
 
 
 @pytest.mark.parametrize("n", [10**6, 10**9])
@@ -174,16 +171,6 @@ def test_value__is_taken_as_it_is_and_refused_with_what_would_fit(estimator, nul
 
     assert fits(most)
     assert not fits(most + max(1, most // 10))
-
-
-@pytest.mark.usefixtures("no_libraries")
-def test_refusal__tells_combinations_that_would_fit():
-    grid = dhsic.Grid(dhsic.Candidates("gaussian", (1.0, 2.0, 3.0, 4.0)), combine="all")
-    plan = dhsic.plan(
-        *np.zeros((2, 20_000)), kernels=grid, estimator=dhsic.NystromMHSIC(1000), memory="40MiB"
-    )
-    with pytest.raises(MemoryBudgetError, match="would fit"):
-        plan.check()
 
 
 @pytest.mark.xfail(

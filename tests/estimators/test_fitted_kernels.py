@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError
 from tests.estimators.orbit import bandwidth_rows
 
 N, SEED = 5000, 5
@@ -139,11 +139,3 @@ def test_scale__changes_no_p_value_or_is_refused_in_words(estimator, kernel, pre
     assert {-32, 0, 32} <= set(told) or precision == "float32"
     if {estimator, kernel} & RELATIVE:
         assert set(told) == set(POWERS)
-
-
-def test_kernel__of_the_user_that_is_no_inner_product_is_refused():
-    with pytest.raises(InvalidArgumentError, match="columns"):
-        dhsic.hsic(X2, Y[:40], kernels=[dhsic.kernels.Columns(("gaussian",) * 3), "gaussian"])
-
-
-X2 = np.random.default_rng(0).standard_normal((40, 2))

@@ -32,7 +32,7 @@ from tests.estimators.orbit import FEWEST, Moves
 # Tests of all pairs of rows take as many shifts as there are rows.
 NULLS = {
     "shifts of all rows": (48, Shifts(40), (48, 1, 0, 1), None),
-    "shifts of random orders": (60, Shifts(130), (60, 1, 0, 3), None),
+    "shifts of random orders of a prime number of rows": (61, Shifts(130), (61, 1, 0, 3), None),
     "shifts in groups": (47, Shifts(10), (15, 3, 2, 1), (47, 1, 0, 1)),
     "permutations of all rows": (47, Permutation(5, within="all"), (47, 1, 0, 6), None),
     "permutations in groups": (47, Permutation(5, "groups", 10), (9, 5, 2, 6), None),
@@ -133,6 +133,8 @@ def test_replicates__of_many_rows_are_those_of_permuted_rows(name):
     statistic, values = case.statistic(data), whole(found)
     expected = [statistic(moves.rows(number)) for number in numbers]
     np.testing.assert_allclose(values[numbers], expected, rtol=1e-7, atol=1e-9 * max(values))
+    estimate = expected[0] / n if case.estimate is None else case.estimate(data)
+    assert found.estimate == pytest.approx(estimate, rel=1e-6)
 
 
 # Rows that keep to strata, groups or the order of a series.
@@ -370,6 +372,29 @@ def test_ranking__gives_every_feature_its_own_test(estimator):
             features_[:, [j]], target, kernels="gaussian:0.4", **options
         )
         assert ranking.features[j].pvalue == pytest.approx(alone.pvalue)
+
+
+def test_ranking__at_landmarks_has_the_cka_of_all_pairs():
+    """Which takes every feature with itself, too."""
+    rng = np.random.default_rng(0)
+    columns, noise = rng.standard_normal((200, 4)), rng.standard_normal(200)
+    options = {"feature_kernels": "gaussian:0.4", "target_kernel": "gaussian:0.4", "rng": 0}
+    found = {
+        name: [
+            one.cka
+            for one in dhsic.rank_features(
+                columns, columns[:, 0] + noise, estimator=estimator, n_resamples=200, **options
+            ).features
+        ]
+        for name, estimator in {
+            "pairs": "v-hsic",
+            "tuples": dhsic.NystromMHSIC(100),
+            "features": dhsic.NystromHSIC(100),
+        }.items()
+    }
+    assert found["pairs"][0] > 0.1
+    for name in ("tuples", "features"):
+        assert found[name] == pytest.approx(found["pairs"], rel=0.1, abs=0.02)
 
 
 MATCHED, EVERY = (dhsic.Grid(FAMILIES, combine=combine) for combine in ("matched", "all"))
