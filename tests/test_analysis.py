@@ -7,7 +7,7 @@ import pytest
 
 import dhsic
 from benchmarks.papers.bounds import CASES, errors
-from benchmarks.shared.embeddings import Empirical, Mixture, NormalPairs, floor, nystrom_error
+from benchmarks.shared.embeddings import Mixture, NormalPairs
 from dhsic.analysis import (
     CovarianceSpectrum,
     covariance_spectrum,
@@ -153,23 +153,6 @@ def test_spectrum__of_independent_variables_is_the_product_of_theirs():
     np.testing.assert_allclose(both.eigenvalues[:20], expected[:20], atol=1e-12)
     median = covariance_spectrum(x.ravel()).eigenvalues
     np.testing.assert_allclose(covariance_spectrum(7 * x.ravel()).eigenvalues, median, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_embedding__of_a_mixture_is_in_closed_form(name):
-    law, rng = LAWS[name], np.random.default_rng(5)
-    x, z, kernel = law.draw(20_000, rng), law.draw(4, rng), Gaussian(gamma=LAWS[name].gamma)
-    np.testing.assert_allclose(law.mean(z), kernel(z, x).mean(axis=1), atol=0.02)
-    assert law.squared_norm == pytest.approx(float(law.mean(x).mean()), abs=0.01)
-    x, z = x[:60], x[:6]
-    weights = np.linalg.solve(kernel(z), kernel(z, x).mean(axis=1))
-    squared = law.squared_norm - 2 * weights @ law.mean(z) + weights @ kernel(z) @ weights
-    assert nystrom_error(law, x, z, 1e-12) == pytest.approx(np.sqrt(squared), rel=1e-8)
-    draws = (law.draw(40, np.random.default_rng(seed)) for seed in range(100))
-    squared = [nystrom_error(law, x, x, 0.0) ** 2 for x in draws]
-    assert np.sqrt(np.mean(squared)) == pytest.approx(floor(law, 40), rel=0.1)
-    own = Empirical(x, 0.3)
-    assert own.squared_norm == pytest.approx(float(Gaussian(gamma=0.3)(x).mean()), rel=1e-12)
 
 
 @pytest.mark.parametrize("m", [2, 3])

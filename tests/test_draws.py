@@ -21,7 +21,6 @@ from dhsic._random import (
     resolve_seed,
 )
 from dhsic.errors import InvalidArgumentError, LandmarkWarning
-from dhsic.features import orthogonal_normals
 from dhsic.kernels import Columns, Delta, Gaussian, Laplacian
 from dhsic.landmarks import Landmarks, Pool, landmark_count, prune, select, uniform_rows
 from dhsic.linalg import pivoted_cholesky
@@ -37,17 +36,6 @@ def test_signs_and_keys__of_fewer_rows_are_a_sub_array(start, stop, offset):
     for replicates in (1, 8, 255, 256, 300):
         part = random_signs(11, offset + start, offset + stop, replicates)
         np.testing.assert_array_equal(part, signs[start:stop, :replicates])
-
-
-def test_signs__are_balanced_uncorrelated_and_differ_between_seeds():
-    n, replicates = 4096, 512
-    signs = random_signs(5, 0, n, replicates)
-    assert set(np.unique(signs)) == {-1, 1}
-    correlations = signs.T.astype(float) @ signs / n - np.eye(replicates)
-    assert np.abs(correlations).max() < 6.0 / np.sqrt(n)
-    assert np.abs(signs.mean(axis=0)).max() < 5.0 / np.sqrt(n)
-    seeds = [0, 1, 2**32, 2**63, 2**64, 2**100]
-    assert len({random_signs(seed, 0, 8, 16).tobytes() for seed in seeds}) == len(seeds)
 
 
 def test_keys__are_uniform_and_differ_with_seed_purpose_and_index():
@@ -212,19 +200,6 @@ def test_selection__that_goes_still_runs(selection, rng):
     estimator = dhsic.NystromMHSIC(8, selection=selection)
     found = dhsic.independence_test(x, x + y, estimator=estimator, kernels="gaussian", rng=0)
     assert found.pvalue < 0.05
-
-
-@pytest.mark.parametrize(("count", "d"), [(12, 4), (10, 4), (3, 5), (6, 1)])
-def test_orthogonal_normals__are_orthogonal_in_groups_and_standard_normal(count, d):
-    rows = orthogonal_normals(np.random.default_rng(0), count, d)
-    assert rows.shape == (count, d)
-    for start in range(0, count, d):
-        gram = rows[start : start + d] @ rows[start : start + d].T
-        np.testing.assert_allclose(gram - np.diag(np.diag(gram)), 0.0, atol=1e-12)
-    rng = np.random.default_rng(0)
-    last = np.array([orthogonal_normals(rng, d, d)[-1] for _ in range(1500)])
-    assert np.abs(np.cov(last.T) - np.eye(d)).max() < 7 / np.sqrt(1500)
-    assert np.mean(last**4) == pytest.approx(3.0, abs=0.5)
 
 
 @pytest.mark.parametrize("orthogonal", [False, True])
