@@ -13,9 +13,6 @@ import pytest
 from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 
-from tests.cluster.slurm import slurm as slurm
-from tests.cluster.slurm import slurm_daemons as slurm_daemons
-
 mpl.use("Agg")
 # Examples of docstrings leave their figures open, more of them in one process than it warns of.
 mpl.rcParams["figure.max_open_warning"] = 0
@@ -80,7 +77,7 @@ NOT_QUICK = [
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
         *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
-        *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
+        *("interaction/test_level.py", "twosample/test_level.py"),
     )
 ]
 NOT_QUICK.append(TESTS.parent / "dhsic" / "cluster")  # examples that start processes

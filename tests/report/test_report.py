@@ -1,6 +1,8 @@
 """Every public result is drawn with labels, and its report holds its numbers and names as text."""
 
+import os
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
@@ -14,8 +16,51 @@ from dhsic import analysis, causal
 from dhsic.bench import scaling_study
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Candidates, Grid
-from dhsic.report import write_report
-from tests.report.cases import EVIL, RUN, independence, mapped, ranked
+from dhsic.report import MemoryUse, Run, write_report
+
+# Names that want to be more than text.
+EVIL = [
+    "<script>window.broken = 1</script>",
+    "\"><img src=x onerror='window.broken = 2'>",
+    "{{ 7 * 7 }} {% raise %} & ${x}",
+    "two\nlines \\ and 'quotes' $\\frac{1}",
+    "</title></style><b>ü 漢 \ud800",
+]
+RUN = Run(
+    data="data <here>",
+    command="dhsic test x",
+    python="print('x')",
+    ran_on="threads x",
+    memory=[MemoryUse("a <x>", 200 * 2**20, 100 * 2**20), MemoryUse("other", 2**20, None)],
+)
+
+
+def independence(names=("height", "weight"), **options):
+    x, y = np.random.default_rng(0).standard_normal((2, 200))
+    variables = [x, x + 2 * y, *(x * y + k for k in range(len(names) - 2))]
+    asked = {"names": names, "estimator": "nystrom-m", "n_resamples": 50, "rng": 0, **options}
+    return dhsic.independence_test(*variables, **asked)
+
+
+def ranked(names=None, count=6, target="year", **options):
+    """A ranking of columns that depend less and less on the target."""
+    rng = np.random.default_rng(1)
+    year = rng.standard_normal(150)
+    noise = np.geomspace(0.2, 50.0, count) * rng.standard_normal((150, count))
+    labels = [f"feature {k}" for k in range(count)] if names is None else names
+    found = dhsic.rank_features(year[:, None] + noise, year, names=labels, rng=0, **options)
+    return replace(found, target=target)
+
+
+def mapped(*dims, names=("x", "y"), **options):
+    """A sensitivity map of variables of so many columns, of which the last of x matters."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((100, dims[0]))
+    others = [np.sin(2 * x[:, -1:]) + 0.1 * rng.standard_normal((100, d)) for d in dims[1:]]
+    return dhsic.sensitivity_map(x, *others, names=names, estimator="rff-hsic", rng=0, **options)
+
+
+# --- one table: every public result
 
 X, Y, Z, MANY = np.random.default_rng(0).standard_normal((4, 120))
 Y = X**2 + 0.5 * Y
@@ -104,9 +149,6 @@ def read(tmp_path):
         return Page((tmp_path / "report.html").read_text(encoding="utf-8"))
 
     return page
-
-
-# --- one table: every public result
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -231,3 +273,81 @@ def test_report__refuses_and_writes_nothing(result, options, words, tmp_path):
     with pytest.raises(InvalidArgumentError, match=words):
         write_report(result() if callable(result) else result, tmp_path / "no.html", **options)
     assert not list(tmp_path.iterdir())
+
+
+# --- by night: a page in a browser is quiet, alone, and sortable
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=root)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Open the report of a result; at the end, nothing was loaded and nothing complained."""
+    heard, asked = [], []
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
+    page.on("console", lambda message: heard.append(message.text))
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    path = tmp_path / "report.html"
+
+    def open_report(result):
+        write_report(result, path, run=replace(RUN, data=EVIL[0]))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_report
+    page.wait_for_load_state()
+    page.close()
+    assert heard == []
+    assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}
+
+
+@pytest.mark.nightly
+def test_table__is_sorted_by_a_click_on_its_head_or_by_keyboard(visit):
+    page = visit(ranked(count=12))
+
+    def column(number):
+        cells = page.locator(f"table[aria-label='Features'] td:nth-child({number + 1})")
+        return cells.all_inner_texts()
+
+    def click(number):
+        head = page.locator("table[aria-label='Features'] thead th").nth(number)
+        head.locator("button").click()
+        return head.get_attribute("aria-sort")
+
+    for number in (2, 4):  # HSIC and p-value
+        numbers = sorted(map(float, column(number)))
+        assert click(number) == "ascending"
+        assert list(map(float, column(number))) == numbers
+        assert click(number) == "descending"
+        assert list(map(float, column(number))) == numbers[::-1]
+    assert click(1) == "ascending"
+    assert column(1) == [f"feature {k}" for k in range(12)]
+    assert page.locator("th[aria-sort]").count() == 1
+    page = visit(ranked())
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator("th[aria-sort='ascending']").count() == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("make", [lambda: independence(EVIL), lambda: ranked(EVIL, len(EVIL))])
+def test_names__do_not_become_scripts_and_fit_the_window(visit, make):
+    page = visit(make())
+    assert page.evaluate("window.broken") is None
+    assert EVIL[0] in page.title() + page.inner_text("main")
+    assert EVIL[2] in page.inner_text("main")
+    for width in (1000, 400):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
