@@ -50,7 +50,7 @@ def calls():
     import dhsic
     from dhsic import causal
     from dhsic.cluster import ClusterSpec, Gateway, Kubernetes, connect
-    from dhsic.integrations import DependenceSelector, causal_learn_test
+    from dhsic.integrations import causal_learn_test
 
     x, y = np.random.default_rng(0).standard_normal((2, 60))
     result = dhsic.independence_test(x, y, rng=0)
@@ -70,7 +70,6 @@ def calls():
         ("causal", dag.to_networkx),
         ("causal", lambda: causal.direction(x, y, regression="random-forest", rng=0)),
         ("selection", lambda: dhsic.select_features(np.c_[x, y], y, 1, method="lasso", rng=0)),
-        ("selection", lambda: DependenceSelector(1)),
         ("discovery", causal_learn_test),
         ("kubernetes", entered("kubernetes", kubernetes=Kubernetes(image="dhsic:1"))),
         ("gateway", entered("gateway", gateway=Gateway("https://gateway.example.org"))),

@@ -21,7 +21,6 @@ from distributed import Client, Security
 import dhsic
 from dhsic.cli import main
 from dhsic.cluster import PlannedWorkers, connect, local_cluster
-from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
 from tests.cluster.certificates import make_tls
 
@@ -101,12 +100,6 @@ def test_timeout__is_also_how_long_a_run_goes_without_workers(client):
     with connect(client.scheduler.address, timeout=7):
         assert dask.config.get("dhsic.stall-timeout") == 7
     assert dask.config.get("dhsic.stall-timeout", None) is None
-
-
-@pytest.mark.parametrize(("count", "memory"), [(0, "1GiB"), (1, "none"), (1.5, "1GiB")])
-def test_local_cluster__checks_numbers_before_a_process_starts(count, memory):
-    with pytest.raises(InvalidArgumentError), local_cluster(count, memory):
-        pass
 
 
 # --- the command

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 
 import dask
@@ -62,21 +61,6 @@ def freeze_for_a_second(client):
     threading.Timer(1.0, victim.resume).start()
 
 
-def fill_the_memory(client):
-    """Take more than a worker has, beside its tasks, until its nanny kills it."""
-    address, victim = next(iter(pids(client).items()))
-    limit = client.scheduler_info()["workers"][address]["memory_limit"]
-
-    def take():
-        hoard = []
-        while True:
-            hoard.append(np.ones(limit // 64))
-            time.sleep(0.02)
-
-    client.run(lambda: threading.Thread(target=take, daemon=True).start(), workers=[address])
-    wait_until(lambda: not psutil.pid_exists(victim), 60, "the nanny let it live")
-
-
 def kill_all(client):
     for pid in pids(client).values():
         os.kill(pid, signal.SIGKILL)
@@ -93,7 +77,6 @@ def scaled_to(count):
 # What happens after so many blocks, and whether the workers of before are all there at the end.
 ACTIONS = {
     "a worker is frozen for a second": ({5: freeze_for_a_second}, True),
-    "a worker is killed for its memory": ({5: fill_the_memory}, False),
     "all workers are killed": ({5: kill_all}, False),
     "the cluster grows and shrinks": ({5: scaled_to(3), 15: scaled_to(1)}, False),
 }

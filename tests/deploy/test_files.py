@@ -11,34 +11,32 @@ from pathlib import Path
 
 import pytest
 import yaml
-from distributed.cli import dask_scheduler, dask_worker
 
-from dhsic.cli import main
 from tests.cluster.certificates import DEPLOY, make_certificates
 from tests.cluster.rendering import slurm_script
 from tests.cluster.slurm import wait_until
 
 README = (DEPLOY / "README.md").read_text()
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-COMMANDS = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
 
 
 # --- commands and their settings
 
 
-def containers(value):
-    """Descriptions of containers, wherever they are."""
-    if isinstance(value, dict):
-        yield from value.get("containers", [])
-        value = [*value.values()]
-    for part in value if isinstance(value, list) else []:
-        yield from containers(part)
+def pods(value):
+    """Descriptions of pods, wherever they are."""
+    if isinstance(value, dict) and "containers" in value:
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from pods(part)
 
 
 def worker_settings(name):
     """Settings of Dask in the environment of the worker of a manifest."""
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes" / f"{name}.yaml").read_text()))
-    (worker,) = (one for one in containers(documents) if one["name"] == "worker")
+    every = [container for pod in pods(documents) for container in pod["containers"]]
+    (worker,) = (one for one in every if one["name"] == "worker")
     settings = {item["name"]: item["value"] for item in worker["env"]}
     return {k: v for k, v in settings.items() if k.startswith("DASK_DISTRIBUTED__")}
 
@@ -55,60 +53,15 @@ def test_workers__have_the_settings_that_a_rendered_manifest_has():
         assert lacking == [], script.name
 
 
-def words_of(value):
-    """Lists of words that begin with a program of ours, wherever they are."""
-    if isinstance(value, list) and len(value) > 1 and value[0] in ("dask", "dhsic"):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value
-    nested = isinstance(value, dict | list)
-    return [words for part in parts for words in words_of(part)] if nested else []
-
-
-def test_commands__have_the_options_that_are_given():
-    documents = [
-        one for path in DEPLOY.rglob("*.yaml") for one in yaml.safe_load_all(path.read_text())
-    ]
-    commands = [words for document in documents for words in words_of(document)]
-    assert len(commands) >= 8
-    for words in commands:
-        program = main.commands["test"] if words[0] == "dhsic" else COMMANDS[words[1]]
-        known = {name for p in program.params for name in (*p.opts, *p.secondary_opts)}
-        given = {word.split("=")[0] for word in words if word.startswith("--")}
-        assert given
-        assert given <= known, words
-
-
-def test_readme__names_all_files_and_only_those_and_commands_with_their_options():
+def test_readme__names_all_files_and_only_those():
     files = {path.relative_to(DEPLOY) for path in DEPLOY.rglob("*") if path.is_file()}
     for file in files - {Path("README.md"), Path(".gitignore")}:
         assert file.parts[0] == "certificates" or f"`{file}`" in README
     for name in re.findall(r"^\| `([^`]+)`", README, re.MULTILINE):
         assert (DEPLOY / name).exists(), name
-    for line in re.findall(r"^dhsic (?:.*\\\n)*.*", README, re.MULTILINE):
-        words = shlex.split(line.replace("\\\n", " "), comments=True)[1:]
-        command = main
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        known = {name for p in command.params for name in p.opts}
-        before = words[: words.index("--")] if "--" in words else words
-        assert {word for word in before if word.startswith("--")} <= known, line
 
 
 # --- images, compose and certificates
-
-
-class Strict(yaml.SafeLoader):
-    """Refuses a key that is there twice."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [key.value for key, _ in node.value if key.value != "<<"]
-        assert len(keys) == len(set(keys)), f"twice in line {node.start_mark.line}: {keys}"
-        return super().construct_mapping(node, deep)
-
-
-@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda path: path.name)
-def test_yaml__has_every_key_once(path):
-    assert list(yaml.load_all(path.read_text(), Loader=Strict))
 
 
 def test_compose__names_only_what_it_defines_and_publishes_on_loopback():
@@ -204,15 +157,6 @@ def checked(program, *words):
     command = [Path(python).parent / program, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
-
-
-def pods(value):
-    """Descriptions of pods, wherever they are."""
-    if isinstance(value, dict) and "containers" in value:
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from pods(part)
 
 
 @pytest.mark.nightly

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,10 +20,7 @@ from tests.cluster.quiet import same_bits
 from tests.cluster.rendering import expanded
 from tests.cluster.slurm import free_ports
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl"),
-]
+pytestmark = pytest.mark.nightly
 PAIR = ("--variable", "features", "--variable", "year")
 QUICK = ("--resamples", "20", "--kernel", "gaussian")
 

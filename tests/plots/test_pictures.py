@@ -39,14 +39,6 @@ def with_null(values, statistic=0.0):
     )
 
 
-def legend_of(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()]
-
-
-def colours(shapes):
-    return [tuple(shape.get_facecolor()) for shape in shapes]
-
-
 # --- all of them: readable
 
 
@@ -150,14 +142,15 @@ def test_ranking__sorts_colours_and_cuts():
     bars = sorted(ax.patches, key=lambda bar: bar.get_y())
     shown = sorted(values, reverse=True)[:40]
     assert [bar.get_width() for bar in bars] == shown
-    found = dict(zip(shown, colours(bars), strict=True))
+    found = {value: bar.get_facecolor() for value, bar in zip(shown, bars, strict=True)}
     assert len({found[v] for v in shown if v >= 0.5}) == 1
     assert {found[v] for v in shown if v >= 0.5}.isdisjoint(found[v] for v in shown if v < 0.5)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == [f"x{k + 1}" for k in np.argsort(-values)[:40]]
     assert ax.get_xlabel() == "CKA, the largest 40 of 60"
     assert ax.lines[0].get_xdata()[0] == 0.3
-    assert legend_of(ax) == ["critical value 0.3", "adjusted p ≤ 0.5: 30", "not significant"]
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["critical value 0.3", "adjusted p ≤ 0.5: 30", "not significant"]
 
 
 def test_causal_graph__has_arrows_from_causes_to_effects():
@@ -239,26 +232,15 @@ X, Y, MAPS = a_map()
 LABELS = {"xlabel": "rows", "ylabel": "time (s)"}
 REFUSED = [
     (plots.null_distribution, ({},), {}, "IndependenceTestResult, got a dict"),
-    (plots.ranking, ([1.0, np.nan],), {}, "values must be finite"),
-    (plots.ranking, (["high"],), {}, "values must be real numbers"),
     (plots.ranking, ([1.0, 2.0], "ab"), {}, "names must be a sequence of 2 names, got 'ab'"),
     (plots.ranking, ([1.0],), {"pvalues": [0.1, 0.2]}, "pvalues must be 1 numbers"),
     (plots.ranking, ([1.0],), {"pvalues": [3.0]}, "pvalues must be from 0 to 1, got 3 to 3"),
-    (plots.ranking, ([1.0],), {"alpha": 0.0}, "alpha must be"),
-    (plots.ranking, ([1.0],), {"threshold": np.nan}, "threshold must be a finite number"),
-    (plots.sensitivity_field, (X, Y, MAPS[:1]), {}, "two variables"),
     (plots.sensitivity_field, (np.ones((60, 2)), Y, MAPS), {}, "x must have one column"),
-    (plots.sensitivity_field, (X, Y[:-1], MAPS), {}, r"y must be of shape \(60,\)"),
     (plots.sensitivity_field, (X, Y, (MAPS[0], MAPS[1] * np.nan)), {}, "map of y must be finite"),
-    (plots.dependence_heatmap, ([[1.0, 0.5]],), {}, "values must be square"),
     (plots.dependence_heatmap, ([[1.0, 0.5], [0.4, 1.0]],), {}, "values must be symmetric"),
-    (plots.dependence_heatmap, (np.eye(2),), {"pvalues": np.eye(3)}, "pvalues must be 2 by 2"),
     (plots.witness_function, (None, X), {}, "function must be callable"),
-    (plots.witness_function, (lambda rows: 0.0, X), {}, "function must be 400 numbers"),
     (plots.witness_function, (len, np.ones((9, 3))), {}, "one or two columns, got 3"),
     (plots.causal_graph, ([(1,), (0,)],), {}, "without cycles"),
-    (plots.causal_graph, ([(), (5,)],), {}, "parents of node 1 must be other nodes"),
-    (plots.dag_scores, ([1.1], [((),)]), {}, "pvalues must be from 0 to 1"),
     (plots.roc_curves, ({},), {}, "curves must be a mapping"),
     (plots.scaling, ({},), LABELS, "one line or more"),
     (plots.scaling, ({"": ([1, 2], [0.0, 1.0])},), LABELS, "must be above 0"),
