@@ -36,10 +36,9 @@ OPTIONAL = {
 def import_everything():
     import dhsic
 
-    names = [module.name for module in pkgutil.walk_packages(dhsic.__path__, "dhsic.")]
-    for name in names:
-        if not name.endswith("__main__"):
-            importlib.import_module(name)
+    for module in pkgutil.walk_packages(dhsic.__path__, "dhsic."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     assert all(hasattr(dhsic, name) for name in dhsic.__all__)
 
 

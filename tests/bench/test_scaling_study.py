@@ -196,7 +196,6 @@ ODD = [
     ({"vary": {"precision": "float32"}}, "must be a list of different values"),
     ({"vary": {"rows": [100, 100]}}, "must be a list of different values"),
     ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
-    ({"checkpoint": "x"}, "checkpoint must be left out of a study"),
     ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
     ({"csv": "nowhere/study.csv"}, "csv must be in a folder that is there"),
     ({"vary": {"landmarks": [10], **HERE}, "estimator": "v-hsic"}, "landmarks are varied of an"),

@@ -66,8 +66,8 @@ def running_slurm():
 
         def start(*command):
             log = stack.enter_context((folder / f"{command[0]}.log").open("wb"))
-            command = ["setpriv", "--pdeathsig", "KILL", *command]
-            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            words = ["setpriv", "--pdeathsig", "KILL", *command]
+            process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
             stack.callback(process.wait, 30)
             stack.callback(process.terminate)
 

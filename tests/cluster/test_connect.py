@@ -17,7 +17,6 @@ from tests.cluster.certificates import make_tls, private_pem
 from tests.cluster.rendering import rendered
 
 NOBODY = "tcp://127.0.0.1:9"
-LOOPBACK = ("127.3.2.1", "[::1]", "localhost")
 
 
 def refusal(where, error=InvalidArgumentError, **options):
@@ -154,13 +153,13 @@ def test_gateway__refuses_unknown_options_and_repeats_what_it_is_told(gateway):
     ("where", "options", "words"),
     [
         ("nowhere", {}, "write protocol, host and port"),
-        ("http://127.0.0.1:1", {}, "write protocol, host and port"),
         ("tcp://127.0.0.1", {}, "write protocol, host and port"),
         (NOBODY, {"timeout": 0.2}, "nobody answered at 'tcp://127.0.0.1:9' within 0.2 s: start"),
         ("tcp://192.0.2.1:8786", {}, "leaves this machine and has no TLS"),
         ("tcp://0.0.0.0:9", {}, "has no TLS"),
         ("tcp://localhost.example.org:9", {}, "has no TLS"),
-        *((f"tcp://{host}:9", {"timeout": 0.2}, "nobody answered") for host in LOOPBACK),
+        ("tcp://127.3.2.1:9", {"timeout": 0.2}, "nobody answered"),
+        ("tcp://[::1]:9", {"timeout": 0.2}, "nobody answered"),
         ("tls://127.0.0.1:9", {}, "needs certificates: give tls"),
         (NOBODY, {"memory": 10**9}, "memory must be left out for a scheduler"),
         (1, {"timeout": 5}, "timeout must be left out"),

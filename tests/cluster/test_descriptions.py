@@ -149,7 +149,6 @@ BAD_FILES = [
     (b"\xff\xfe\x00", "cannot be read (it is not text)"),
     (b"#" * (2**20 + 1), "larger than 1 MiB"),
     (b"[" * 500, "must be YAML"),
-    (b"kind: local\nworkers: 0", "workers must be an integer >= 1, got 0"),
 ]
 
 
@@ -160,10 +159,3 @@ def test_read__refuses_in_a_line_and_names_the_file(content, words, read, tmp_pa
     assert str(caught.value).startswith(f"{tmp_path / 'cluster.yaml'}: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_spec__checks_what_python_gives_it():
-    with pytest.raises(InvalidArgumentError, match="give TLS"):
-        ClusterSpec("slurm", 2, jobs=JobQueue(), tls="ca.pem")
-    with pytest.raises(InvalidArgumentError, match="jobs must be left out for the kind local"):
-        ClusterSpec("local", jobs=JobQueue())

@@ -232,16 +232,14 @@ def test_connect__script_of_few_wishes(job_script, tmp_path):
 def test_connect__makes_certificates_that_no_one_else_reads_and_deletes_them(
     job_script, tmp_path, monkeypatch
 ):
-    home = tmp_path / "home"
+    home, shared = tmp_path / "home", tmp_path / "shared"
     home.mkdir()
+    shared.mkdir()
     monkeypatch.setenv("HOME", str(home))
     assert "--tls-key TLS/home/.dhsic-" in job_script()
     assert (tmp_path / "modes").read_text() == "600\n600\n"
-    assert list(home.iterdir()) == []
-    shared = tmp_path / "shared"
-    shared.mkdir()
     assert "--tls-key TLS/shared/.dhsic-" in job_script("slurm", {"shared_directory": str(shared)})
-    assert list(shared.iterdir()) == []
+    assert [*home.iterdir(), *shared.iterdir()] == []
 
 
 # --- manifests of Kubernetes
@@ -312,9 +310,8 @@ def test_kubernetes__pods_and_policy_follow_the_description(manifests):
         "operator_namespace": "tools",
         "storage_ports": [9000],
     }
-    documents = manifests(
-        description(section, workers={"minimum": 2, "maximum": 5}, threads=3, timeout=30)
-    )
+    workers = {"minimum": 2, "maximum": 5}
+    documents = manifests(description(section, workers=workers, threads=3, timeout=30))
     job, policy, scaler = documents
     assert {document["metadata"]["namespace"] for document in documents} == {"lab"}
     assert scaler["spec"] == {"cluster": "dhsic-ID", "minimum": 2, "maximum": 5}

@@ -116,23 +116,18 @@ def test_script__is_queued_again_only_where_there_is_more_to_do(
         (programs / name).write_text(f"#!/bin/bash\n{text}\n")
         (programs / name).chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    variables = {"JOB_ID": "17", "SUBMIT_DIR": str(tmp_path), "MEM_PER_CPU": "1000"}
-    for name, value in {**variables, "RESTART_COUNT": restarts}.items():
-        monkeypatch.setenv(f"SLURM_{name}", value)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("DHSIC_CERTIFICATES", str(tmp_path))
-    monkeypatch.setenv("CODE", str(code))
+    slurm = {"JOB_ID": "17", "SUBMIT_DIR": str(tmp_path), "MEM_PER_CPU": "1000"}
+    variables = {f"SLURM_{k}": v for k, v in {**slurm, "RESTART_COUNT": restarts}.items()}
+    variables["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    for name, value in {**variables, "DHSIC_CERTIFICATES": str(tmp_path), "CODE": code}.items():
+        monkeypatch.setenv(name, str(value))
     script = tmp_path / "job.sh"
     script.write_text(slurm_script(tmp_path, python=str(programs / "dhsic")))
     words = [str(script)]
     if kind == "of deploy":
         words = [str(DEPLOY / "slurm" / "one-allocation.sbatch"), "d.zarr"]
-    with subprocess.Popen(
-        ["bash", *words],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as job:
+    quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    with subprocess.Popen(["bash", *words], start_new_session=True, **quiet) as job:
         try:
             wait_until((tmp_path / "started").exists, 20, "the test does not start")
             job.send_signal(signal.SIGUSR1)

@@ -76,15 +76,15 @@ def test_manifest__runs(kind, tmp_path):
     generate(songs, rows=3000, features=4)
     certificates = str(make_certificates(tmp_path / "my certificates"))
     port, dashboard = free_ports(2)
+    here = f"127.0.0.1:{port}"
     places = {
         **dict.fromkeys(("/etc/dhsic/tls", "/run/secrets"), certificates),
         **dict.fromkeys(("/etc/dhsic/cluster", "/tmp"), str(tmp_path)),
         "/etc/dhsic/cluster.yaml": str(tmp_path / "cluster.yaml"),
         **dict.fromkeys(("s3://bucket/songs.zarr", "/data/songs.zarr"), str(songs)),
         "s3://bucket/checkpoints/songs": str(tmp_path / "checkpoint"),
-        "dhsic-songs-scheduler:8786": f"127.0.0.1:{port}",
-        "dhsic-scheduler:8786": f"127.0.0.1:{port}",
-        "//scheduler:8786": f"//127.0.0.1:{port}",
+        **dict.fromkeys(("dhsic-songs-scheduler:8786", "dhsic-scheduler:8786"), here),
+        "//scheduler:8786": f"//{here}",
         "--port=8786": f"--port={port}",
         **dict.fromkeys(("0.0.0.0:8787", "127.0.0.1:8787"), f"127.0.0.1:{dashboard}"),
     }
@@ -97,13 +97,9 @@ def test_manifest__runs(kind, tmp_path):
         words, environment = command
         programs = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
         given = {name: placed(value) for name, value in environment.items()}
+        options |= {"env": {**os.environ, "PATH": programs, **given}, "cwd": tmp_path}
         return subprocess.Popen(
-            [*map(placed, words), *more],
-            env={**os.environ, "PATH": programs, **given},
-            cwd=tmp_path,
-            text=True,
-            start_new_session=True,
-            **options,
+            [*map(placed, words), *more], text=True, start_new_session=True, **options
         )
 
     commands, config = kind()
