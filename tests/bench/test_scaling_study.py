@@ -183,6 +183,8 @@ def test_plot__has_the_quantity_against_the_setting(made):
     assert time.get_ylabel() == "time (s)"
     assert memory.get_ylabel() == "peak memory of a process (MiB)"
     np.testing.assert_allclose(memory.lines[0].get_ydata(), [1.0, 2.0])
+    words = made(precision=["float64", "float32"], seconds=[2.0, 1.0]).plot(quantity="seconds")
+    assert [bar.get_height() for bar in words.patches] == [2.0, 1.0]
     with pytest.raises(InvalidArgumentError, match="needs a setting that varies"):
         made(rows=[100]).plot()
     for options in ({"quantity": "hours"}, {"along": "workers"}):
@@ -194,7 +196,8 @@ def test_plot__has_the_quantity_against_the_setting(made):
 
 ODD = [
     ({"vary": {"precision": "float32"}}, "must be a list of different values"),
-    ({"vary": {"rows": [100, 100]}}, "must be a list of different values"),
+    ({"kernel": "gaussian"}, "did you mean 'kernels'"),
+    ({"vary": {"n_resamples": [9]}}, "n_resamples must be given once"),
     ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
     ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
     ({"csv": "nowhere/study.csv"}, "csv must be in a folder that is there"),
