@@ -1,134 +1,61 @@
-"""Lists the benchmarks and runs one of them.
+"""Lists the studies and runs one of them.
 
     python -m benchmarks list
-    python -m benchmarks run level --runs 200
+    python -m benchmarks run level --size 200 --runs 200
     python -m benchmarks run level --small
 
-Tables and pictures go to benchmarks/results. `--small` takes a few seconds to a minute, writes to a
-folder of its own, and shows that a benchmark works: its figures mean nothing.
+Tables and pictures go to benchmarks/results, a run goes on where it stopped. `--small` takes a few
+seconds to a minute, writes to a folder of its own, and shows that a study works: its figures mean
+nothing.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
-import shlex
+import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 import click
 
-ROOT = Path(__file__).parent
-FOLDERS = {
-    "level": "rejections of independent data",
-    "power": "rejections of dependent data, and errors of estimates",
-    "cost": "time and memory, on one machine",
-    "cluster": "processes, schedulers and their faults",
-    "papers": "figures and bounds of the papers",
-    "peers": "other packages on the same data",
-    "data": "real data",
-    "mutation": "how much the tests notice",
-    "shared": "what the others import",
-}
-SMALL = {
-    "associations": "--rows 60",
-    "auto_landmarks": "--runs 2 --size 150 --data linear",
-    "bounds": "--trials 3",
-    "causal_scale": "--rows 3000 --landmarks 20 --threads 1",
-    "cause_effect_pairs": "--regression splines --rows 40 --realisations 1 --pairs 9 "
-    "--scores {folder}/scores.csv",
-    "chaos": "--faults 1",
-    "cluster_scaling": "--rows 4000 --features 2 --landmarks 10 --resamples 9 --turns 1 "
-    "--chunk-rows 512 --study strong",
-    "convergence": "--rows 200 --number 10 --number 80 --draws 5",
-    "dag_search": "--runs 2 --rows 80",
-    "default_cost": "--n 300 --columns 2+1 --repeats 1",
-    "default_power": "--data linear --n 300 --runs 2",
-    "conditional_level": "--rows 60 --columns 2 --runs 2 --processes 1",
-    "dependent_air": "--draws 4 --windows 1 --stations 1",
-    "dependent_rows": "--rows 400 --runs 1 --effect 0 --processes 1 --rows-of-time 400",
-    "embedding_error": "--rows 300 --trials 2 --landmarks 2 --landmarks 128 --pool 200",
-    "embedding_scale": "--rows 600000 --landmarks 40",
-    "estimates": "--data linear --n 500 --runs 2",
-    "exact_cost": "--case 'v-hsic, one kernel' --fewer 100 --repeats 1",
-    "exact_power": "--data linear --n 30 --runs 2",
-    "extrapolated": "--n 1000000 --workers 10",
-    "family": "--linear 2000 --own 2000 --quadratic 300 --features 2 --resamples 3 --repeats 1",
-    "feature_recovery": "--rows 300 --columns 20 --runs 1 --greedy-runs 1 --method linear",
-    "graph": "--blocks 20 --workers 1",
-    "grid_level": "--runs 2 --size 40 --variables 2 --processes 1",
-    "grid_power": "--runs 2 --size 50 --processes 1 --data linear",
-    "kalinke_szabo": "--figure 1 --runs 2 --size 30 --size 60",
-    "leaderboard": "--data linear --method 'dhsic default' --runs 2 --seconds 0",
-    "level": "--runs 2 --setting 40 gaussian --variables 2 --null gamma --processes 1",
-    "level_default": "--n 40 --data-sets 2 --kind '5% dummies' --function independence_test "
-    "--variables 2",
-    "machine": "",
-    "memory_peak": "--layout 'one chunk'",
-    "mutants": "--count 1 --files dhsic/engine/units.py --tests tests/engine/test_units.py "
-    "--work {folder}/work",
-    "nfsic_power": "--runs 2 --size 120 --data 'sign, d = 2'",
-    "pc_graph": "--rows 300 --library causal-learn --functions nonlinear --test dhsic "
-    "--test fisherz",
-    "peers": "level --data normals --size 60 --method 'dhsic default' --runs 2 --resamples 19",
-    "perez_suay": "--figure 1 --rows 50 --draws 20 --number 1 --number 30",
-    "plan_seconds": "--estimator v-hsic --n 3000",
-    "power": "--runs 2 --size 60 --processes 1",
-    "pruning": "--rows 300 --landmarks 80 --power-rows 100 --power-landmarks 30 --runs 2 "
-    "--processes 1",
-    "ranking_cost": "--rows 3000 --columns 4 --landmarks 40 --resamples 10 --singles 2",
-    "ranking_errors": "--rows 80 --resamples 19 --landmarks 10 --processes 1 --mixed-runs 2 "
-    "--null-runs 2",
-    "reach": "--rows 2500 --only hsic",
-    "real_pairs": "--data 'plant: RH PE' --runs 2",
-    "roofline": "--rows 3000 --features 5 --landmarks 30 --own-landmarks 20 --resamples 10 "
-    "--repeats 1 --workers 0",
-    "scaling": "--case 2000 60 --features 4",
-    "selection": "--runs 2 --rows 60 --landmarks 2sqrt --processes 1",
-    "sensitivity_convergence": "--rows 200 --draws 2 --number 10 --number 40",
-    "simulated_cluster": "--size 2 10 --pass 100 4 1.0 --processes 1 "
-    "--checked {folder}/checked.csv",
-    "small": "--n 30 --columns 1 --turns 1",
-    "struck": "--faults 1",
-    "storage": "--rows 3000 --features 4 --chunk 500 --count 1 --repeats 1",
-    "tails": "--rows 60 --permutations 100 --runs 1 --processes 1 --data gaussian",
-    "text_labels": "--runs 2 --size 60 --share 1.5 --processes 1",
-    "two_sample": "--level-runs 4 --power-runs 2 --sizes 20 30 --data 'same law'",
-    "wall": "--size 1000 --threads 1",
-    "weather_dags": "",
-    "worker_memory": "--rows 9000 --features 4 --landmarks 60 --workers 1",
-    "zhang": "--figure 1 --runs 1 --size 60 --level-size 50",
-}
-"""Options of a small run of every benchmark; `{folder}` is where it writes."""
+from benchmarks.study import RESULTS, Study
+from benchmarks.study import run as run_study
+
+MODULES = (
+    *("level.level", "level.dependent_air", "power.power", "cost.cost"),
+    *("cluster.cluster_scaling", "cluster.chaos", "cluster.struck"),
+    *("papers.kalinke_szabo", "papers.dag_search", "papers.weather_dags", "papers.zhang"),
+    *("papers.perez_suay", "papers.convergence", "papers.associations"),
+    *("papers.cause_effect_pairs", "papers.embedding_error", "papers.bounds"),
+    *("peers.leaderboard", "peers.peers", "peers.peer_limits", "peers.pc_graph"),
+)
+"""Modules of studies. Each has `STUDY`, or several `STUDIES`."""
 
 
 @cache
-def benchmarks() -> Mapping[str, tuple[str, str]]:
-    """Folder and title of every benchmark by its name; none of them is imported."""
-    found = {}
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).glob("*.py")):
-            tree = ast.parse(path.read_text())
-            if any(isinstance(one, ast.FunctionDef) and one.name == "main" for one in tree.body):
-                found[path.stem] = folder, (ast.get_docstring(tree) or "").split("\n")[0]
+def studies() -> Mapping[str, Study]:
+    """All of them by their names."""
+    found: dict[str, Study] = {}
+    for name in MODULES:
+        module = importlib.import_module(f"benchmarks.{name}")
+        own: Iterable[Study] = getattr(module, "STUDIES", None) or (module.STUDY,)
+        found |= {study.name: study for study in own}
     return found
 
 
-def small_options(name: str, folder: str) -> list[str]:
-    """Those of a small run that writes to a folder, but for `--out`."""
-    return [word.format(folder=folder) for word in shlex.split(SMALL[name])]
-
-
-def command(name: str) -> click.Command:
-    """The command of a benchmark, which takes `--out`."""
-    if name not in benchmarks():
+def study_of(name: str) -> Study:
+    """The study of a name."""
+    if name not in studies():
         msg = f"NAME must be one of `python -m benchmarks list`, got {name!r}: look it up there"
         raise click.BadParameter(msg)
-    folder, _ = benchmarks()[name]
-    found: click.Command = importlib.import_module(f"benchmarks.{folder}.{name}").main
-    return found
+    return studies()[name]
+
+
+def small(study: Study) -> Study:
+    """A study that takes seconds."""
+    return study.of(**{"runs": 1, **study.small})
 
 
 @click.group(help=__doc__)
@@ -138,29 +65,61 @@ def main() -> None:
 
 @main.command("list")
 def list_() -> None:
-    """All benchmarks by folder."""
-    for folder, title in FOLDERS.items():
-        click.echo(f"{folder}: {title}")
-        for name, (place, question) in benchmarks().items():
-            if place == folder:
-                click.echo(f"  {name:24} {question}")
+    """All studies."""
+    for study in studies().values():
+        click.echo(f"  {study.name:24} {study.title}")
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@main.command()
+def machine() -> None:
+    """Write the machine of the tables to benchmarks/results/machine.json."""
+    from benchmarks.shared.machine import described
+
+    (RESULTS / "machine.json").write_text(json.dumps(described(), indent=2) + "\n")
+
+
+@main.command()
 @click.argument("name")
-@click.option("--small", is_flag=True, help="Run in seconds, into a folder of its own.")
-@click.argument("options", nargs=-1, type=click.UNPROCESSED)
-def run(name: str, small: bool, options: tuple[str, ...]) -> None:
-    """One benchmark, with its own options; NAME --help lists them."""
-    asked = list(options)
-    if small:
-        folder = tempfile.mkdtemp(prefix=f"{name}-")
-        # Benchmarks of several tables take a folder; the others name their table.
-        whole = name in ("kalinke_szabo", "perez_suay", "zhang")
-        out = folder if whole else str(Path(folder) / f"{name}.csv")
-        asked = [*small_options(name, folder), "--out", out, *asked]
-        click.echo(f"writes to {folder}", err=True)
-    command(name).main(asked, prog_name=f"python -m benchmarks run {name}")
+@click.option("--small", "is_small", is_flag=True, help="Run in seconds, into another folder.")
+@click.option("--data", multiple=True, help="Kinds of data; all where none is named.")
+@click.option("--method", "methods", multiple=True, help="Methods; all where none is named.")
+@click.option("--size", "sizes", multiple=True, type=int, help="All where none is given.")
+@click.option("--runs", type=click.IntRange(1), help="Of a cell.")
+@click.option("--first", type=click.IntRange(0), default=0, help="Number of the first run.")
+@click.option("--seconds", default=float("inf"), help="Of a cell; it has 10 runs or more.")
+@click.option("--processes", type=click.IntRange(1), default=1, help="Side by side.")
+@click.option("--again", is_flag=True, help="Measure cells that the table has, too.")
+@click.option("--list", "listed", is_flag=True, help="Name data, methods and sizes, and run none.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the table.")
+def run(
+    name: str,
+    is_small: bool,
+    data: tuple[str, ...],
+    methods: tuple[str, ...],
+    sizes: tuple[int, ...],
+    runs: int | None,
+    first: int,
+    seconds: float,
+    processes: int,
+    again: bool,
+    listed: bool,
+    out: Path | None,
+) -> None:
+    """One study; NAME is one of `python -m benchmarks list`."""
+    study = study_of(name)
+    for what, asked in (("data", data), ("methods", methods)):
+        if unknown := [one for one in asked if one not in getattr(study, what)]:
+            msg = f"{unknown[0]!r} is none of the {what} of {name}: `--list` names them"
+            raise click.BadParameter(msg)
+    study = (small(study) if is_small else study).of(data, methods, sizes=sizes, runs=runs)
+    if listed:
+        for title, names in (("data", study.data), ("methods", study.methods)):
+            click.echo(f"{title}: {'; '.join(names)}")
+        click.echo(f"sizes: {', '.join(map(str, study.sizes))}; runs: {study.runs}")
+        return
+    folder = out or (Path(tempfile.mkdtemp(prefix=f"{name}-")) if is_small else RESULTS)
+    run_study(study, folder, processes=processes, first=first, seconds=seconds, again=again)
+    click.echo(f"wrote {folder / f'{name}.csv'}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ class Rates:
     seconds: Mapping[str, float]
 
 
-# Measured by `benchmarks/cost/plan_seconds.py`: choices go by these, the same on every machine.
+# Measured of whole tests: choices go by these, the same on every machine.
 REFERENCE = Rates(
     "the reference machine, an AMD EPYC of 2023",
     {

@@ -50,7 +50,8 @@ autodoc_typehints = "none"  # docstrings have the types
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
+myst_substitutions = generated.figures()
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE / "_build" / ".jupyter_cache")

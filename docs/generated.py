@@ -1,9 +1,12 @@
 """The parts of pages that come from the benchmarks' tables, the errors and the command line.
 
-`write` puts them into a folder, from which the pages include them, so that no figure is copied by
-hand. The build does so; to look at them without it:
+`write` puts them into a folder, from which the pages include them, and `figures` are single
+figures, which pages have as `{{ name }}`, so that none is copied by hand. Tables tell the commits
+of their rows, and what is older than the defaults that it describes has a †. The build of the site
+does so. To look at the parts without it, and to write the figures of the README:
 
-    python docs/generated.py docs/_generated
+    python -m docs.generated docs/_generated
+    python -m docs.generated --write
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -25,8 +30,14 @@ from dhsic import errors
 from dhsic.cli import main as command_line
 
 ROOT = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks.__main__ import studies
+from benchmarks.study import DEFAULTS, origin, stale
+
 RESULTS = ROOT / "benchmarks" / "results"
-SHOWN_ROWS = 12
+SHOWN_ROWS, SHOWN_COLUMNS = 12, 12
 
 Row = Mapping[str, str]
 
@@ -67,132 +78,157 @@ def pivot(
     return list(names), found
 
 
-def percent(row: Row) -> str:
-    return f"{100 * float(row['power']):.0f} %"
+def share(row: Row, key: str) -> str:
+    """A share as a percentage, nothing where there is none."""
+    return f"{100 * float(row[key]):.0f} %" if row[key] else ""
 
 
 def seconds(value: str | float) -> str:
     return f"{float(value):.3g}"
 
 
+def sourced(text: str, rows: Sequence[Row]) -> str:
+    """A part with the commits of its rows, and a word where they are of earlier defaults."""
+    return f"{text}\n{origin(rows)}\n"
+
+
+def cells(name: str, **chosen: object) -> list[Row]:
+    """Rows of a table whose columns have some values."""
+
+    def fits(row: Row) -> bool:
+        return all(row[key] == str(value) for key, value in chosen.items())
+
+    return [row for row in table(f"{name}.csv") if fits(row)]
+
+
 def power() -> str:
-    """Power of three ways to take the same test, and its time, from `default_power.csv`."""
+    """Power of three ways to take the same test, and its time."""
     names = {"v-hsic": "`v-hsic`", "features": "`nystrom-hsic`", "tuples": "`nystrom-m`"}
-    rows = [r for r in table("default_power.csv") if r["n"] == "4000" and r["method"] in names]
-    _, found = pivot(rows, "data", "method", percent)
-    lines: list[list[object]] = [[data, *(own[m] for m in names)] for data, own in found.items()]
-    means = [np.mean([float(r["power"]) for r in rows if r["method"] == m]) for m in names]
-    times = [np.median([float(r["seconds"]) for r in rows if r["method"] == m]) for m in names]
+    rows = [r for r in cells("power", n=4000) if r["method"] in names]
+    _, found = pivot(rows, "data", "method", lambda row: share(row, "power"))
+    whole = {data: own for data, own in found.items() if len(own) == len(names)}
+    lines: list[list[object]] = [[data, *(own[m] for m in names)] for data, own in whole.items()]
+    own = {m: [r for r in rows if r["method"] == m and r["data"] in whole] for m in names}
+    means = [np.mean([float(r["power"]) for r in some]) for some in own.values()]
+    times = [np.median([float(r["seconds"]) for r in some]) for some in own.values()]
     lines.append(["**mean**", *(f"**{100 * mean:.0f} %**" for mean in means)])
     lines.append(["**seconds**", *(f"**{seconds(time)}**" for time in times)])
-    return markdown(["dependence", *names.values()], lines)
+    return sourced(markdown(["dependence", *names.values()], lines), rows)
 
 
 def nulls_power() -> str:
-    """Power of the exact nulls beside permutations, from `exact_power.csv`."""
-    rows = [r for r in table("exact_power.csv") if r["n"] == "200"]
-    _, found = pivot(rows, "data", "method", percent)
-    names = ("default", "permutation")
-    head = ["dependence", "the default (shifts, or a chain)", "499 permutations"]
-    return markdown(head, ([data, *(own[n] for n in names)] for data, own in found.items()))
+    """Power of the exact nulls beside permutations."""
+    rows = [r for r in cells("power", n=200) if r["method"] in ("tuples", "chain", "permutation")]
+    _, found = pivot(rows, "data", "method", lambda row: share(row, "power"))
+    lines = [
+        [data, own.get("chain") or own["tuples"], own["permutation"]]
+        for data, own in found.items()
+        if len(own) > 1 and "permutation" in own
+    ]
+    head = ["dependence", "shifts, or a chain", "499 permutations"]
+    return sourced(markdown(head, lines), rows)
 
 
 def cost() -> str:
-    """Seconds of the family, from `family.csv`."""
-    rows = [r for r in table("family.csv") if r["unit"] in ("us a row", "ns a pair")]
-    linear = [r for r in rows if r["unit"] == "us a row"]
-    quadratic = [r for r in rows if r["unit"] == "ns a pair"]
-    return "\n".join(map(_by_rows, (linear, quadratic)))
-
-
-def _by_rows(rows: list[Row]) -> str:
-    sizes, found = pivot(rows, "test", "n", lambda row: seconds(row["seconds"]))
-    lines = ([test, *(own.get(n, "") for n in sizes)] for test, own in found.items())
-    return markdown(["estimator, null", *(f"{int(n):,} rows" for n in sizes)], lines)
+    """Seconds of estimators by name."""
+    rows = cells("cost", data="songs, 10 columns")
+    sizes, found = pivot(rows, "method", "n", lambda row: seconds(row["seconds"]))
+    ordered = sorted(sizes, key=int)
+    lines = ([test, *(own.get(n, "") for n in ordered)] for test, own in found.items())
+    head = ["estimator, null", *(f"{int(n):,} rows" for n in ordered)]
+    return sourced(markdown(head, lines), rows)
 
 
 def nulls_cost() -> str:
-    """Seconds by null, from `exact_cost.csv`."""
-    rows = [r for r in table("exact_cost.csv") if not r["case"].startswith("replicates")]
+    """Seconds by null."""
+    named = re.compile(r"v-hsic, .* (shifts|permutations)|nystrom-m, .* replicates")
+    rows = [r for r in table("cost.csv") if named.fullmatch(r["method"])]
     lines = (
-        [r["case"], f"{int(r['n']):,} x {r['columns']}", r["null"], seconds(r["seconds"])]
-        for r in rows
+        [r["method"], f"{int(r['n']):,} x ({r['data']})", seconds(r["processor"])] for r in rows
     )
-    return markdown(["estimator", "rows x columns", "null", "seconds"], lines)
+    return sourced(markdown(["estimator, null", "rows", "processor seconds"], lines), rows)
 
 
 def default_cost() -> str:
-    """Seconds of the default beside one kernel, from `default_cost.csv`."""
-    rows = sorted(table("default_cost.csv"), key=lambda r: (int(r["n"]), r["columns"]))
-    lines = (
-        [
-            f"{int(r['n']):,} x ({r['columns']})",
-            r["estimator"],
-            r["kernels"],
-            seconds(r["seconds"]),
-            seconds(r["one kernel, seconds"]),
-            f"{float(r['over one kernel']):.1f}",
-        ]
-        for r in rows
-    )
-    head = ["rows x columns", "estimator", "kernels", "seconds", "one kernel, seconds", "times"]
-    return markdown(head, lines)
+    """Seconds of the default beside one kernel."""
+    names = ("independence_test", "one kernel")
+    rows = [r for r in table("cost.csv") if r["method"] in names and " columns" in r["data"][-8:]]
+    found = {(r["data"], r["n"], r["method"]): r for r in rows}
+    lines = []
+    for (data, n, method), row in sorted(found.items(), key=lambda one: int(one[0][1])):
+        one = found.get((data, n, "one kernel"))
+        if method == "independence_test" and one is not None:
+            whole, alone = float(row["processor"]), float(one["processor"])
+            chosen = row["chosen"]
+            where, times = f"{int(n):,} x ({data})", f"{whole / alone:.1f}"
+            lines.append([where, chosen, seconds(whole), seconds(alone), times])
+    head = ["rows x columns", "chosen", "processor seconds", "one kernel", "times"]
+    return sourced(markdown(head, lines), rows)
 
 
 def conditional_cost() -> str:
-    """Seconds of conditional tests beside others, from `conditional_level_seconds.csv`."""
+    """Seconds of conditional tests beside others."""
     rows = sorted(
-        table("conditional_level_seconds.csv"), key=lambda r: (int(r["n"]), int(r["columns of z"]))
+        (r for r in table("cost.csv") if r["data"].startswith("given ")),
+        key=lambda r: (int(r["n"]), len(r["data"])),
     )
-    shapes = [{**r, "shape": f"{int(r['n']):,} x {r['columns of z']}"} for r in rows]
-    tests, found = pivot(shapes, "shape", "test", lambda row: seconds(row["processor seconds"]))
+    shapes = [{**r, "shape": f"{int(r['n']):,}, {r['data']}"} for r in rows]
+    tests, found = pivot(shapes, "shape", "method", lambda row: seconds(row["processor"]))
     lines = ([shape, *(own.get(one, "") for one in tests)] for shape, own in found.items())
-    return markdown(["rows x columns of z", *tests], lines)
+    heads = [one.removesuffix(", given") for one in tests]
+    return sourced(markdown(["rows", *heads], lines), rows)
 
 
 def conditional_level() -> str:
-    """Rejections where x and y hold the same function of z, from `conditional_level.csv`."""
-    rows = [r for r in table("conditional_level.csv") if r["warned"] and r["data"] in HELD_TWICE]
-    shapes = [{**r, "shape": f"{r['data']}, {int(r['n']):,} x {r['columns of z']}"} for r in rows]
-    _, found = pivot(shapes, "shape", "test", lambda row: f"{100 * float(row['rejected']):.0f} %")
-    own = {row["shape"]: row for row in shapes if row["test"] == "dhsic"}
+    """Rejections where x and y hold the same function of z."""
+    rows = [
+        r
+        for r in table("level.csv")
+        if r["data"].split(", given")[0] in HELD_TWICE and "given" in r["data"] and r["warned"]
+    ]
+    shapes = [{**r, "shape": f"{r['data']}, {int(r['n']):,} rows"} for r in rows]
+    _, found = pivot(shapes, "shape", "method", lambda row: share(row, "5%"))
+    own = {r["shape"]: r for r in shapes if r["method"] == CONDITIONAL}
     lines = (
         [
             shape,
             own[shape]["runs"],
-            rates["dhsic"],
-            *(f"{100 * float(own[shape][key]):.0f} %" for key in ("warned", "rejected unwarned")),
+            rates[CONDITIONAL],
+            *(share(own[shape], key) for key in ("warned", "unwarned")),
             *(rates.get(one, "") for one in ("kci", "gcm")),
         ]
         for shape, rates in found.items()
         if shape in own
     )
-    head = ["data, rows x columns of z", "data sets", "dhsic", "warned", "rejected unwarned"]
-    return markdown([*head, "KCI", "GCM"], lines)
+    head = ["data, columns of z, rows", "data sets", "dhsic", "warned", "rejected unwarned"]
+    return sourced(markdown([*head, "KCI", "GCM"], lines), rows)
 
 
 def level() -> str:
-    """The largest rate of every estimator with every null, from `level.csv`."""
-    most: dict[tuple[str, str], Row] = {}
-    for row in table("level.csv"):
-        pair = row["estimator"], re.sub(r" n_resamples=\d+| within=all", "", row["null"])
-        if pair not in most or float(row["5%"]) > float(most[pair]["5%"]):
-            most[pair] = row
+    """The largest rate of every estimator with every null."""
+    named = re.compile(r"(gaussian|heavy tails|ties|mixed dimensions), M = [23]")
+    rows = [r for r in table("level.csv") if named.fullmatch(r["data"]) and ", " in r["method"]]
+    most: dict[str, Row] = {}
+    for row in rows:
+        test = re.sub(r" n_resamples=\d+| within=all", "", row["method"])
+        if test not in most or float(row["5%"]) > float(most[test]["5%"]):
+            most[test] = row
     lines = (
-        [estimator, null, *(f"{100 * float(row[key]):.1f} %" for key in ("5%", "limit 5%"))]
-        for (estimator, null), row in most.items()
+        [test, *(f"{100 * float(row[key]):.1f} %" for key in ("5%", "limit 5%"))]
+        for test, row in most.items()
     )
-    return markdown(["estimator", "null", "largest rate", "limit"], lines)
+    return sourced(markdown(["estimator, null", "largest rate", "limit"], lines), rows)
 
 
 def scaling() -> str:
-    """Strong and weak scaling, from `cluster_scaling.csv`."""
-    rows = [r for r in table("cluster_scaling.csv") if r["study"] in ("strong", "weak")]
+    """Strong and weak scaling."""
+    rows = [r for r in table("cluster_scaling.csv") if r["method"] in ("strong", "weak")]
     lines = (
-        [r["study"], r["workers"], f"{int(r['rows']):,}", seconds(r["seconds"]), r["speedup"]]
+        [r["method"], r["workers"], f"{int(r['rows']):,}", seconds(r["seconds"]), r["speedup"]]
         for r in rows
     )
-    return markdown(["study", "workers", "rows", "seconds", "rows a second, relative"], lines)
+    head = ["study", "workers", "rows", "seconds", "rows a second, relative"]
+    return sourced(markdown(head, lines), rows)
 
 
 def machine() -> str:
@@ -210,54 +246,47 @@ def machine() -> str:
     return markdown(["", "machine"], lines).replace("--:", ":--")
 
 
-def commands_of_tables() -> dict[str, tuple[str, str]]:
-    """Of every table in the list of the page on evidence its question and its command."""
-    page = (ROOT / "docs" / "evidence.md").read_text()
-    listed = re.findall(r"^\| (.+?) \| (`python .+?) \| (`\w+\.csv`.*) \|$", page, re.MULTILINE)
-    found = {}
-    for question, command, files in listed:
-        first, *more = re.findall(r"`(\w+)(?:\.csv)?`", files)
-        stem = re.sub(r"_\d$", "", first)
-        names = [first, *(f"{stem}{one}" if one.startswith("_") else one for one in more)]
-        found |= {f"{name}.csv": (question, command) for name in names}
-    return found
-
-
 def dependent_air() -> str:
-    """Rejections of real pairs and of controls, from `dependent_air.csv`."""
+    """Rejections of real pairs and of controls."""
     rows, lines = table("dependent_air.csv"), []
     for name in dict.fromkeys(row["data"] for row in rows):
         lines.append([f"**{name}**", "", "", ""])
         for row in (row for row in rows if row["data"] == name):
-            rates = (f"{100 * float(row[k]):.0f} %" for k in ("rejected", "controls rejected"))
-            lines.append([row["argument"], seconds(row["median p"]), *rates])
-    return markdown(["argument", "median p of real pairs", "rejected", "controls rejected"], lines)
+            rates = (share(row, key) for key in ("rejected", "controls rejected"))
+            lines.append([row["method"], seconds(row["median p"]), *rates])
+    head = ["argument", "median p of real pairs", "rejected", "controls rejected"]
+    return sourced(markdown(head, lines), rows)
+
+
+def questions() -> str:
+    """Every study with its command."""
+    lines = (
+        [study.title, f"`python -m benchmarks run {name}`", f"`{name}.csv`"]
+        for name, study in studies().items()
+    )
+    return markdown(["question", "command", "table"], lines).replace("--:", ":--")
 
 
 def tables() -> str:
     """All tables of the benchmarks, each with its command and its picture."""
-    known = commands_of_tables()
-    return "\n".join(_shown(path, *known.get(path.name, ("", ""))) for path in _all_tables())
+    named = [name for name in studies() if (RESULTS / f"{name}.csv").exists()]
+    return "\n".join(map(_shown, named))
 
 
-def _all_tables() -> list[Path]:
-    return sorted(RESULTS.glob("*.csv"))
-
-
-def _shown(path: Path, question: str, command: str) -> str:
-    rows = table(path.name)
-    head = list(rows[0])[:12]
-    parts = [f"## {path.stem}\n", f"{question} {command}".strip() + "\n"]
-    picture = path.with_suffix(".png")
+def _shown(name: str) -> str:
+    title, rows = studies()[name].title, table(f"{name}.csv")
+    head = [key for key in rows[0] if key not in ("date", "commit", "default")][:SHOWN_COLUMNS]
+    parts = [f"## {name}\n", f"{title} `python -m benchmarks run {name}`\n", f"{origin(rows)}\n"]
+    picture = RESULTS / ("time_against_n.png" if name == "peers_limits" else f"{name}.png")
     if picture.exists():
         place = f"../benchmarks/results/{picture.name}"
-        parts.append(f"```{{image}} {place}\n:alt: {question or path.stem}\n:width: 100%\n```\n")
+        parts.append(f"```{{image}} {place}\n:alt: {title}\n:width: 100%\n```\n")
     body = markdown(head, ([_short(row[key]) for key in head] for row in rows[:SHOWN_ROWS]))
     left = len(rows) - SHOWN_ROWS
     more = f"\n... and {left:,} more rows.\n" if left > 0 else ""
     parts.append(
         f":::{{dropdown}} {len(rows):,} rows, {len(rows[0])} columns\n"
-        f"{{download}}`{path.name} <../benchmarks/results/{path.name}>`\n\n{body}{more}\n:::\n"
+        f"{{download}}`{name}.csv <../benchmarks/results/{name}.csv>`\n\n{body}{more}\n:::\n"
     )
     return "\n".join(parts)
 
@@ -266,8 +295,253 @@ def _short(cell: str) -> str:
     return cell if len(cell) <= 48 else f"{cell[:45]}..."
 
 
+# --- single figures
+
+
+class Figure(NamedTuple):
+    """A figure, the rows that it is computed of, and the study of these."""
+
+    text: str
+    rows: Sequence[Row]
+    study: str
+
+    def __str__(self) -> str:
+        return f"{self.text} †" if stale(self.rows) else self.text
+
+
+def _level_of_defaults() -> Figure:
+    functions = ("independence_test", "two_sample_test", "dependence_matrix", "rank_features")
+    rows = [r for r in table("level.csv") if r["method"] in (*functions, "interaction_test")]
+    rates = [100 * float(row["5%"]) for row in rows]
+    count = len({(row["data"], row["method"], row["n"]) for row in rows})
+    return Figure(f"{min(rates):.1f} to {max(rates):.1f} % in {count} cells", rows, "level")
+
+
+def _most_rows() -> Figure:
+    rows = cells("peers_limits", data="90 + 1 columns", method="dhsic default", stopped="")
+    most = max(rows, key=lambda row: int(row["n"]))
+    text = f"{int(most['n']):,}, in {float(most['peak']):,.0f} MiB"
+    return Figure(text, [most], "peers_limits")
+
+
+def _hundred_million() -> Figure:
+    (row,) = cells("cost", data="songs, 1 column, stored", n=100_000_000)
+    text = f"{float(row['processor']):.0f} s of the processor, {float(row['peak']):.0f} MiB"
+    return Figure(text, [row], "cost")
+
+
+def _two_workers() -> Figure:
+    (row,) = cells("cluster_scaling", method="strong", workers=2)
+    return Figure(f"{float(row['speedup']):.2f} times as fast", [row], "cluster_scaling")
+
+
+def _faults() -> Figure:
+    rows = table("chaos.csv")
+    same, runs = (sum(int(row[key]) for row in rows) for key in ("same", "runs"))
+    wrong = any(row["wrong"] for row in rows)
+    others = "not all of the others" if wrong else "the others"
+    return Figure(f"{same} of {runs} the same to the bit, {others} an error", rows, "chaos")
+
+
+def _permutations() -> Figure:
+    rows = [r for r in cells("power", n=200) if r["method"] in ("tuples", "permutation")]
+    _, found = pivot(rows, "data", "method", lambda row: row["power"])
+    apart = [
+        abs(float(own["tuples"]) - float(own["permutation"]))
+        for own in found.values()
+        if len(own) == 2
+    ]
+    text = f"within {100 * max(apart):.0f} points of 499 permutations on {len(apart)} kinds"
+    return Figure(text, rows, "power")
+
+
+def _over_one_kernel() -> Figure:
+    rows = [r for r in table("cost.csv") if re.fullmatch(r"\d+ \+ \d+ columns", r["data"])]
+    own = {(r["data"], r["n"], r["method"]): float(r["processor"]) for r in rows}
+    times = [
+        value / own[data, n, "one kernel"]
+        for (data, n, method), value in own.items()
+        if method == "independence_test" and (data, n, "one kernel") in own
+    ]
+    text = f"{min(times):.1f} to {max(times):.1f} times the time of one kernel"
+    return Figure(text, [r for r in rows if r["method"] == "independence_test"], "cost")
+
+
+def _sure(method: str) -> Figure:
+    """The least processor time in which a method finds 99 of 100 dependences of songs."""
+    rows = [
+        r for r in cells("peers_power", data="songs", method=method) if float(r["power"]) > 0.99
+    ]
+    row = min(rows, key=lambda row: float(row["seconds"]))
+    return Figure(f"{float(row['seconds']):.2f} s, of {row['n']} songs", [row], "peers_power")
+
+
+def _planned_bytes() -> Figure:
+    rows = [r for r in table("cost.csv") if r["planned"] and r["peak"] and not r["stopped"]]
+    used = [float(r["peak"]) / float(r["planned"]) for r in rows]
+    text = f"{min(used):.2f} to {max(used):.2f} of the bytes in {len(rows)} runs"
+    return Figure(text, rows, "cost")
+
+
+def _slopes(named: str) -> Figure:
+    rows = [r for r in table("convergence.csv") if r["method"].startswith(named)]
+    slopes = []
+    for key in dict.fromkeys((r["data"], r["method"]) for r in rows):
+        own = [r for r in rows if (r["data"], r["method"]) == key]
+        logs = np.log([[float(r[name]) for r in own] for name in ("n", "relative error")])
+        slopes.append(float(np.polyfit(logs[0], logs[1], 1)[0]))
+    return Figure(f"{max(slopes):.1f} to {min(slopes):.1f}", rows, "convergence")
+
+
+def _conditional(n: int) -> Figure:
+    """Rejections of true nulls that are no categories and not hard to regress."""
+    rows = [
+        r
+        for r in cells("level", method=CONDITIONAL, n=n)
+        if r["data"].split(", given")[0] not in (*HELD_TWICE, "categories")
+        and int(r["runs"]) >= 300
+    ]
+    rates = [100 * float(r["5%"]) for r in rows]
+    return Figure(f"{min(rates):.0f} to {max(rates):.0f} %", rows, "level")
+
+
+def _found_given(case: str, method: str) -> Figure:
+    rows = [
+        r
+        for r in cells("power", method=method, n=1000)
+        if r["data"].startswith(f"{case}, given 1,")
+    ]
+    best = max(rows, key=lambda row: int(row["runs"]))
+    return Figure(share(best, "power"), [best], "power")
+
+
+def _air(data: str, way: str, key: str = "controls rejected") -> Figure:
+    (row,) = cells("dependent_air", data=data, method=way)
+    return Figure(share(row, key), [row], "dependent_air")
+
+
+def _search(what: str) -> Figure:
+    own, other = (
+        cells("pc_graph", data="nonlinear", method=f"causal-learn, {test}", n=1_000_000)[0]
+        for test in ("dhsic", "fisherz")
+    )
+    texts = {
+        "minutes": f"{float(own['seconds']) / 60:.0f} minutes",
+        "memory": f"{float(own['peak MiB']):.0f} MiB",
+        "tests": own["tests"],
+        "whole": own["of all rows"],
+        "missed": other["missing"],
+        "extra": other["extra"],
+    }
+    return Figure(texts[what], [own, other], "pc_graph")
+
+
+PLACES, WIND, PRESSURE, CHANGES = (
+    "places: temperature, sunshine",
+    "hours: PM2.5, wind speed",
+    "hours: temperature, pressure",
+    "changes in 24 hours: temperature, pressure",
+)
+NOTHING, ORDER = "nothing: independent draws", "order='time', lag and period of a day"
+JOINT = "all stations, groups= stations with order='time'"
+CONDITIONAL = "conditional_independence_test"
+
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "level_of_defaults": _level_of_defaults,
+    "most_rows": _most_rows,
+    "hundred_million": _hundred_million,
+    "two_workers": _two_workers,
+    "faults": _faults,
+    "permutations": _permutations,
+    "over_one_kernel": _over_one_kernel,
+    "sure_default": lambda: _sure("dhsic default"),
+    "sure_hyppo": lambda: _sure("hyppo Hsic, fast"),
+    "planned_bytes": _planned_bytes,
+    "slope_landmarks": lambda: _slopes("nystrom"),
+    "slope_features": lambda: _slopes("rff"),
+    **{f"conditional_{n}": partial(_conditional, n) for n in (200, 1000, 10_000)},
+    "volatile_dhsic": lambda: _found_given("volatile", CONDITIONAL),
+    "volatile_gcm": lambda: _found_given("volatile", "gcm"),
+    "volatile_rcit": lambda: _found_given("volatile", "rcit"),
+    **{
+        f"search_{what}": partial(_search, what)
+        for what in ("minutes", "memory", "tests", "whole", "missed", "extra")
+    },
+    "places_nothing": lambda: _air(PLACES, NOTHING),
+    "places_strata": lambda: _air(PLACES, "strata=, 10 bands of altitude"),
+    "places_given": lambda: _air(PLACES, "given= altitude"),
+    "wind_nothing": lambda: _air(WIND, NOTHING),
+    "wind_strata": lambda: _air(WIND, "strata=, hours of the day"),
+    "wind_given": lambda: _air(WIND, "given= hour and day"),
+    "wind_days": lambda: _air(WIND, "groups=, days"),
+    "wind_five": lambda: _air(WIND, "groups=, five days"),
+    "wind_order": lambda: _air(WIND, ORDER),
+    "wind_found": lambda: _air(WIND, ORDER, "rejected"),
+    "wind_joint": lambda: _air(WIND, JOINT),
+    "pressure_order": lambda: _air(PRESSURE, ORDER),
+    "pressure_joint": lambda: _air(PRESSURE, JOINT),
+    "pressure_five": lambda: _air(PRESSURE, "groups=, five days"),
+    "changes_order": lambda: _air(CHANGES, ORDER),
+    "changes_joint": lambda: _air(CHANGES, JOINT),
+    "changes_found": lambda: _air(CHANGES, ORDER, "rejected"),
+    "changes_joint_found": lambda: _air(CHANGES, JOINT, "rejected"),
+    "defaults": lambda: Figure(str(DEFAULTS), [], ""),
+}
+"""Figures in the text of pages, by the names that pages have."""
+
+
+def figures() -> dict[str, str]:
+    """All of them as they are shown."""
+    return {name: str(figure()) for name, figure in FIGURES.items()}
+
+
+SHORT = {
+    "independent data rejected at level 5 %, by default": "level_of_defaults",
+    "most rows of 90 + 1 columns in 60 s and 4 GiB, by default": "most_rows",
+    "100 million stored rows of 1 + 1 columns, 100 landmarks": "hundred_million",
+    "two worker processes over one, 4,000,000 rows": "two_workers",
+    "runs that lost workers, client or scheduler": "faults",
+}
+"""What the README shows."""
+MORE = {
+    **SHORT,
+    "power of shifts, two variables of 200 rows": "permutations",
+    "the default, several kernels with 1,000 shifts": "over_one_kernel",
+    "a sure test of songs at level 1 %, by default": "sure_default",
+    "a sure test of songs at level 1 %, hyppo by a formula": "sure_hyppo",
+    "memory of runs over what their plans tell": "planned_bytes",
+}
+"""What the page on evidence shows."""
+
+
+def short(listed: Mapping[str, str] = MORE) -> str:
+    """Figures with their commands and commits."""
+    found = {what: FIGURES[name]() for what, name in listed.items()}
+    lines = (
+        [what, figure, f"`python -m benchmarks run {figure.study}`", _commits(figure.rows)]
+        for what, figure in found.items()
+    )
+    text = markdown(["", "measured", "command", "commit"], lines).replace("--:", "---")
+    if any(stale(figure.rows) for figure in found.values()):
+        text += f"\n† Of earlier defaults than today's (version {DEFAULTS}).\n"
+    return text
+
+
+def _commits(rows: Sequence[Row]) -> str:
+    found = dict.fromkeys(row["commit"] for row in sorted(rows, key=lambda row: row["date"]))
+    return f"{', '.join(list(found)[-2:])}{' and others' * (len(found) > 2)}"
+
+
+README = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+
+
+def readme(text: str) -> str:
+    """The README with its table of figures."""
+    return README.sub(lambda found: f"{found[1]}{short(SHORT)}{found[2]}", text)
+
+
 HELD_TWICE = ("product", "sums", "radius", "heavy tails", "ties")
-"""Data of `conditional_level` with the same function of z in x and y."""
+"""Data with the same function of z in x and y."""
 
 CALLS = {
     "InvalidArgumentError": "dhsic.independence_test(x, y, estimator='nystrom')",
@@ -365,9 +639,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "nulls-cost": nulls_cost,
     "nulls-power": nulls_power,
     "power": power,
+    "questions": questions,
     "scaling": scaling,
+    "short": short,
     "tables": tables,
 }
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    if sys.argv[1:] == ["--write"]:
+        page = ROOT / "README.md"
+        page.write_text(readme(page.read_text()))
+    else:
+        write(Path(sys.argv[1]))

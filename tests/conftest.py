@@ -3,7 +3,6 @@
 import compileall
 import gc
 import os
-from collections import Counter
 from pathlib import Path
 
 import dask
@@ -38,46 +37,15 @@ TESTS = Path(__file__).parent
 # Many tests start processes, which compile the package each where the environment keeps none.
 compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
 
-# The files that take longest, longest first: one of them begun last would run alone.
-LONG_FILES = (
-    "engine/test_workers_die.py",
-    "deploy/test_manifests_run.py",
-    "cluster/test_slurm.py",
-    "benchmarks/test_notebooks.py",
-    "test_benchmarks.py",
-    "cli/test_processes.py",
-    "cli/test_report.py",
-    "test_plan_equals_run.py",
-    "estimators/test_family.py",
-    "estimators/test_level.py",
-    "estimators/test_feature_replicates.py",
-    "cluster/test_robustness.py",
-    "benchmarks/test_level_default.py",
-    "io/test_storage.py",
-    "io/test_storage_cli.py",
-    "estimators/test_nfsic.py",
-    "cluster/test_cluster.py",
-    "io/test_tabular.py",
-    "cli/test_journal.py",
-    "cluster/test_tls.py",
-    "cli/test_checkpoints.py",
-    "engine/test_resume.py",
-    "test_grid.py",
-    "test_docs.py",
-)
-
-
 # The quick tier are the tests through public entry points, in one process. Others are of parts
 # that nobody calls by themselves, of many data sets, of other processes, and of the benchmarks.
 NOT_QUICK = [
     TESTS / name
     for name in (
         *("benchmarks", "cluster", "deploy", "engine", "estimators"),
-        *("test_bare_install.py", "test_benchmarks.py", "test_plan_equals_run.py", "test_reach.py"),
+        *("test_bare_install.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
-        *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
-        *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
-        *("interaction/test_level.py", "twosample/test_level.py"),
+        *("cli/test_submit.py", "io/test_object_stores.py"),
     )
 ]
 NOT_QUICK.append(TESTS.parent / "dhsic" / "cluster")  # examples that start processes
@@ -95,22 +63,8 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
-def leave_most_cases_to_the_night(items):
-    """Of a test marked `sampled(k)` every k-th case runs always, the others run by night."""
-    seen = Counter()
-    for item in items:
-        if mark := item.get_closest_marker("sampled"):
-            name = item.nodeid.split("[")[0]
-            if seen[name] % mark.args[0]:
-                item.add_marker("nightly")
-            seen[name] += 1
-
-
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(items):
-    place = {TESTS / name: number for number, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: place.get(item.path, len(place)))
-    leave_most_cases_to_the_night(items)
     for item in items:
         if is_quick(item.path) and not item.get_closest_marker("nightly"):
             item.add_marker("quick")

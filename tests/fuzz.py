@@ -269,13 +269,7 @@ class Words:
             ("cause", "pairs"): (str(folder / "pairs"),),
             ("demo",): ("--rows", "x"),  # a valid one starts processes
             ("submit", "slurm"): ("--spec", str(folder / "t.csv"), *runs, "--render-only", "x"),
-            ("submit", "kubernetes"): (
-                "--spec",
-                str(folder / "t.csv"),
-                *runs,
-                "--render-only",
-                "x",
-            ),
+            ("submit", "kubernetes"): ("--spec", str(folder), *runs, "--render-only", "x"),
             ("runs",): runs,
             ("status",): ("none", *runs),
             ("result",): ("none", *runs),
@@ -286,64 +280,12 @@ class Words:
 
     def junk(self):
         """Words that are now and then typed by mistake; none that starts processes or waits."""
-        return st.sampled_from(
-            [
-                *(
-                    "",
-                    " ",
-                    "0",
-                    "-1",
-                    "nan",
-                    "inf",
-                    "1e400",
-                    "9" * 30,
-                    "0.5",
-                    "x",
-                    "y",
-                    "w",
-                    "[",
-                    "]",
-                ),
-                *(
-                    "x[",
-                    "x[:, 99]",
-                    "x[:, 0:1]",
-                    "w[:, 0,0]",
-                    "a=b",
-                    "=",
-                    ",",
-                    ",,",
-                    "a=x",
-                    "x=",
-                    "=x",
-                ),
-                *(
-                    "gaussian:0",
-                    "gaussian:-1",
-                    "gaussian:nan",
-                    "gaussian:1e400",
-                    "a*b",
-                    "auto",
-                    "none",
-                ),
-                *(
-                    "é",
-                    "\x1b[31m",
-                    "\udcff",
-                    "a" * 300,
-                    "--",
-                    "-",
-                    "/",
-                    ".",
-                    "..",
-                    "a\nb",
-                    "%s",
-                    "{}",
-                ),
-                *("absent/file", str(self.folder), str(self.folder / "t.csv")),
-                *("::", "2GiB", "0GiB", "1e3", "+1", "½", "True", "null", "gamma"),
-            ]
-        )
+        numbers = "0 -1 nan inf 1e400 0.5 1e3 +1 ½ 2GiB 0GiB True null " + "9" * 30
+        columns = "x y w [ ] x[ x[:,99] x[:,0:1] w[:,0,0] a=b =x a=x x= = , ,, a*b"
+        kernels = "gaussian:0 gaussian:-1 gaussian:nan gaussian:1e400 gamma auto none"
+        paths = "-- - / . .. :: %s {} é absent/file " + "a" * 300
+        odd = ["", " ", "\x1b[31m", "\udcff", "a\nb", str(self.folder), str(self.folder / "t.csv")]
+        return st.sampled_from([*f"{numbers} {columns} {kernels} {paths}".split(), *odd])
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from functools import cache, reduce
+from functools import cache
 
 import numpy as np
 
@@ -57,32 +57,6 @@ def nystrom_statistic(gram_joint, crosses):
     return float(n * u @ np.linalg.pinv(gram_joint) @ u)
 
 
-def marginal_remainder(grams, crosses):
-    """c = |(I - P_J) (x)_m P_m mu_m|^2, which depends on the marginals alone."""
-    means = [c.mean(axis=1) for c in crosses]
-    whole = np.prod([v @ np.linalg.pinv(k) @ v for k, v in zip(grams, means, strict=True)])
-    product = np.prod(means, axis=0)
-    return float(whole - product @ np.linalg.pinv(np.prod(grams, axis=0)) @ product)
-
-
-def multiplier_replicates(gram_joint, crosses, signs):
-    """T_b by its definition, row by row, with the factor n / (n - 2)."""
-    n, m = crosses[0].shape[1], len(crosses)
-    means = [c.mean(axis=1) for c in crosses]
-    inverse = np.linalg.pinv(gram_joint)
-    values = []
-    for b in range(signs.shape[1]):
-        u = np.zeros(len(gram_joint))
-        for i in range(n):
-            xi = np.prod([c[:, i] for c in crosses], axis=0)
-            for k in range(m):
-                xi = xi - crosses[k][:, i] * np.prod([means[j] for j in range(m) if j != k], axis=0)
-            xi = xi + (m - 1) * np.prod(means, axis=0)
-            u += (signs[i, b] - signs[:, b].mean()) * xi / n
-        values.append(n / (n - 2) * n * float(u @ inverse @ u))
-    return np.array(values)
-
-
 def permutation_replicates(gram_joint, crosses, orders):
     """T of the data with all variables but the first permuted; orders (b, M - 1, n)."""
     first, *others = crosses
@@ -128,12 +102,6 @@ def rows_of_groups(groups):
     return np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
 
 
-def permutations_of_orbit(orbit, n_variables=2):
-    """Those of an orbit without shifts but the identity, shape (b, M - 1, n)."""
-    variables = range(1, n_variables)
-    return np.stack([orders_of_orbit(orbit, m, shifted=False)[1:] for m in variables], axis=1)
-
-
 def u_hsic(first, second):
     """Gretton (2020), section 4.2.3: means over pairs, triples and quadruples of distinct rows."""
     n = len(first)
@@ -141,31 +109,6 @@ def u_hsic(first, second):
     triples = [first[i, j] * second[i, q] for i, j, q in itertools.permutations(range(n), 3)]
     quadruples = [first[i, j] * second[q, r] for i, j, q, r in itertools.permutations(range(n), 4)]
     return float(np.mean(pairs) + np.mean(quadruples) - 2.0 * np.mean(triples))
-
-
-def centred_product_gram(grams):
-    """<xi_i, xi_j> with xi = (x)_m phi_m - sum_m phi_m (x)_{l != m} mu_l + (M - 1) (x)_m mu_m.
-
-    Every feature phi_m(x_i) is expanded in the rows of a factor of its Gram matrix.
-    """
-    n, m = len(grams[0]), len(grams)
-    factors = []
-    for gram in grams:
-        values, vectors = np.linalg.eigh(gram)
-        factors.append(vectors * np.sqrt(np.clip(values, 0.0, None)))
-    means = [f.mean(axis=0) for f in factors]
-
-    def tensor(vectors):
-        return reduce(np.multiply.outer, vectors).ravel()
-
-    xi = []
-    for i in range(n):
-        row = [f[i] for f in factors]
-        value = tensor(row) + (m - 1) * tensor(means)
-        for k in range(m):
-            value = value - tensor([row[k] if j == k else means[j] for j in range(m)])
-        xi.append(value)
-    return np.array(xi) @ np.array(xi).T
 
 
 def distance_matrix(x, exponent):
@@ -306,62 +249,39 @@ def nocco(k_x, k_y, share):
 
 
 @cache
-def lancaster_weights(n):
-    """The signed measure P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z of n rows."""
-    weights = np.zeros((n, n, n))
-    for i, j, k in itertools.product(range(n), repeat=3):
-        weights[i, j, k] += (i == j == k) / n + 2.0 / n**3
-        weights[i, j, k] -= ((i == j) + float(i == k) + float(j == k)) / n**2
+def lancaster_weights(n, m=3):
+    """The signed measure sum_S (-1)^(M - |S|) P_S (x)_(k not in S) P_k on n^M tuples of rows.
+
+    Lancaster (1969); for M = 3 P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z.
+    """
+    rows = np.indices((n,) * m)
+    weights = np.zeros((n,) * m)
+    for size in range(m + 1):
+        for chosen in itertools.combinations(range(m), size):
+            together = np.ptp(rows[list(chosen)], axis=0) == 0 if chosen else True
+            share = float(n) ** -(m - size + min(size, 1))
+            weights += (-1.0) ** (m - size) * share * together
     return weights
 
 
 def v_lancaster(grams):
     """Sejdinovic, Gretton and Bergsma (2013): the squared norm of the measure's embedding."""
-    weights = lancaster_weights(len(grams[0]))
-    first, second, third = grams
-    embedded = np.einsum("ijk,il,jm,ko->lmo", weights, first, second, third, optimize=True)
+    weights = embedded = lancaster_weights(len(grams[0]), len(grams))
+    for gram in grams:
+        embedded = np.tensordot(embedded, gram, axes=(0, 0))
     return float((weights * embedded).sum())
 
 
 def nystrom_lancaster(gram_joint, crosses):
     """T = n v' K_J^- v, v the values at landmarks of the measure's embedding."""
     n = crosses[0].shape[1]
-    v = np.einsum("ijk,zi,zj,zk->z", lancaster_weights(n), *crosses, optimize=True)
-    return float(n * v @ np.linalg.pinv(gram_joint) @ v)
-
-
-def lancaster_signs(gram_joint, crosses, separated, signs):
-    """T_b under the independence of one variable and the two others, row by row."""
-    n = crosses[0].shape[1]
-    together = [c for m, c in enumerate(crosses) if m != separated]
-    first, second, third = (c - c.mean(axis=1)[:, None] for c in (*together, crosses[separated]))
-    moment = (first * second).mean(axis=1)
-    inverse = np.linalg.pinv(gram_joint)
-    values = []
-    for b in range(signs.shape[1]):
-        u = np.zeros(len(gram_joint))
-        for i in range(n):
-            xi = (first[:, i] * second[:, i] - moment) * third[:, i]
-            u += (signs[i, b] - signs[:, b].mean()) * xi / n
-        values.append(n / (n - 2) * n * float(u @ inverse @ u))
-    return np.array(values)
-
-
-def weighted_auc(scores, truth, weights):
-    """Probability that a positive one scores above a negative one, by weight; ties by half."""
-    won = total = 0.0
-    for a, up, w in zip(scores, truth, weights, strict=True):
-        for b, down, v in zip(scores, truth, weights, strict=True):
-            if up and not down:
-                total += w * v
-                won += w * v * (1.0 if a > b else 0.5 if a == b else 0.0)
-    return won / total
-
-
-def weighted_counts(scores, truth, weights, threshold):
-    """Weight of the positive and of the negative ones that score at a threshold or above."""
-    pairs = [(t, w) for s, t, w in zip(scores, truth, weights, strict=True) if s >= threshold]
-    return sum(w for t, w in pairs if t), sum(w for t, w in pairs if not t)
+    v = []
+    for values in zip(*crosses, strict=True):
+        embedded = lancaster_weights(n, len(crosses))
+        for own in values:
+            embedded = np.tensordot(embedded, own, axes=(0, 0))
+        v.append(float(embedded))
+    return float(n * np.array(v) @ np.linalg.pinv(gram_joint) @ v)
 
 
 def penalised_fit(design, target, penalty, weight):

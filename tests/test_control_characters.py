@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 import dhsic
-from dhsic._text import printable
 from dhsic.cli import main
 from dhsic.errors import DataError
 
@@ -44,21 +43,16 @@ def test_results__spell_control_characters_out(data, tmp_path):
     assert result.samples[0].name == RED
 
 
-def test_factorisations__spell_them_out(data):
-    found = dhsic.interaction_test(*data, data=data, kernels="gaussian", rng=0)
-    assert not any(STEERING.search(str(one)) for one in found.factorisations)
-
-
-def test_errors__spell_them_out():
+def test_text__of_other_scripts_is_shown_as_it_is():
+    name = "größe 温度\u00a0°C 👩\u200d🔬"
+    assert name in str(dhsic.hsic(np.arange(9.0), np.arange(9.0), names=[name, "b"], rng=0))
     assert str(DataError(f"column {RED}\nin two lines")) == "column \\x1bcred\\x07\nin two lines"
 
 
 def test_commands__spell_them_out(tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text(
-        f"a{RED},b,c{OTHER}\n" + "".join(f"{j},{j * j},x{j % 2}{RED}\n" for j in range(9))
-    )
-    out = tmp_path / "o.zarr"
+    table, out = tmp_path / "t.csv", tmp_path / "o.zarr"
+    rows = "".join(f"{j},{j * j},x{j % 2}{RED}\n" for j in range(9))
+    table.write_text(f"a{RED},b,c{OTHER}\n{rows}")
     columns = ("--variable", f"{RED}=a{RED}", "--variable", "b=b", "--variable", f"c=c{OTHER}")
     for words in (
         ("convert", "table", str(table), str(out), *columns),
@@ -71,9 +65,3 @@ def test_commands__spell_them_out(tmp_path):
         assert done.exit_code in (0, 2)
         assert not STEERING.search(done.stdout + done.stderr), words
         assert "\\x1b" in done.stdout + done.stderr, words
-
-
-def test_printable__keeps_what_is_text():
-    assert printable("größe 温度\u00a0°C 👩\u200d🔬") == "größe 温度\u00a0°C 👩\u200d🔬"
-    assert printable("a\nb\tc", keep="\n") == "a\nb\\tc"
-    assert printable("\ud800\u2029") == "\\ud800\\u2029"

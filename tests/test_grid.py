@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic._arguments import choose_method, open_session
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels import Delta, Gaussian, Laplacian
-from dhsic.nulls import aggregate
+from dhsic.kernels import Delta, Laplacian
 from tests.estimators.levels import Check
 
 GRID = dhsic.Grid(dhsic.Candidates("gaussian", (0.25, 1.0)), combine="all", reference_share=0)
@@ -31,10 +29,9 @@ def independent(n, seed, m=2):
 
 
 @pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "u-hsic", dhsic.RFFHSIC(40)])
-@pytest.mark.parametrize("null", ["permutation", "multiplier"])
-def test_grid__finds_what_one_bandwidth_misses(estimator, null):
+def test_grid__finds_what_one_bandwidth_misses(estimator):
     data = sine(300, 1)
-    options = {"estimator": estimator, "null": null, "n_resamples": 99, "rng": 0}
+    options = {"estimator": estimator, "null": "permutation", "n_resamples": 99, "rng": 0}
     assert dhsic.independence_test(*data, kernels="gaussian", **options).pvalue > 0.05
     result = dhsic.independence_test(*data, kernels=GRID, **options)
     assert result.pvalue == 0.01
@@ -49,17 +46,6 @@ def test_grid__finds_what_one_bandwidth_misses(estimator, null):
     assert result.statistic == pytest.approx(strongest.standardised)
     assert strongest.pvalue == 0.01
     assert result.pvalue_error is not None
-
-
-def assert_strongest(result, statistics, replicates):
-    """The largest distance from the mean of the replicates, in their standard deviations."""
-    z = (statistics - replicates.mean(axis=0)) / replicates.std(axis=0)
-    assert result.statistic == pytest.approx(z.max(), rel=1e-12)
-    rows = np.vstack([statistics, replicates])
-    for b, value in enumerate(result.null_distribution, 1):
-        others = np.delete(rows, b, axis=0)
-        z = (rows[b] - others.mean(axis=0)) / others.std(axis=0)
-        assert value == pytest.approx(z.max(), rel=1e-6)
 
 
 @pytest.mark.parametrize("m", [2, 3])
@@ -94,30 +80,14 @@ def test_default__finds_a_trend_of_two_numbers_as_often_as_distance_covariance()
     assert found[None] >= found["distance"] > 10
 
 
-@pytest.mark.parametrize("how", ["soft", "max", "min-p"])
-def test_aggregate__is_as_asked(how):
-    data, null = independent(100, 3), dhsic.Permutation(49)
-    grid = dhsic.Grid(GRID.candidates, combine="all", aggregate=how, reference_share=0.5)
-    asked = {"kernels": grid, "estimator": "nystrom-m", "null": null}
-    result = dhsic.independence_test(*data, **asked, rng=0)
-    session = open_session(data, None, 0, "float64", None, None, "2GiB", None)
-    method = choose_method(session, grid, "nystrom-m", null, None)
-    found = method.estimator.test_grid(session, method.combinations, null)
-    whole = aggregate(
-        found.statistics, found.replicates, how, found.rounding, share=0.5, reference=3
-    )
-    assert (result.grid.aggregate, result.grid.reference_share) == (how, 0.5)
-    assert result.grid.reference == 3
-    assert result.score == whole.statistic
-    np.testing.assert_array_equal(result.null_scores, whole.distribution.values)
-    assert_strongest(result, found.statistics, found.replicates)
-    assert [c.pvalue for c in result.grid.combinations] == list(whole.pvalues)
-
-
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(
     ("null", "m", "how"),
-    [("permutation", 2, "soft"), ("permutation", 2, "max"), ("multiplier", 3, "min-p")],
+    [
+        ("shifts", 2, "soft"),
+        ("permutation", 2, "max"),
+        pytest.param("permutation", 3, "min-p", marks=pytest.mark.nightly),
+    ],
 )
 def test_grid__keeps_the_level(null, m, how):
     runs = 200
@@ -157,16 +127,10 @@ def test_default__tries_several_kernels_where_the_method_can():
         assert dhsic.independence_test(*data, rng=0, **options).grid is None
 
 
-def test_default__tries_kernels_of_the_variables_that_have_none():
-    result = dhsic.independence_test(*sine(200, 1), kernels=("laplacian", None), rng=0)
-    assert len(result.grid.combinations) == 5
-    assert {c.kernels[0].split(":")[0] for c in result.grid.combinations} == {"laplacian"}
-
-
 def test_grid__of_one_combination_is_the_test_with_its_kernels():
     data = sine(200, 1)
     data[1] = np.round(data[1])
-    options = {"null": dhsic.Multiplier(50), "rng": 0}
+    options = {"null": dhsic.Permutation(50), "rng": 0}
     median = dhsic.independence_test(*data, kernels=("laplacian", "delta"), **options)
     grid = dhsic.Grid((dhsic.Candidates(Laplacian(), (0.5,)), dhsic.Candidates(Delta())))
     result = dhsic.independence_test(*data, kernels=grid, **options)
@@ -178,40 +142,6 @@ def test_grid__of_one_combination_is_the_test_with_its_kernels():
     assert result.statistic == pytest.approx(again.statistic, rel=1e-9)
     with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
         dhsic.independence_test(*data, kernels=grid, null="gamma")
-
-
-def test_grid__reasons_are_in_the_result():
-    options = {"kernels": GRID, "estimator": "nystrom-m", "n_resamples": 20, "rng": 0}
-    result = dhsic.independence_test(*sine(100, 1), **options)
-    assert result.null_reason == (
-        "exact for exchangeable rows; all 20 shifts within 5 groups of rows"
-    )
-    permuted = dhsic.independence_test(*sine(100, 1), **options, null="permutation")
-    assert permuted.null_reason == "as asked; all rows shuffled"
-
-
-def test_grid__results_survive_json():
-    result = dhsic.independence_test(*sine(100, 1), kernels=GRID, rng=0)
-    again = dhsic.IndependenceTestResult.from_json(result.to_json())
-    assert again == result
-    assert again.grid == result.grid
-
-
-def test_auto_estimator__takes_all_pairs_of_few_rows_only():
-    small = dhsic.independence_test(*sine(100, 1), kernels=GRID, estimator="auto", rng=0)
-    assert small.estimator == "v-hsic"
-    data = sine(4500, 1)
-    single = dhsic.independence_test(*data, kernels=Gaussian(), estimator="auto", rng=0)
-    many = dhsic.Grid(dhsic.Candidates("gaussian", (0.25, 0.5, 1.0, 2.0)), combine="all")
-    grid = dhsic.independence_test(*data, kernels=many, estimator="auto", rng=0)
-    assert (single.estimator, grid.estimator) == ("v-hsic", "nystrom-hsic")
-
-
-def test_grid__refuses_categories_as_numbers():
-    pandas = pytest.importorskip("pandas")
-    labels = pandas.Series(list("abab") * 10, dtype="category", name="label")
-    with pytest.raises(InvalidArgumentError, match="holds categories"):
-        dhsic.independence_test(labels, np.arange(40.0), kernels=GRID)
 
 
 def test_plan__of_a_grid_needs_more():

@@ -12,7 +12,7 @@ from dhsic.errors import MemoryBudgetError
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3000, 3))
 Y = X[:, :1] ** 2 + RNG.standard_normal((3000, 1))
-Z = RNG.standard_normal((3000, 1))
+SMALL = {"x": X, "s": X + 1, "a": X[:, 0], "y": Y, "z": RNG.standard_normal((3000, 1))}
 
 
 class Started(Exception):
@@ -23,112 +23,90 @@ def stop(event):
     raise Started
 
 
-def rows(n, d=1):
-    """Rows that take no memory."""
-    return np.broadcast_to(np.arange(d, dtype="float32"), (n, d))
+def rows(n, d):
+    """Rows that take no memory, as variables by their letters; all but x have one column."""
+    x = np.broadcast_to(np.arange(d, dtype="float32"), (n, d))
+    return dict.fromkeys("yza", x[:, :1]) | dict.fromkeys("xs", x)
 
 
-def names_of(n, d):
-    """Estimators by name, but those of all pairs of rows."""
-    linear = [one.estimator.name for one in dhsic.estimators.TABLE if one.cost != "n^2"]
-    return {
-        f"{function.__name__} by {name}": lambda name=name, function=function, **o: function(
-            rows(n, d), rows(n), estimator=name, **o
-        )
-        for name in linear
-        for function in (dhsic.hsic, dhsic.independence_test)
-    }
+def run(case, data, **options):
+    """Call a function with variables by their letters; after a bar stands what is given."""
+    function, letters, asked = case
+    variables, _, given = letters.partition("|")
+    known = {"given": data[given]} if given else {}
+    return function(*(data[letter] for letter in variables), **known, **asked, **options)
 
 
-def calls(n, d):
-    x, y = rows(n, d), rows(n)
-    return {
-        "independence_test": lambda **o: dhsic.independence_test(x, y, **o),
-        "of three": lambda **o: dhsic.independence_test(x, x, y, **o),
-        "hsic": lambda **o: dhsic.hsic(x, y, **o),
-        "rank_features": lambda **o: dhsic.rank_features(x, y, **o),
-        "by sensitivity": lambda **o: dhsic.rank_features(x, y, by="sensitivity", **o),
-        "forward": lambda **o: dhsic.select_features(x, y, 1, **o),
-        "backward": lambda **o: dhsic.select_features(x, y, 1, method="backward", **o),
-        "linear": lambda **o: dhsic.select_features(x, y, 1, method="linear", **o),
-        "lasso": lambda **o: dhsic.select_features(x, y, 1, method="lasso", **o),
-        "dependence_matrix": lambda **o: dhsic.dependence_matrix(x, y, **o),
-        "two_sample_test": lambda **o: dhsic.two_sample_test(x, x, **o),
-        "mean_embedding": lambda **o: dhsic.mean_embedding(x, **o),
-        "interaction_test": lambda **o: dhsic.interaction_test(x, x, y, **o),
-        "sensitivity_map": lambda **o: dhsic.sensitivity_map(x, y, **o),
-        "witness_functions": lambda **o: dhsic.witness_functions(x, y, **o),
-        "conditional_independence_test": lambda **o: dhsic.conditional_independence_test(
-            x, y, given=y, **o
-        ),
-        "given": lambda **o: causal.residual_independence_test(x, y, given=y, **o),
-        "direction": lambda **o: causal.direction(x, y, **o),
-        "score_dags": lambda **o: causal.score_dags(y, y, y, **o),
-        "search_dag": lambda **o: causal.search_dag(y, y, y, **o),
-    }
-
-
-CASES = [
-    *((name, 2_000_000, 20) for name in calls(1, 1)),
-    # Planning three variables of this size takes half a minute, and a direction ten seconds.
-    *((name, 1_000_000_000, 90) for name in calls(1, 1) if name not in ("of three", "direction")),
-    pytest.param("direction", 1_000_000_000, 90, marks=pytest.mark.nightly),
-]
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("name", "n", "d"), CASES)
-def test_default__is_not_refused(name, n, d):
-    with pytest.raises(Started):
-        calls(n, d)[name](rng=0, threads=2, progress=stop)
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", names_of(1, 1))
-def test_name__is_not_refused(name):
-    with pytest.raises(Started):
-        names_of(2_000_000, 20)[name](rng=0, threads=2, progress=stop)
-
-
-LITTLE = {
-    "hsic": (lambda **o: dhsic.hsic(X, Y, estimator="coco", **o), "6MiB"),
-    "rank_features": (
-        lambda **o: dhsic.rank_features(X, Y, estimator="nystrom-m", **o),
-        "16MiB",
-    ),
-    "select_features": (lambda **o: dhsic.select_features(X, Y, 1, **o), "4MiB"),
-    "two_sample_test": (
-        lambda **o: dhsic.two_sample_test(X, X + 1, estimator="nystrom-mmd", **o),
-        "24MiB",
-    ),
-    "mean_embedding": (lambda **o: dhsic.mean_embedding(X, **o), "4MiB"),
-    "dependence_matrix": (lambda **o: dhsic.dependence_matrix(X, Y, Z, **o), "8MiB"),
-    "interaction_test": (lambda **o: dhsic.interaction_test(X, Y, Z, **o), "16MiB"),
-    "sensitivity_map": (lambda **o: dhsic.sensitivity_map(X, Y, **o), "14MiB"),
-    "witness_functions": (lambda **o: dhsic.witness_functions(X, Y, **o), "6MiB"),
-    "given": (
-        lambda **o: causal.residual_independence_test(X[:, 1], Y, given=Z, **o),
-        "16MiB",
-    ),
-    "direction": (lambda **o: causal.direction(X[:, 0], Y, **o), "8MiB"),
-    "direction by name": (
-        lambda **o: causal.direction(X[:, 0], Y, estimator="nystrom-m", **o),
-        "8MiB",
-    ),
-    "direction by hsic": (
-        lambda **o: causal.direction(X[:, 0], Y, criterion="hsic", **o),
-        "8MiB",
-    ),
-    "direction by maps": (
-        lambda **o: causal.direction(X[:, 0], Y, criterion="sensitivity", **o),
-        "10MiB",
-    ),
-    "score_dags": (lambda **o: causal.score_dags(X[:, 0], Y, Z, dags="complete", **o), "10MiB"),
-    "search_dag": (lambda **o: causal.search_dag(X[:, 0], Y, Z, **o), "8MiB"),
+CASES = {
+    "independence_test": (dhsic.independence_test, "xy", {}),
+    "of three": (dhsic.independence_test, "xsy", {}),
+    "hsic": (dhsic.hsic, "xy", {}),
+    "rank_features": (dhsic.rank_features, "xy", {}),
+    "by sensitivity": (dhsic.rank_features, "xy", {"by": "sensitivity"}),
+    **{
+        method: (dhsic.select_features, "xy", {"k": 1, "method": method})
+        for method in ("forward", "backward", "lasso")
+    },
+    "dependence_matrix": (dhsic.dependence_matrix, "xyz", {}),
+    "two_sample_test": (dhsic.two_sample_test, "xs", {}),
+    "mean_embedding": (dhsic.mean_embedding, "x", {}),
+    "interaction_test": (dhsic.interaction_test, "xyz", {}),
+    "sensitivity_map": (dhsic.sensitivity_map, "xy", {}),
+    "witness_functions": (dhsic.witness_functions, "xy", {}),
+    "conditional_independence_test": (dhsic.conditional_independence_test, "xy|z", {}),
+    "given": (causal.residual_independence_test, "ay|z", {}),
+    "direction": (causal.direction, "ay", {}),
+    "direction by maps": (causal.direction, "ay", {"criterion": "sensitivity"}),
+    "score_dags": (causal.score_dags, "ayz", {}),
+    "search_dag": (causal.search_dag, "ayz", {}),
 }
+BILLION = ["independence_test", "rank_features", "dependence_matrix", "mean_embedding"]
+LINEAR = [one.estimator.name for one in dhsic.estimators.TABLE if one.cost != "n^2"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_default__is_not_refused(name):
+    with pytest.raises(Started):
+        run(CASES[name], rows(2_000_000, 20), rng=0, threads=2, progress=stop)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in BILLION else pytest.mark.nightly)
+        for name in CASES
+        if name != "of three"  # planning it takes half a minute
+    ],
+)
+def test_default__of_a_billion_rows_is_not_refused(name):
+    with pytest.raises(Started):
+        run(CASES[name], rows(1_000_000_000, 90), rng=0, threads=2, progress=stop)
+
+
+@pytest.mark.parametrize("estimator", LINEAR)
+def test_name__is_not_refused(estimator):
+    case = dhsic.independence_test, "xy", {"estimator": estimator}
+    with pytest.raises(Started):
+        run(case, rows(2_000_000, 20), rng=0, threads=2, progress=stop)
 
 
 LESS = r"\d+ landmarks, since (\d+ landmarks|all pairs of rows) would take .* allow so much"
+LITTLE = {
+    "hsic": ("6MiB", {"estimator": "coco"}),
+    "rank_features": ("16MiB", {"estimator": "nystrom-m"}),
+    "forward": ("4MiB", {}),
+    "two_sample_test": ("24MiB", {"estimator": "nystrom-mmd"}),
+    "mean_embedding": ("4MiB", {}),
+    "dependence_matrix": ("8MiB", {}),
+    "interaction_test": ("16MiB", {}),
+    "sensitivity_map": ("14MiB", {}),
+    "witness_functions": ("6MiB", {}),
+    "given": ("16MiB", {}),
+    "direction": ("8MiB", {}),
+    "direction by maps": ("10MiB", {}),
+    "score_dags": ("10MiB", {"dags": "complete"}),
+    "search_dag": ("8MiB", {}),
+}
 
 
 def reason_of(result):
@@ -139,40 +117,24 @@ def reason_of(result):
     return ""
 
 
-@pytest.mark.parametrize(("run", "memory"), LITTLE.values(), ids=LITTLE)
-def test_little_memory__takes_less_and_says_so(run, memory, no_libraries):
-    found = run(rng=0, threads=2, memory=memory)
-    assert re.search(LESS, reason_of(found))
-
-
-@pytest.mark.parametrize("run", [run for run, _ in LITTLE.values()], ids=LITTLE)
-def test_little_time__takes_less_and_says_so(run):
-    found = run(rng=0, threads=2, time=0.002)
-    assert re.search(LESS, reason_of(found))
+@pytest.mark.parametrize("name", LITTLE)
+def test_little_memory_or_time__takes_less_and_says_so(name, no_libraries):
+    memory, asked = LITTLE[name]
+    for little in ({"memory": memory}, {"time": 0.002}):
+        found = run(CASES[name], SMALL, rng=0, threads=2, **asked, **little)
+        assert re.search(LESS, reason_of(found))
 
 
 ASKED = {
-    "hsic": lambda **o: dhsic.hsic(X, Y, estimator=dhsic.COCO(800), **o),
-    "rank_features": lambda **o: dhsic.rank_features(X, Y, estimator=dhsic.NystromMHSIC(800), **o),
-    "select_features": lambda **o: dhsic.select_features(
-        X, Y, 1, estimator=dhsic.NystromMHSIC(2000), **o
-    ),
-    "two_sample_test": lambda **o: dhsic.two_sample_test(
-        X, X + 1, estimator=dhsic.NystromMHSIC(800), **o
-    ),
-    "mean_embedding": lambda **o: dhsic.mean_embedding(X, n_landmarks=2000, **o),
-    "dependence_matrix": lambda **o: dhsic.dependence_matrix(X, Y, Z, n_landmarks=1000, **o),
-    "interaction_test": lambda **o: dhsic.interaction_test(
-        X, Y, Z, estimator=dhsic.NystromMHSIC(800), **o
-    ),
-    "witness_functions": lambda **o: dhsic.witness_functions(X, Y, estimator=dhsic.COCO(800), **o),
-    "score_dags": lambda **o: causal.score_dags(
-        X[:, 0], Y, Z, estimator=dhsic.NystromMHSIC(2000), **o
-    ),
+    "rank_features": {"estimator": dhsic.NystromMHSIC(800)},
+    "mean_embedding": {"n_landmarks": 2000},
+    "dependence_matrix": {"n_landmarks": 1000},
+    "interaction_test": {"estimator": dhsic.NystromMHSIC(800)},
+    "score_dags": {"estimator": dhsic.NystromMHSIC(2000)},
 }
 
 
-@pytest.mark.parametrize("run", ASKED.values(), ids=ASKED)
-def test_landmarks_asked_for__are_refused_with_what_fits(run, no_libraries):
+@pytest.mark.parametrize("name", ASKED)
+def test_landmarks_asked_for__are_refused_with_what_fits(name, no_libraries):
     with pytest.raises(MemoryBudgetError, match=r"; at most [\d,]+ landmarks.* would fit$"):
-        run(rng=0, threads=2, memory="16MiB")
+        run(CASES[name], SMALL, rng=0, threads=2, memory="16MiB", **ASKED[name])

@@ -1,105 +1,814 @@
-"""Refusals and small cases of public functions that no other test meets."""
+"""Refusals as data: one table of calls of functions, and one of lines of the command.
 
-import json
+A refusal states the requirement, what was received, and a remedy. Each case names the class of
+its error and words of it. Whatever is refused leaves no file behind.
+"""
+
+import inspect
+import shlex
+import sys
+from functools import partial
 
 import dask.array as da
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import xarray as xr
 import zarr
 from click.testing import CliRunner
 
 import dhsic
-from dhsic import analysis, causal, report
+from dhsic import analysis, bench, causal, report
 from dhsic.cli import main
-from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.nulls import ChiSquareMixture
-from dhsic.nulls.chain import CombinedPvalues
-from dhsic.results.summaries import VariableSummary
+from dhsic.errors import (
+    DataError,
+    DhsicError,
+    InvalidArgumentError,
+    MemoryBudgetError,
+    MissingDependencyError,
+    UnknownArgumentError,
+)
+from tests.cli.store import write_files
 
-X, Y = np.random.default_rng(0).standard_normal((2, 60))
-WIDE = da.zeros((60, 2, 2), chunks=-1)
+N = 60
+RNG = np.random.default_rng(0)
+X, Y, Z = RNG.standard_normal((3, N))
+WIDE = RNG.standard_normal((N, 3))
+WORDS = np.array(["u", "v"] * (N // 2))
+ORDER = np.arange(N)
+GAPPED = np.where(ORDER == 3, np.nan, X)
+ONES = np.ones(N)
+TENS = ORDER // 10
+TABLE = pd.DataFrame({"a": X, "b": Y, "g": WORDS, "when": pd.date_range("2020", periods=N)})
+MIXED = TABLE[["a", "g"]]
+DAYS = pd.date_range("2020", periods=N)
+LARGE = np.zeros((2, 40_000))
+
+run = partial(dhsic.independence_test, rng=0)
+pair = partial(run, X, Y)
+plan_pair = partial(dhsic.plan, X, Y)
+hsic_pair = partial(dhsic.hsic, X, Y, rng=0)
+rank = partial(dhsic.rank_features, WIDE, Y, rng=0)
+select = partial(dhsic.select_features, WIDE, Y, rng=0)
+two_samples = partial(dhsic.two_sample_test, X, Y, rng=0)
+interaction = partial(dhsic.interaction_test, X, Y, Z, rng=0)
+conditional = partial(dhsic.conditional_independence_test, X, Y, rng=0)
+matrix = partial(dhsic.dependence_matrix, X, Y, Z, rng=0)
+sensitivity = partial(dhsic.sensitivity_map, X, Y, rng=0)
+embedding = partial(dhsic.mean_embedding, X, rng=0)
+score_dags = partial(causal.score_dags, WIDE, names=list("abc"), rng=0)
+direction = partial(causal.direction, X, Y, rng=0)
+residuals = partial(causal.residual_independence_test, X, Y, rng=0)
+study = partial(bench.scaling_study, X, Y, rng=0)
 
 
-def cause_with_knots():
-    group = zarr.create_group("data.zarr")
-    for name, values in {"a": X, "b": Y}.items():
-        group.create_array(name, data=values)
-    options = ["--variable", "a", "--variable", "b", "--regression", "random-forest"]
-    done = CliRunner().invoke(main, ["cause", "order", "data.zarr", *options, "--knots", "5"])
-    assert done.exit_code == 2
-    raise InvalidArgumentError(done.stderr)
+def called(error, *cases):
+    """Calls without arguments, with words of what they raise."""
+    return [pytest.param(call, error, words, id=words) for call, words in cases]
 
 
-def log_without_a_name():
-    options = ["--variable", "a", "--variable", "b", "--log-json", ""]
-    done = CliRunner().invoke(main, ["test", "data.zarr", *options])
-    assert done.exit_code == 2
-    raise InvalidArgumentError(done.stderr)
+def given(error, function, *cases):
+    """A function called with keywords."""
+    return called(error, *((partial(function, **keywords), words) for keywords, words in cases))
+
+
+ARGUMENTS = [
+    *called(
+        UnknownArgumentError,
+        *(
+            (partial(pair, **{name: 1}), f"no argument '{name}'; did you mean '{meant}'")
+            for meant, names in {
+                "rng": ("seed", "random_state"),
+                "kernels": ("kernel", "gamma", "kernel_s"),
+                "n_resamples": ("n_permutations", "resamples"),
+                "threads": ("n_jobs",),
+                "estimator": ("method", "estimater"),
+                "missing": ("nan_policy",),
+                "data": ("df",),
+            }.items()
+            for name in names
+        ),
+        (lambda: run(x=X, y=Y), "no argument 'x'; variables are given by position"),
+        (lambda: dhsic.conditional_independence_test(X, Y, Y, "kernel"), r"too many .*takes x, y,"),
+        (lambda: dhsic.mmd(), r"missing .*it takes first, second$"),
+        (partial(causal.residual_independence_test, X, Y), "missing a required argument: 'given'"),
+        *((partial(f, weights=ONES), "no argument 'weights'") for f in (matrix, interaction)),
+    ),
+    *given(
+        InvalidArgumentError,
+        pair,
+        ({"estimator": "nystrom"}, "estimator must be one of.*did you mean 'nystrom-m'"),
+        ({"estimator": 3}, "estimator must be a name or one of NystromMHSIC, .*, got 3"),
+        ({"estimator": dhsic.VHSIC}, r"got the class: write VHSIC\(\)"),
+        ({"estimator": "dcov", "kernels": "gaussian"}, "dcov has the kernel of its distances"),
+        ({"estimator": "rff-hsic", "kernels": "linear"}, "'linear': take estimator='nystrom-m'"),
+        ({"estimator": "sub-corr", "kernels": "gaussian"}, "got 'gaussian': leave it out, or take"),
+        ({"null": "normal", "estimator": "v-hsic"}, "not available for v-hsic; choose.*for block"),
+        ({"null": dhsic.Normal()}, "not available for nystrom-m; choose auto, .*; it is for block"),
+        ({"null": dhsic.Permutation}, r"got the class: write Permutation\(\)"),
+        ({"null": X}, r"null must be a name, or a value .* got an ndarray of shape \(60,\)"),
+        ({"null": "gamma", "n_resamples": 9}, "left out with null 'gamma', which draws"),
+        ({"null": dhsic.Permutation(9), "n_resamples": 9}, "is a value, got 9 beside Perm.*: set"),
+        ({"null": "gamma", "kernels": dhsic.Grid.auto()}, "several kernels for a variable need"),
+        ({"kernels": ["gaussian"] * 3}, "one for each of 2 variables, got 3"),
+        ({"kernels": "gausian"}, "got 'gausian': did you mean 'gaussian'"),
+        ({"kernels": "rbf"}, "write 'gaussian', for instance"),
+        ({"kernels": [1, 2]}, "names or Kernel values, got 1"),
+        ({"kernels": 3}, "a name, a Kernel, a sequence of them, or a Grid, got 3"),
+        ({"kernels": dhsic.kernels.Gaussian}, r"write Gaussian\(\)"),
+        ({"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
+        ({"n_resamples": 1}, "n_resamples must be an integer >= 2, got 1"),
+        ({"n_resamples": "10"}, "an integer >= 1, got '10'"),
+        ({"n_resamples": True}, "an integer >= 1, got True"),
+        ({"n_resamples": 2**63}, "at most 9,223,372,036,854,775,807, got"),
+        ({"precision": "float16"}, "precision must be one of 'float64', 'float32', got 'float16'"),
+        ({"missing": "pairwise", "weights": ONES}, "weights go with"),
+        ({"names": ["a", "a"]}, "names must be 2 different words, one a variable"),
+        ({"names": "ab"}, "names must be a sequence of words.*give a list"),
+        ({"threads": 0}, "threads must be an integer >= 1, got 0"),
+        ({"memory": "lots"}, "memory must be a positive number of bytes.* such as '2GiB'"),
+        ({"time": "soon"}, "time must be a positive number of seconds such as 600 or '10min'"),
+        ({"progress": "yes"}, "progress must be True or False.* got 'yes'"),
+        ({"client": "tcp://127.0.0.1:1"}, "running, synchronous distributed.Client"),
+        ({"order": "time", "null": "permutation"}, "'permutation' cannot keep to a series in time"),
+        ({"groups": TENS, "estimator": "nfsic"}, "keep to strata.* take 'auto' or one of"),
+        ({"groups": TENS, "null": "gamma"}, "null 'gamma' cannot keep to .* take 'auto', 's"),
+        ({"checkpoint": "s3://me:secret@bucket/x"}, "checkpoint must be a URL without user name"),
+    ),
+    *given(
+        InvalidArgumentError,
+        partial(dhsic.independence_test, X, Y),
+        *(
+            ({"rng": seed}, r"rng must be an integer >= 0, or what else numpy.* got " + shown)
+            for seed, shown in ((-1, "-1"), (True, "True"), ("a", "'a'"), (1.5, "1.5"))
+        ),
+        ({"rng": [-1]}, r"rng must be an integer >= 0, .* as a Generator or None"),
+        ({"checkpoint": "kept"}, "rng must be a seed"),
+    ),
+    *given(
+        InvalidArgumentError,
+        plan_pair,
+        ({"weights": ONES, "strata": ORDER % 2}, "independent draws alone, got strata as well"),
+        ({"weights": ONES, "null": "permutation"}, "would give weights to rows of other values"),
+        ({"weights": ONES, "n_resamples": 99}, "n_resamples must be left out with weights"),
+        ({"weights": ONES, "estimator": "v-hsic"}, "weights need estimator 'auto', 'nystrom-hsic'"),
+    ),
+    *given(
+        DataError,
+        plan_pair,
+        ({"weights": np.ones((N, 2))}, "one column of numbers, got 2 columns"),
+        ({"weights": np.arange(N)}, "positive finite numbers, got 0.0 in row 0 and 1 such in all"),
+        ({"weights": np.ones(50)}, "weights must have a value for each of the 60 rows, got 50"),
+        ({"weights": np.r_[1e16, ONES[1:]]}, "of several rows, and one of 60 .* worth 1 rows"),
+        ({"strata": ORDER}, "alone in their stratum"),
+        ({"order": dhsic.TimeOrder(lag=50)}, "20 shifts or more"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: dhsic.TimeOrder(lag=0), "lag must be"),
+        (lambda: dhsic.TimeOrder(lag=5, period=12), "must be"),
+        (lambda: dhsic.Permutation("10"), "an integer >= 1, got '10'"),
+        (lambda: dhsic.Chain(combined_by="min"), "combined_by must be one of 'fisher', 'sidak'"),
+        (lambda: dhsic.NystromMHSIC(0), "n_landmarks must be an integer >= 1 or a multiple of sq"),
+        (lambda: dhsic.NystromMHSIC(X), "n_landmarks must be .*'8sqrt', got an ndarray"),
+        (lambda: dhsic.NystromMHSIC(tolerance="small"), "tolerance must be .*got 'small'"),
+        (lambda: dhsic.BlockHSIC(block_rows=3), "block_rows must be an integer >= 4, got 3"),
+        (lambda: dhsic.DCov(float("nan")), "exponent must be greater than 0.*got nan"),
+        (lambda: dhsic.DCov(unbiased=True, root=True), "root must be False where .*: drop one"),
+        (lambda: dhsic.NFSIC(regularisation=1.0), "less than 1, got 1.0: leave it out for 1e-3"),
+        (lambda: dhsic.NOCCO(regularisation=0.0), "at least 1e-06, got .*: leave it out"),
+        (lambda: dhsic.Candidates(factors=(1, 0)), "factors of the bandwidth"),
+        (lambda: dhsic.Grid(("gaussian",)), "needs Candidates"),
+        (lambda: pair(kernels=dhsic.Grid(combine=[(0, 99)])), r"below .*; got \(0, 99\)"),
+        (lambda: dhsic.kernels.parse("gaussian:abc"), "a finite number > 0; got 'abc'"),
+        (lambda: dhsic.kernels.Gaussian()(WIDE), r"must be set before use; .* call fit\(sample\)"),
+        (lambda: dhsic.stored_array(X), "place must be a zarr array"),
+        (lambda: embedding().save("it.npz", overwrite=1), "overwrite must be True or False, got 1"),
+        (lambda: sensitivity().to_zarr("it.zarr", compress=[]), "compress must be True or False"),
+    ),
+]
+
+DATA = [
+    *called(
+        InvalidArgumentError,
+        (lambda: run(X), "at least two variables, got 1: give another"),
+        (lambda: run("a", "b", data=WIDE), "data must be a data frame, an xar"),
+        (lambda: run("a", "bb", data=TABLE), "no column 'bb'.*did you mean 'b'"),
+        (lambda: run("a", Y, data=TABLE), "leave out data= to pass arrays"),
+        (lambda: run("a", [], data=TABLE), "name of a column or a list of"),
+        (lambda: run("a", "a", data=TABLE), "must be 2 different words"),
+        (lambda: run("a", ["a", "b"], data=zarr.create_group({})), r"store several arrays as one,"),
+        (lambda: run(X, WORDS, kernels="gaussian"), "would compare as numbers: take 'delta'"),
+        (
+            lambda: run(X, WORDS, kernels=dhsic.Grid(dhsic.Candidates("gaussian"))),
+            "holds categories",
+        ),
+        (lambda: run(GAPPED, Y, missing="pairwise", estimator="rff-hsic"), "'rff-hsic'"),
+        (lambda: run(X, WORDS, estimator="dcov"), "holds categories: take estimator='auto'"),
+        (lambda: run(Y, MIXED, kernels="gaussian"), r"take 'gaussian@0\*delta@1', or leave the"),
+        (lambda: run(X, Y, Z, estimator="coco"), "takes at most 2 variables, got 3: take"),
+        (lambda: run(X, Y, Z, weights=ONES), "for two variables, got 3"),
+        (lambda: run(X, Y, Z, null="shifts", order="time"), "take 'auto', 'chain'"),
+        (
+            lambda: run(*RNG.standard_normal((2, 99)), estimator=dhsic.BlockHSIC(block_rows=50)),
+            "needs 2 blocks of 4 rows or more, got 99 rows in blocks of 50: take",
+        ),
+    ),
+    *called(
+        DataError,
+        (lambda: run("no.zarr", Y), "check the path"),
+        (lambda: run("a", "b"), "pass the table too, as data=table"),
+        (lambda: dhsic.rank_features(TABLE[["a"]], "b"), "pass the table too, as data=table"),
+        (lambda: run("a", "b", data=__file__), "not that of a table: give a CSV.*or read it in Py"),
+        (
+            lambda: run("a", ["a", "b"], data=xr.Dataset({"a": ("r", X), "b": ("r", Y)}).chunk()),
+            r"read them first, as by .load\(\) of xarray, pass each",
+        ),
+        (lambda: run(None, Y), "got NoneType"),
+        (lambda: run([X, Y]), "pass variables one by one"),
+        (lambda: run((one for one in X), Y), r"call list\(\) on it"),
+        (lambda: run(pl.LazyFrame({"a": X}), Y), r"call .collect\(\) on it first"),
+        (lambda: run(da.from_array(X)[da.from_array(X) > -9.0], Y), "compute_chunk_sizes"),
+        (lambda: run(np.zeros((N, 2, 2)), Y), r"shape \(n,\) or \(n, d\), got \(60, 2, 2\)"),
+        (lambda: run(X[None, :], Y[None, :]), "or transpose them"),
+        (lambda: run(X[1:], Y), "same rows, one observation each; got 'x1' 59, 'x2' 60"),
+        (lambda: run(X[:3], Y[:3]), "at least 4 rows, got 3: add rows"),
+        (lambda: dhsic.hsic([1.0], [2.0]), "needs at least 2 rows, got 1: add rows"),
+        (lambda: dhsic.hsic(X[:3], Y[:3], estimator="u-hsic"), "4 rows, got 3: .*take"),
+        (lambda: run(ONES, Y), "'x1' is constant: all 60 rows are the same.*leave it out"),
+        (lambda: run(X, np.full(N, 2**60)), r"'x2' has integers beyond 2\*\*53"),
+        (lambda: run(GAPPED, Y), "'x1' has NaN or infinity, first in row 3.*missing='drop'"),
+        (lambda: run([None, *WORDS[1:]], Y), "missing values in 1 rows.*drop"),
+        (lambda: run(np.ma.masked_array(X, X > 1), Y), "drop or fill such rows"),
+        (lambda: run(X, np.full(N, np.nan), missing="drop"), r"all 60 rows miss a value"),
+        (lambda: run(np.where(ORDER == 7, np.inf, X), Y, missing="pairwise"), "infinity, first in"),
+        (lambda: run(X + 1j, Y), "use its real and imaginary parts"),
+        (lambda: run(DAYS, Y), "turn times into numbers, as days since the first"),
+        (lambda: run(TABLE), "'when'.* turn times into numbers"),
+        (lambda: run(X, pd.Series(pd.period_range("2020", periods=N))), "got Period: turn times"),
+        (lambda: run(np.zeros(N, [("a", "f8")]), Y), "choose one of its fields"),
+        (lambda: run(X, [1, "a"] * 30), "text beside numbers.*to_numeric"),
+        (lambda: run(X, ["1,200", "1,300"] * 30), "as '1,200': make numbers of them.*str.replace"),
+        (lambda: run(X, [*map(str, range(N - 1)), "abc"]), "beside 'abc': make numbers of them"),
+        (lambda: run(X, [f"id{row}" for row in ORDER]), "another label in every row.*leave it out"),
+        (lambda: run(TABLE["a"], TABLE["b"].iloc[::-1]), "not in the same order.*pandas.concat"),
+        (
+            lambda: run(*(xr.DataArray(v, {"r": r}, ["r"]) for v, r in ((X, ORDER), (Y, -ORDER)))),
+            "labels are not.*Align them.*xarray.align",
+        ),
+        (lambda: run(X, Y, kernels="anderson-darling"), r"got -.*: take 'ranks"),
+        (lambda: embedding.func(WORDS, "delta"), "make x a categorical column of pandas"),
+        (lambda: dhsic.load_embedding("no.npz"), "holds no mean embedding"),
+    ),
+    *called(
+        MemoryBudgetError,
+        (partial(run, *LARGE, memory="1MiB"), "allow more memory"),
+        (lambda: hsic_pair(memory="1KiB"), "the plan needs .*1.0 KiB are allowed"),
+        (
+            lambda: dhsic.hsic(*LARGE, estimator=dhsic.NystromMHSIC(9000), memory="1GiB"),
+            r"; at most [\d,]+ landmarks.* would fit$",
+        ),
+        (partial(plan_pair, strata=TENS, memory="1KiB"), "labels of rows are held .*Allow memory="),
+        (lambda: dhsic.mean_embedding(LARGE[0], n_landmarks=39_000), "fewer landmarks"),
+    ),
+]
+
+OTHERS = [
+    *given(
+        InvalidArgumentError,
+        rank,
+        ({"by": "size"}, "by must be one of 'pvalue'"),
+        ({"null": "gamma"}, "a ranking needs replicates that features share"),
+        ({"null": dhsic.Chain()}, "chain|replicates"),
+        ({"estimator": "rff-hsic"}, "need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic'"),
+        ({"groups": {}}, "groups must be columns by the name"),
+        ({"groups": {"a": [3]}}, "numbers from 0 to 2"),
+        ({"groups": [["x[9]"]]}, "group 'group 1' must list"),
+        ({"feature_kernels": ["gaussian"]}, "feature_kernels must be one, or one for each of 3"),
+        ({"target_kernel": 3}, "kernels must be names or Kernel values"),
+        ({"by": "sensitivity", "feature_kernels": "delta"}, "must have a differentiable kernel"),
+        ({"order": "time", "strata": TENS}, "cannot go together"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: dhsic.rank_features(WIDE, WORDS, target_kernel="gaussian"), "'y' holds"),
+        (lambda: dhsic.rank_features(MIXED, Y, by="sensitivity", rng=0), r"got 'gaussian"),
+        (lambda: dhsic.select_features(MIXED, Y, 1, method="linear", rng=0), "'linear' takes"),
+        (
+            lambda: dhsic.rank_features(GAPPED, Y, by="sensitivity", missing="pairwise"),
+            "by='sensitivity'",
+        ),
+        (
+            lambda: dhsic.select_features(GAPPED, Y, 1, method="lasso", missing="pairwise"),
+            "got 'lasso'",
+        ),
+        (lambda: rank().ranked("sensitivity"), "rank the features with by='sensitivity'"),
+        (lambda: rank().rejected(0.05, "holms"), "did you mean 'holm'"),
+    ),
+    *given(
+        InvalidArgumentError,
+        select,
+        ({"k": 9}, "k must be at most the number of features, 3; got 9"),
+        ({"k": 1, "method": X}, r"'forward'.*got an ndarray of shape \(60,\)"),
+        ({"k": 1, "criterion": "pvalue"}, "criterion must be one of"),
+    ),
+    *given(
+        InvalidArgumentError,
+        two_samples,
+        ({"estimator": "coco"}, "nystrom-mmd"),
+        ({"null": "gamma", "estimator": "u-mmd"}, "for u-mmd; choose .*; it is for nystrom-mmd"),
+        ({"kernels": ["gaussian", "delta"]}, "kernels must be one name or Kernel"),
+        ({"kernels": dhsic.Grid((dhsic.Candidates(),) * 2)}, "needs Candidates of the values, got"),
+        ({"names": ["a", "a"]}, "different words, one a sample"),
+        ({"groups": TENS}, "labels of each of the 2 samples.*got one ndarray"),
+        ({"groups": [TENS, TENS]}, "one sample: the group of row . of 'x.' has"),
+        ({"strata": [TENS, TENS], "estimator": "block-mmd"}, "keep to strata"),
+        ({"missing": "pairwise"}, "is for independence_test"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: dhsic.two_sample_test(X), "at least two samples, got 1"),
+        (lambda: dhsic.mmd(X, Y), "by mean_embedding, or .*two_sample_test"),
+    ),
+    *called(
+        DataError,
+        (lambda: dhsic.two_sample_test(X, WIDE), "samples must have the same columns"),
+        (lambda: dhsic.two_sample_test(X, X[:1]), "'x2' must have at least 2 rows, got 1"),
+        (lambda: dhsic.two_sample_test(0 * X, 0 * Y), "'values' is constant"),
+        (lambda: two_samples(groups=[TENS // 3, TENS // 3 + 2]), "in 6 ways, and a p-value of 5 %"),
+    ),
+    *given(
+        InvalidArgumentError,
+        interaction,
+        ({"estimator": "lancaster"}, "one of 'nystrom-lancaster'"),
+        ({"estimator": dhsic.NystromMHSIC(9, pairing="joint")}, "pairing must be 'independent'"),
+        ({"null": "spectral"}, "'auto', 'shifts', 'permutation'"),
+        ({"kernels": dhsic.Grid.auto()}, "one kernel for each variable"),
+        ({"kernels": ["imq"]}, "one for each of 3 variables, got 1"),
+        ({"missing": "pairwise"}, "is for independence_test, hsic"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: dhsic.interaction_test(X, Y), "takes three variables, got 2"),
+        (lambda: conditional(given=[]), "given must hold a variable or more"),
+        (lambda: conditional(given=Z, kernels=["gaussian"] * 3), "one of x and one of y"),
+        (lambda: conditional(given=Z, method="fast"), "method must be"),
+        (lambda: conditional(given=Z, missing="pairwise"), "is for"),
+    ),
+    *called(
+        DataError,
+        (lambda: conditional.func(X[:9], Y[:9], given=Z[:9]), "at least 20 rows, got 9"),
+        (lambda: conditional(given=ONES), "variable 'z' is constant"),
+    ),
+    *given(
+        InvalidArgumentError,
+        matrix,
+        ({"null": "shift"}, "null must be one of 'auto', 'shifts', 'spectral', got 'shift'; did"),
+        ({"null": "spectral", "n_resamples": 9}, "n_resamples must be left out with null 'spec"),
+        ({"n_landmarks": 0}, "n_landmarks"),
+        ({"null": "spectral", "groups": TENS}, "cannot keep to strata, groups or the order"),
+    ),
+    *given(
+        InvalidArgumentError,
+        sensitivity,
+        ({"of": "pvalue"}, "of must be one of 'statistic', 'estimate', got 'pvalue'"),
+        ({"wrt": "x1"}, "wrt must be a sequence of names of variables, got 'x1'"),
+        ({"wrt": ["yaer"], "names": ["timbre", "year"]}, r"'year'; did you mean 'year'\?"),
+        ({"estimator": "dcov"}, "needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got 'dcov'"),
+        ({"kernels": "delta"}, "'x1' must have .*: take another kernel"),
+        ({"missing": "pairwise"}, "take 'drop', or fill the gaps"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: sensitivity().top("z"), "name must be one of 'x1', 'x2', got 'z'"),
+        (lambda: sensitivity().top("x1", 0), "count must be an integer >= 1, got 0"),
+        (lambda: embedding(kernel=3), "kernel must be a name or a Kernel"),
+        (lambda: dhsic.witness_functions(X, Y, estimator="v-hsic"), "need estimator 'coco'"),
+        (lambda: embedding().integrate(lambda z: z[:-1, 0]), "a finite value at each of"),
+        (lambda: embedding()(WIDE), r"points must have shape \(q, 1\)"),
+    ),
+]
+
+CAUSES = [
+    *given(
+        InvalidArgumentError,
+        score_dags,
+        ({"names": ["a", "a", "b"]}, "3 different words"),
+        ({"dags": "some"}, "dags must be one of"),
+        ({"dags": []}, "dags must be 'all', 'complete' or DAG"),
+        ({"kernels": ["gaussian"]}, "one for each of 3 nodes"),
+        ({"estimator": "u-hsic"}, "estimator must be one of"),
+        ({"null": "normal"}, "null 'normal' is not available"),
+        ({"regression": "spline"}, "regression must be one of .*did you mean 'splines'"),
+        ({"null": dhsic.Chain()}, "Chain|chain"),
+    ),
+    *given(
+        InvalidArgumentError,
+        direction,
+        ({"criterion": "hsik"}, "did you mean 'hsic'"),
+        ({"criterion": "hsic", "kernel": "linear"}, "must see more than correlation, .* take 'gau"),
+        ({"criterion": "hsic", "null": "gamma"}, "null must be left out .* drop it"),
+        ({"criterion": "sensitivity", "n_resamples": 9}, "n_resamples must be left out .* drop it"),
+        ({"max_rows": 3}, "max_rows must be an integer >= 4"),
+        ({"missing": "pairwise"}, "is for independence_test"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: causal.score_dags(np.zeros((9, 6))), "2 to 5 nodes, got 6"),
+        (lambda: causal.directions([]), "one or more pairs"),
+        (lambda: causal.directions([(X, Y), (X,)]), "got 'pair2' without"),
+        (lambda: causal.search_dag(WIDE, alpha=0.0), "alpha must be greater than 0"),
+        (lambda: causal.DAG("a", 3), "a sequence of names"),
+        (lambda: causal.DAG(("a", "b"), ((1,), (0,))), "without a cycle"),
+        (lambda: causal.DAG.of(("a", "b"), [("a", "c")]), "join the nodes a, b; got c"),
+        (lambda: causal.Splines(n_knots=1), "n_knots must be an integer >= 2"),
+        (lambda: causal.Splines(n_knots=100_000), "at most 10,000"),
+        (lambda: residuals(given=[]), "given must hold a variable or more"),
+        (lambda: residuals(given=Z, null="gamma", groups=TENS), "cannot keep to strata or groups"),
+    ),
+    *called(
+        DataError,
+        (lambda: score_dags.func(WIDE * [1, 0, 1], names=list("abc")), "'b' needs columns"),
+        (lambda: score_dags.func(WIDE[:3], names=list("abc")), "at least 4 rows, got 3"),
+        (lambda: causal.score_dags(TABLE["g"], X), "holds categories"),
+        (lambda: causal.direction(X, 3.0 * X), "is a function of 'x1' up to rounding"),
+        (lambda: causal.direction(X, ONES), "'x2' is constant in column 0"),
+        (lambda: causal.directions({"a": (X, Y), "b": (X, ONES)}), "pair 'b': variable 'x2' is"),
+        (lambda: residuals(given=ONES), "variable 'z1' needs columns that vary"),
+    ),
+]
+
+TOOLS = [
+    *called(
+        InvalidArgumentError,
+        (lambda: analysis.mean_embedding_bound(100, 10, 0.05, "one"), "CovarianceSpectrum"),
+        (lambda: analysis.covariance_spectrum(), "got 0 variables"),
+        (lambda: pair().plot(alpha=1.0), "alpha must be greater than 0 and less than 1"),
+        (lambda: report.write_report({}, "page.html"), "got a dict: give"),
+        (lambda: report.write_report(hsic_pair(), "page.html", run="now"), "dhsic.report.Run"),
+        (lambda: report.write_report(rank(), "page.html", control="fdr"), "one of 'bh', 'by'"),
+        (lambda: dhsic.register(int), "an estimator must have the methods kernel, .* got int"),
+        (lambda: dhsic.unregister("gaussian"), "registered names .*; registered are: none"),
+        (lambda: dhsic.IndependenceTestResult.from_json("{}"), "the JSON of a IndependenceTestRes"),
+    ),
+    *called(
+        DataError,
+        (lambda: pair().report("."), "cannot write .*Is a directory"),
+        (lambda: analysis.covariance_spectrum(X + 1j), "numbers"),
+    ),
+    *given(
+        InvalidArgumentError,
+        study,
+        ({"vary": {}}, "vary must name what varies"),
+        ({"vary": {"worker": [1]}}, "did you mean 'workers'"),
+        ({"vary": {"rows": [N + 1]}}, "rows must be at most the 60"),
+        ({"vary": {"rows": [24]}, "threads": 2}, "threads must be left out of a study"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [*ARGUMENTS, *DATA, *OTHERS, *CAUSES, *TOOLS])
+def test_function__refuses_in_words(call, error, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DhsicError, match=f"(?s){words}") as caught:
+        call()
+    assert type(caught.value) is error
+    assert len(str(caught.value)) < 500
+    assert not list(tmp_path.iterdir())
+
+
+MISSING_LIBRARIES = [
+    ("matplotlib", lambda: pair().plot(), r"Plotting needs matplotlib.*pip install 'dhsic\[plot"),
+    ("jinja2", lambda: pair().report("page.html"), r"needs jinja2.*pip install 'dhsic\[report\]'"),
+    ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
+    ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
+    ("sklearn", lambda: causal.roc_curve([1.0, 2.0], [True, False]), r"dhsic\[causal\]"),
+]
+
+
+@pytest.mark.parametrize(("module", "call", "words"), MISSING_LIBRARIES)
+def test_function__says_which_library_to_install(module, call, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError, match=words):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
+FUNCTIONS = [
+    pytest.param(function, id=f"{module.__name__}.{name}")
+    for module in (dhsic, analysis, bench, causal, report)
+    for name in module.__all__
+    if inspect.isfunction(function := getattr(module, name)) and name[-8:] != "register"
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function__says_what_it_takes(function):
+    parameters = inspect.signature(function).parameters
+    if not parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    told = f"{function.__name__} has no argument 'zzqx'; it"
+    with pytest.raises(UnknownArgumentError, match=told) as caught:
+        function(zzqx=1)
+    assert isinstance(caught.value, TypeError)
+    if "rng" in parameters:
+        with pytest.raises(UnknownArgumentError, match="did you mean 'rng'"):
+            function(seed=1)
+
+
+COMMANDS = {
+    "": {
+        "tset": "No such command 'tset'. Did you mean 'test'?",
+        "--versoin": "No such option '--versoin'",
+        "test": "Missing argument 'DATA'. (see 'dhsic test --help')",
+        "test data.zarr": "Missing option '--variable'",
+        "test nowhere.zarr --variable x --variable y": "nowhere.zarr' is not a readable zarr group",
+        "test --variable x --variable y -- --debug": "--debug' is not a readable zarr group",
+        "plan nowhere.zarr --variable x --variable y": "check the path",
+        "test s3://me:secret@bucket/d --variable x --variable y": "must hold no user name",
+        "generate out.zarr": "Missing option '--rows'",
+        "generate out.zarr --rows 0": "x>=1",
+        "generate out.zarr --rows 9 --dependence 2": "from 0 to 1",
+        "generate no/out.zarr --rows 9": "create it first",
+        "generate data.zarr --rows 9": "exists",
+        "convert million-song none.txt out.zarr": "none.txt is not a file",
+        "convert table table.csv out.zarr": "Missing option '--variable'",
+        "convert table table.csv out.zarr --variable x": "NAME=COL",
+        "convert table table.csv out.zarr --variable x=a,,b": "got 'x=a,,b'",
+        "convert table table.csv out.zarr --variable x=a --variable x=b": "'x' is given twice",
+        "convert table none.csv out.zarr --variable x=a": "none.csv is not a file",
+        "convert table table.csv out.zarr --variable x=a,label --numeric label": "'u' in line 3",
+        "convert table table.csv data.zarr --variable x=a": "exists",
+        "demo --rows 3": "x>=4",
+        "demo --rows 1000 --keep no/where": "--keep must be a folder",
+        "rank data.zarr --target y": "--features must name the array",
+        "two-sample data.zarr --sample x": "at least two samples, got 1",
+        "interaction data.zarr --variable x --variable y": "takes three variables, got 2",
+        "conditional data.zarr --variable x --given z": "give --variable twice; got 1",
+        "cause residuals data.zarr --variable x --variable y": "Missing option '--given'",
+        "cause pairs empty": "must be a folder with files pair0001.txt",
+        "cause pairs pairs --plot": "requires an argument",
+        "checkpoints list": "Missing argument 'URL'",
+        "checkpoints list nothing": "there must be a checkpoint",
+        "checkpoints list nowhere://x": "a URL must be of a kind",
+        "checkpoints list forged": "must have format 1",
+        "checkpoints clean data.zarr --yes": "there must be a checkpoint",
+        "checkpoints clean empty --yes": "there must be a checkpoint",
+        "checkpoints clean forged --yes": "must have format 1",
+        "checkpoints clean '' --yes": "must be the path or URL of a folder",
+        "checkpoints clean s3://me:secret@bucket/x --yes": "without user name",
+        "checkpoints remove x": "No such command 'remove'",
+        "submit moab": "No such command 'moab'",
+        "submit slurm -- test": "Missing option '--spec'",
+        "submit slurm --spec table.csv -- test data.zarr --variable x --variable y": "must be",
+        "submit slurm --spec no.yaml -- test data.zarr --variable x --variable y": "cannot be read",
+        "submit slurm --spec table.csv --detach --render-only -- test": "give one of them",
+        "status": "Missing argument 'RUN'",
+        "status x --runs table.csv": "--runs must be a folder",
+        "result ../../etc --runs empty": "got '../../etc'",
+        "cancel 20260101-000000-aaaaaa --runs empty": "there are none yet",
+    },
+    "test data.zarr": {
+        "--variable x": "two or more",
+        "--variable x --variable yy": "did you mean 'y'?",
+        "--variable x --variable x": "different names",
+        "--variable 'x[:, 7]' --variable y": "x[:, 7]",
+        "--variable 'x[:, thrid]' --variable y": "did you mean 'third'",
+        "--variable x[0:2] --variable y": "write [:, 0:2] if these are columns",
+        "--variable x[all] --variable y": "columns are written behind the rows, as [:, 0:10]",
+        "--variable x=y=z --variable y": "got 'x=y=z'",
+        "--variable x --variable gap": "'gap' has NaN or infinity, first in row 170",
+        "--variable x --variable constant": "'constant' is constant",
+        "--variable x --variable short": "same rows",
+        "--variable x --variable cube": "shape",
+    },
+    "test data.zarr --variable x --variable y": {
+        "--kernel yy=linear": "did you mean 'y'?",
+        "--kernel 'gaussian|gausian'": "did you mean 'gaussian'",
+        "--kernel x=linear --kernel x=delta": "twice for variable 'x'",
+        "--kernel linear --kernel delta": "twice for all",
+        "--landmarks many": "as '8sqrt', got 'many'",
+        "--landmarks 99999": "300",
+        "--estimator v-hsic --landmarks 9": "; got v-hsic: drop it or change the estimator",
+        "--estimator rff-hsic --selection leverage": "--selection goes with --estimator nystrom-m",
+        "--features 9": "--features goes with",
+        "--exponent 0": "--exponent goes with",
+        "--factors wide": "give numbers with commas",
+        "--factors 1,-1": "got (1.0, -1.0)",
+        "--factors 1,2 --null gamma": "several kernels for a variable need",
+        "--kernel gaussian --combine all": "--combine needs several kernels of a variable",
+        "--kernel gaussian --aggregate max": "--aggregate needs several kernels",
+        "--null chi": "'auto', 'shifts', 'chain', 'permutation'",
+        "--estimator u-hsic --null gamma": "null 'gamma' is not available for u-hsic; choose auto",
+        "--group-rows 9": "--group-rows goes with --null permutation",
+        "--within all": "--null permutation; got auto",
+        "--method simulation": "--null spectral; got auto: drop it or",
+        "--resamples 0": "x>=1",
+        "--null spectral --method inversion --resamples 9": "goes with --method simulation",
+        "--alpha 1": "less than 1",
+        "--alpha nan": "got nan",
+        "--seed -1": "x>=0",
+        "--strata nothing": "needs an array 'nothing'",
+        "--groups label": "whole groups change places with groups of equally many rows",
+        "--weights label": "weights must be one column of numbers",
+        "--order rows": "'rows' is not",
+        "--lag 5": "--lag is of series, got rows in no order: add --order time",
+        "--period 5": "--period is of series, got rows in no order: add --order time",
+        "--threads 0": "x>=1",
+        "--threads 2 --workers 2": "give one of them",
+        "--threads 1 --cluster f": "give one of them",
+        "--workers 2 --scheduler tcp://h:1": "give one of them",
+        "--scheduler nowhere": "got 'nowhere': write protocol, host and port",
+        "--scheduler tcp://192.0.2.1:8786": "has no TLS",
+        "--scheduler tls://127.0.0.1:9": "needs certificates",
+        "--scheduler tls://h:1 --tls-ca a": "--tls-ca needs --tls-cert and --tls-key, too",
+        "--tls-key a": "--tls-key goes with --scheduler",
+        "--insecure": "--insecure goes with",
+        "--scheduler-file /no/file": "No such file",
+        "--cluster /no/file.yaml": "No such file",
+        "--cluster table.csv": "must be",
+        "--cluster f --memory 1GiB": "--memory cannot be combined with --cluster",
+        "--memory lots": "such as '2GiB'",
+        "--memory 1MiB": "1.0 MiB are allowed",
+        "--landmark 9": "Did you mean '--landmarks'? (see 'dhsic test --help')",
+        "--json no/where.json": "does not exist: create it first",
+        "--json .": "give the name of a file",
+        "--json table.csv": "table.csv exists: give another name, or --overwrite to replace it",
+        "--report table.csv": "--report: ",
+        "--performance-report table.csv": "exists: give another name",
+        "--json page --report page": "--json and --report name the same file",
+        "--json log --log-json log": "--log-json",
+        "--performance-report page.html": "needs worker processes",
+        "--log-json no/log": "does not exist: create it first",
+        "--log-json ''": "the name of a file, or - for stderr",
+        "--checkpoint s3://me:secret@b/k --workers 2": "checkpoint must be a URL without user name",
+    },
+    "sensitivity data.zarr --variable x --variable y": {
+        "--wrt z": "wrt must name variables, got 'z'; there are 'x', 'y'",
+        "--estimator dcov": "needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic'",
+        "--kernel 'gaussian|laplacian'": "--kernel takes one kernel per variable in this command",
+        "--kernel delta": "'x' must have a differentiable kernel",
+        "--out no/map.zarr": "is not a folder: create it first",
+        "--out data.zarr": "already exists",
+        "--variable 'z[:, 0:2]' --out map.zarr": "cannot name an array",
+        "--top 0": "0 is not in the range x>=1",
+        "--of both": "'both' is not one of 'statistic', 'estimate'",
+        "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
+        "--null gamma": "No such option",
+        "--json table.csv": "exists: give another name",
+    },
+    "rank data.zarr --features x --target y": {
+        "--lag 5": "add --order time",
+        "--row-groups label": "groups of equally many rows",
+        "--group a": "--group must be NAME=COLUMNS",
+        "--group a=b": "by numbers from 0 to 2 or by name; got ['b']",
+        "--group a=0 --group a=1": "each name once",
+        "--kernel gausian": "did you mean 'gaussian'",
+        "--landmarks many": "n_landmarks must be",
+        "--estimator v-hsic --landmarks 9": "--landmarks goes with",
+        "--null shifts --within all": "--within goes with",
+        "--target label --target-kernel imq": "target 'label' holds categories",
+        "--features gone": "needs an array 'gone'",
+        "--control fdr": "'bh'",
+        "--json table.csv": "exists: give another name",
+    },
+    "two-sample data.zarr --sample x --sample far": {
+        "--sample y": "samples must have the same columns",
+        "--sample x": "different words, one a sample",
+        "--sample none": "needs an array 'none'",
+        "--block-rows 10": "--block-rows goes with --estimator block-mmd",
+        "--estimator block-mmd --null gamma": "is not available for block",
+        "--estimator v-hsic": "'v-hsic' is not one of 'auto', 'nystrom-mmd'",
+        "--kernel x=gaussian": "there are: values",
+        "--landmarks 501": "n_landmarks must be at most the number of rows",
+        "--groups fives": "labels of each of the 2 samples",
+        "--calibrate": "--calibrate is for plans, got a test to run: add --plan",
+        "--json table.csv": "exists: give another name",
+    },
+    "interaction data.zarr --variable x --variable y --variable z": {
+        "--variable 'w=x[:, 0:1]'": "takes three variables, got 4",
+        "--kernel 'gaussian|imq'": "one kernel for each variable",
+        "--estimator v-lancaster --landmarks 9": "goes with --estimator",
+        "--null multiplier --within all": "goes with --null permutation",
+        "--landmarks auto": "take a number",
+        "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
+        "--calibrate": "add --plan",
+        "--json table.csv": "exists: give another name",
+    },
+    "conditional data.zarr --variable x --variable y --given z": {
+        "--method fast": "'fast' is not one of",
+        "--json table.csv": "exists: give another name",
+    },
+    "cause dags data.zarr --variable cause --variable effect": {
+        "--variable label": "'label' holds categories",
+        "--regression spline": "'splines', 'random-forest'",
+        "--regression random-forest --knots 5": "--knots goes with --regression splines",
+        "--folds 0": "n_folds must be an integer >= 1",
+        "--kernel 'gaussian|laplacian'": "--kernel takes one kernel",
+        "--landmarks 9 --estimator v-hsic": "--landmarks goes with",
+        "--plot picture.doc": "ends in a format",
+        "--plot one --json one": "name the same file",
+        "--alpha 2": "the level must be greater than 0",
+        "--json table.csv": "exists: give another name",
+    },
+    "cause order data.zarr --variable cause --variable effect": {
+        "--variable d": "needs an array 'd'",
+        "--json table.csv": "exists: give another name",
+    },
+    "cause direction data.zarr --variable cause --variable effect": {
+        "--variable y": "two variables are needed: give --variable twice",
+        "--criterion hsic --resamples 9": "--resamples needs --criterion p-value",
+        "--criterion hsic --null gamma": "--null needs --criterion p-value",
+        "--features 9": "--features goes with --estimator nystrom-hsic or rff-hsic",
+        "--max-rows 2": "max_rows must be an integer >= 4",
+        "--calibrate": "add --plan",
+        "--json table.csv": "exists: give another name",
+    },
+    "cause residuals data.zarr --variable x --variable y": {
+        "--variable z --given label": "two variables are needed: give --variable twice",
+        "--given x": "of different names",
+        "--given z --json table.csv": "exists: give another name",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refusals")
+    write_files(folder)
+    return folder
+
+
+def everything(folder):
+    return sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*"))
+
+
+def check_refusal(line, words):
+    """One message on stderr that has the words, and exit code 2."""
+    done = CliRunner().invoke(main, shlex.split(line))
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert done.stderr.startswith("dhsic: error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
+    assert words in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("line", "words"),
     [
-        (lambda: analysis.mean_embedding_bound(100, 10, 0.05, "one"), "CovarianceSpectrum"),
-        (lambda: analysis.covariance_spectrum(X, kernels=3), "names or values of kernels"),
-        (lambda: analysis.covariance_spectrum(X + 1j), "numbers"),
-        (lambda: causal.DAG("a", 3), "a sequence of names"),
-        (lambda: causal.Splines(n_knots=100_000), "at most 10,000"),
-        (lambda: causal.roc_curve([1j, 2.0], [True, False]), "numbers"),
-        (lambda: causal.score_dags(X, Y, null=dhsic.Chain()), "Chain|chain"),
-        (lambda: report.write_report(dhsic.hsic(X, Y), "page.html", run="now"), "dhsic.report.Run"),
-        (lambda: dhsic.rank_features(X, Y, null=dhsic.Chain()), "chain|replicates"),
-        (lambda: dhsic.independence_test(WIDE, Y), "shape"),
-        (cause_with_knots, "--knots goes with --regression splines"),
-        (log_without_a_name, "the name of a file, or - for stderr"),
+        (f"{base} {more}", words)
+        for base, cases in COMMANDS.items()
+        for more, words in cases.items()
     ],
 )
-def test_call__is_refused_in_words(call, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises((InvalidArgumentError, DataError), match=words):
-        call()
+def test_command__refuses_in_a_line(line, words, files, monkeypatch):
+    monkeypatch.chdir(files)
+    before = everything(files)
+    check_refusal(line, words)
+    assert everything(files) == before
 
 
-def test_labels_of_a_group__are_one_array(tmp_path):
-    group = zarr.create_group(tmp_path / "data.zarr")
-    for name, values in {"x": X, "y": Y, "a": np.arange(60) % 3, "b": np.arange(60) % 2}.items():
-        group.create_array(name, data=values)
-    path = str(tmp_path / "data.zarr")
-    with pytest.raises(InvalidArgumentError, match="strata of a zarr group or a file must be one"):
-        dhsic.independence_test("x", "y", data=path, strata=["a", "b"])
+PAIRS_OF_FILES = [
+    ({"pair0001.txt": "1 2 3\n"}, "must have two columns"),
+    ({"pair0001.txt": "1 a\n"}, "must hold numbers in columns"),
+    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0002 1 1 2 2 1\n"}, "none for pair0001.txt"),
+    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0001 1 1 3 3 1\n"}, "columns of the 2"),
+    ({"pair0001.txt": "1 2\n", "pairmeta.txt": "0001 1 1 2\n"}, "six numbers a line"),
+    ({"pair0001.txt": "1 nan\n2 3\n4 5\n1 2\n"}, "pair 'pair0001': variable 'x2' has NaN"),
+]
 
 
-def test_plan_conditional__of_strata_has_the_steps_of_a_test_within_them():
-    labels = np.arange(60) % 3
-    planned = dhsic.plan_conditional(X, Y, given=labels, method="strata")
-    assert planned.variables == ("x", "y")
-    assert planned.fits
+@pytest.mark.parametrize(("texts", "words"), PAIRS_OF_FILES)
+def test_pairs__that_cannot_be_read_are_refused(texts, words, tmp_path):
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    check_refusal(f"cause pairs {tmp_path}", words)
 
 
-def test_mixture__of_a_spectrum_without_values_is_empty():
-    assert len(ChiSquareMixture.of_products(np.zeros(0), np.ones(3)).weights) == 0
+CLUSTERS = {
+    "kind: slrum": "did you mean 'slurm'",
+    "kind: local\nworkers: 0": "an integer >= 1, got 0",
+    "kind: local\nmemory: 1MiB": "1.0 MiB are allowed",
+    "kind: slurm\nworkers: 2\nslurm: {queue: 'a b'}": "queue must be one plain word",
+    "kind: scheduler\nscheduler: {address: 'tcp://192.0.2.1:1'}": "has no TLS",
+    "kind: gateway\nworkers: 1\ngateway: {address: ftp://h}": "gateway: address must be a URL",
+}
 
 
-def test_combined_pvalues__draws_have_its_own_tail():
-    law = CombinedPvalues(3, "fisher")
-    draws = law.draws(np.random.default_rng(0), 20_000)
-    # 4 standard errors of a share of 0.05 of 20,000 draws.
-    assert abs(np.mean([law.sf(draw) <= 0.05 for draw in draws[:20_000]]) - 0.05) < 0.0062
+@pytest.mark.parametrize("text", CLUSTERS)
+def test_cluster__that_cannot_be_is_refused(text, files, tmp_path):
+    (tmp_path / "cluster.yaml").write_text(text)
+    variables = f"{files}/data.zarr --variable x --variable y"
+    check_refusal(f"test {variables} --cluster {tmp_path}/cluster.yaml", CLUSTERS[text])
 
 
-def test_summary_of_a_variable__cuts_a_long_kernel():
-    summary = VariableSummary("x", 1, "+".join(["gaussian:0.123456"] * 40))
-    assert "..." in summary.told
-    assert len(summary.told) < len(summary.kernel)
-
-
-def test_embedding__of_another_format_is_refused(tmp_path):
-    path = tmp_path / "mean.npz"
-    dhsic.mean_embedding(X, "gaussian:0.5", rng=0).save(path)
-    with np.load(path) as arrays:
-        kept = dict(arrays)
-    (name,) = [key for key, value in kept.items() if value.dtype.kind == "U"]
-    told = {**json.loads(str(kept[name])), "format": 99}
-    np.savez(path, **{**kept, name: np.array(json.dumps(told))})
-    with pytest.raises(DataError, match="no mean embedding that can be read"):
-        dhsic.load_embedding(path)
+@pytest.mark.parametrize("place", [0, 1, 5])
+def test_debug__shows_the_traceback_wherever_it_stands(place):
+    words = ["test", "nowhere.zarr", "--variable", "x", "--variable=y"]
+    done = CliRunner().invoke(main, [*words[:place], "--debug", *words[place:]])
+    assert done.exit_code == 2
+    assert "Traceback (most recent call last)" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("dhsic: error: ")

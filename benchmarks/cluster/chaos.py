@@ -3,10 +3,9 @@
 Of every fault the kind goes by its number and the rest is drawn: at which block of a run it
 strikes, whom, and for how long. The scheduler, the workers and the client are processes of this
 machine. A run that was killed with its client or its scheduler is run again from its checkpoint.
-Writes benchmarks/results/chaos.csv, and goes on where it stopped; a file of other options is
-refused.
-
-    python -m benchmarks run chaos
+`same` counts runs that ended with the bits of the quiet run, at once or from their checkpoint,
+`error` those that ended in one clear error, `struck` those that the fault found under way, and
+`wrong` names the others by their numbers.
 """
 
 from __future__ import annotations
@@ -17,18 +16,15 @@ import os
 import signal
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import cache
 from multiprocessing import forkserver
+from multiprocessing.util import Finalize
 from pathlib import Path
-from threading import local
 from typing import Any
 
-import click
 import dask
 import dask.array as da
 import numpy as np
@@ -36,14 +32,15 @@ from distributed import Client, LocalCluster, get_client
 from distributed.core import Status
 
 import dhsic
-from benchmarks.shared.output import read_csv, write_csv
+from benchmarks.study import Cell, Row, Study
 from dhsic.engine.events import BlockFinished
 from dhsic.errors import DhsicError
 
 _ROWS, _BLOCKS, _BLOCK_SECONDS = 40_960, 20, 0.02
 _NESTED = 4
 _READY_SECONDS, _AGAIN_SECONDS = 600.0, 60.0
-_GOOD = ("identical", "error")
+_WAIT, _DEADLINE = 10.0, 300.0
+"""Seconds that a cluster may be without a worker, and in which a run must end."""
 # Processes are forked from one that has loaded everything: many die, and starts are dear.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _LOADED = ["dask.array", "dhsic", "dhsic.cluster", "distributed", "scipy.linalg", "scipy.spatial"]
@@ -69,7 +66,7 @@ def one_test(client: Any, kept: str | None, tell: Callable[[object], None]) -> B
         x[:, :1] + 4.0 * y,
         kernels="gaussian",
         estimator=dhsic.NystromMHSIC(n_landmarks=30),
-        null=dhsic.Multiplier(40),
+        null="spectral",
         rng=0,
         progress=tell,
         checkpoint=kept,
@@ -361,17 +358,13 @@ KINDS = {
 }
 
 
-@dataclass
 class Trials:
-    """Strikes with one fault after the other; every thread has a cluster of its own."""
+    """Strikes with one fault after the other, on one cluster as long as it works."""
 
-    folder: Path
-    wait: float
-    deadline: float
-    _own: local = field(default_factory=local)
-    _clusters: list[Cluster] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.current: Cluster | None = None
+        _PROCESSES.set_forkserver_preload(_LOADED)
         events: list[object] = []
         test = one_test(None, None, events.append)
         self.blocks = sum(isinstance(event, BlockFinished) for event in events)
@@ -380,22 +373,19 @@ class Trials:
 
     def cluster(self) -> Cluster:
         """One with two workers that work."""
-        own: Cluster | None = getattr(self._own, "cluster", None)
-        while own is None or own.spoilt or not own.ask("ready"):
-            if own is not None:
-                own.kill()
-            own = self._own.cluster = Cluster.start(self.wait)
-            self._clusters.append(own)
-        return own
+        while self.current is None or self.current.spoilt or not self.current.ask("ready"):
+            self.end()
+            self.current = Cluster.start(_WAIT)
+        return self.current
 
     def end(self) -> None:
-        for one in self._clusters:
-            one.kill()
+        if self.current is not None:
+            self.current.kill()
+            self.current = None
 
-    def __call__(self, number: int) -> dict[str, Any]:
+    def __call__(self, kind: Kind, number: int) -> dict[str, Any]:
         """What came of a fault."""
-        name = list(KINDS)[number % len(KINDS)]
-        kind, rng, kept = KINDS[name], np.random.default_rng(number), self.folder / f"{number}"
+        rng, kept = np.random.default_rng(number), self.folder / f"{number}"
         with self._started(kind, kept) as (cluster, run):
             block = self.blocks if kind.last else int(rng.integers(1, self.blocks))
             until = time.monotonic() + _READY_SECONDS
@@ -406,25 +396,23 @@ class Trials:
             began = time.monotonic()
             if struck:
                 kind.strike(Fault(number, rng, cluster, run))
-            how, said = run.end(time.monotonic() + self.deadline)
+            how, said = run.end(time.monotonic() + _DEADLINE)
             seconds = time.monotonic() - began
         outcome = self._outcome(kind, how, said)
         cluster.spoilt |= outcome != "identical"
+        again = self._again(kind, kept) if kind.resumed else ""
         return {
-            "fault": number,
-            "kind": name,
-            "block": block if kind.work is one_test else "",
+            "number": number,
             "struck": struck,  # a run may end before, as where the machine is overloaded
-            "outcome": outcome,
-            "resumed": self._again(kind, kept) if kind.resumed else "",
+            "same": "identical" in (outcome, again),
+            "error": outcome == "error" and again in ("", "identical"),
             "seconds": seconds,
-            "said": "" if how == "result" else said.partition(":")[0],
         }
 
     @contextmanager
     def _started(self, kind: Kind, kept: Path) -> Iterator[tuple[Cluster, Run]]:
         cluster = self.cluster()
-        run = Run.start(cluster, kind.work, str(kept), self.wait)
+        run = Run.start(cluster, kind.work, str(kept), _WAIT)
         try:
             yield cluster, run
         finally:
@@ -438,64 +426,48 @@ class Trials:
     def _again(self, kind: Kind, kept: Path) -> str:
         """What comes of going on from a checkpoint, on a cluster that works."""
         with self._started(kind, kept) as (_, run):
-            how, said = run.end(time.monotonic() + self.deadline)
+            how, said = run.end(time.monotonic() + _DEADLINE)
         return self._outcome(kind, how, said)
 
 
-def done(out: str, asked: dict[str, str]) -> list[Mapping[str, Any]]:
-    """Rows of an earlier call with the same options; those of other options are refused."""
-    before = read_csv(out)
-    for row in before:
-        for name, value in asked.items():
-            if row.get(name) != value:
-                msg = (
-                    f"{out} must hold faults with the same options, and --{name} was "
-                    f"{row.get(name, 'not written down')} there and is {value} now: take another "
-                    "--out, or remove the file"
-                )
-                raise click.ClickException(msg)
-    return before
+@cache
+def trials() -> Trials:
+    """Those of this process."""
+    made = Trials()
+    Finalize(None, made.end, exitpriority=10)
+    return made
 
 
-def bad(row: Mapping[str, Any]) -> bool:
-    """Whether a fault changed the result, hung or ended in a traceback."""
-    return row["outcome"] not in _GOOD or row["resumed"] not in ("", "identical")
+def measure(cell: Cell, run: int) -> dict[str, Any]:
+    """One fault."""
+    number = run * len(KINDS) + list(KINDS).index(cell.method)
+    return trials()(cell.test, number)
 
 
-def tell_outcomes(
-    table: Sequence[Mapping[str, Any]], bad: Callable[[Mapping[str, Any]], bool]
-) -> None:
-    """Print how faults of every kind ended, and fail where some ended badly."""
-    for (kind, outcome), count in sorted(Counter((r["kind"], r["outcome"]) for r in table).items()):
-        print(f"{kind}: {count} {outcome}")
-    if wrong := [row["fault"] for row in table if bad(row)]:
-        msg = f"faults {', '.join(wrong)} ended otherwise"
-        raise click.ClickException(msg)
+def counts(cell: Cell, found: Sequence[Row]) -> Iterator[Row]:
+    """How faults of a kind ended."""
+    same = sum(one["same"] for one in found)
+    errors = sum(one["error"] and not one["same"] for one in found)
+    yield {
+        "struck": sum(one["struck"] for one in found),
+        "same": same,
+        "error": errors,
+        "wrong": " ".join(
+            str(one["number"]) for one in found if not one["same"] and not one["error"]
+        ),
+        "longest seconds": max(one["seconds"] for one in found),
+    }
 
 
-@click.command(help=__doc__)
-@click.option("--faults", default=500)
-@click.option("--wait", default=10.0, help="Seconds that a cluster may be without a worker.")
-@click.option("--deadline", default=300.0, help="Seconds in which a run must end.")
-@click.option("--at-once", default=4, help="Clusters side by side, most of which wait.")
-@click.option("--out", default="benchmarks/results/chaos.csv")
-def main(faults: int, wait: float, deadline: float, at_once: int, out: str) -> None:
-    asked = {"wait": str(wait), "deadline": str(deadline)}
-    before = done(out, asked)
-    _PROCESSES.set_forkserver_preload(_LOADED)
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch,
-        ThreadPoolExecutor(at_once) as pool,
-    ):
-        trials = Trials(Path(scratch), wait, deadline)
-        try:
-            new = (row | asked for row in pool.map(trials, range(len(before), faults)))
-            write_csv(out, chain(before, new))
-        finally:
-            pool.shutdown(cancel_futures=True)
-            trials.end()
-    tell_outcomes(read_csv(out), bad)
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    name="chaos",
+    title="Is a run that lost workers, scheduler or client the same to the bit?",
+    data={"two workers": None},
+    methods=KINDS,
+    sizes=(_ROWS,),
+    measure=measure,
+    columns=("struck", "same", "error", "wrong", "longest seconds"),
+    runs=50,
+    rows=counts,
+    small={"methods": ["workers killed"]},
+)

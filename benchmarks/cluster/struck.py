@@ -3,10 +3,8 @@
 The command is a process, struck from outside while its workers start or at a block that is drawn:
 workers are killed, ended or frozen, or the command itself is told to end. What is counted are the
 seconds from there to its end, and processes that it leaves behind. A command that was told to end
-is given again, and goes on from its checkpoint. Writes benchmarks/results/struck.csv, and goes on
-where it stopped.
-
-    python -m benchmarks run struck
+is given again, and goes on from its checkpoint. Columns are those of `chaos`; `left` counts
+processes that were left.
 """
 
 from __future__ import annotations
@@ -18,26 +16,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import psutil
 
-from benchmarks.cluster.chaos import tell_outcomes
-from benchmarks.shared.output import read_csv, write_csv
+from benchmarks.cluster.chaos import counts
+from benchmarks.study import Cell, Row, Study
 from dhsic.io.synthetic import generate
 
 _START_SECONDS, _LEFT_SECONDS, _STOP_SECONDS = 300.0, 15.0, 600.0
-_ROWS = 120_000
+_ROWS, _DEADLINE = 120_000, 120.0
 _TEST = (
     *("--variable", "features", "--variable", "year", "--kernel", "gaussian", "--landmarks", "150"),
-    *("--null", "multiplier", "--resamples", "100", "--estimator", "nystrom-m"),
+    *("--null", "spectral", "--estimator", "nystrom-m"),
 )
 
 Processes = list[psutil.Process]
@@ -146,14 +143,11 @@ KINDS = {
 }
 
 
-@dataclass
 class Trials:
     """Strikes a test with one fault after the other."""
 
-    folder: Path
-    deadline: float
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
         self.data = self.folder / "data.zarr"
         generate(self.data, rows=_ROWS, features=20)
         quiet = Command.start(self.data, self.folder / "quiet", "--threads", "1")
@@ -162,10 +156,9 @@ class Trials:
         assert self.expected is not None, said
         self.blocks = quiet.blocks()
 
-    def __call__(self, number: int) -> dict[str, Any]:
+    def __call__(self, kind: Kind, number: int) -> dict[str, Any]:
         """What came of a fault."""
-        name = list(KINDS)[number % len(KINDS)]
-        kind, rng, folder = KINDS[name], np.random.default_rng(number), self.folder / f"{number}"
+        rng, folder = np.random.default_rng(number), self.folder / f"{number}"
         words = "--workers", "2", "--memory", "500MB", "--checkpoint", str(folder / "kept")
         command = Command.start(self.data, folder, *words)
         block = 0 if kind.starting else int(rng.integers(1, self.blocks))
@@ -184,16 +177,12 @@ class Trials:
         if kind.ends and outcome == "error":
             again = self._outcome(Command.start(self.data, folder, *words), folder, _STOP_SECONDS)
         return {
-            "fault": number,
-            "kind": name,
-            "block": block,
+            "number": number,
             "struck": struck,
-            "outcome": outcome,
-            "resumed": again,
+            "same": "identical" in (outcome, again) and not alive,
+            "error": outcome == "error" and again in ("", "identical") and not alive,
             "seconds": seconds,
             "left": len(alive),
-            "said": command.said.strip().replace(str(self.folder), "")[:200],
-            "load": os.getloadavg()[0],
         }
 
     def _at(self, command: Command, block: int) -> Callable[[], bool]:
@@ -201,7 +190,7 @@ class Trials:
 
     def _outcome(self, command: Command, folder: Path, seconds: float | None = None) -> str:
         try:
-            _, command.said = command.process.communicate(timeout=seconds or self.deadline)
+            _, command.said = command.process.communicate(timeout=seconds or _DEADLINE)
         except subprocess.TimeoutExpired:
             os.killpg(command.process.pid, signal.SIGKILL)
             command.process.communicate()
@@ -220,28 +209,29 @@ def bits(path: Path) -> Any:
     return None
 
 
-def bad(row: Mapping[str, Any]) -> bool:
-    """Whether a fault changed the result, hung, left processes or ended in a traceback."""
-    ended = row["outcome"] in ("identical", "error") and row["resumed"] in ("", "identical")
-    return not ended or str(row["left"]) != "0"
+trials = cache(Trials)
 
 
-@click.command(help=__doc__)
-@click.option("--faults", default=60)
-@click.option("--deadline", default=120.0, help="Seconds in which a command must end.")
-@click.option("--at-once", default=2, help="Commands side by side.")
-@click.option("--out", default="benchmarks/results/struck.csv")
-def main(faults: int, deadline: float, at_once: int, out: str) -> None:
-    there = {row["fault"] for row in read_csv(out)}
-    missing = [number for number in range(faults) if str(number) not in there]
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch,
-        ThreadPoolExecutor(at_once) as pool,
-    ):
-        trials = Trials(Path(scratch), deadline)
-        write_csv(out, pool.map(trials, missing), ["fault"])
-    tell_outcomes(read_csv(out), bad)
+def measure(cell: Cell, run: int) -> dict[str, Any]:
+    """One fault."""
+    number = run * len(KINDS) + list(KINDS).index(cell.method)
+    return trials()(cell.test, number)
 
 
-if __name__ == "__main__":
-    main()
+def rows(cell: Cell, found: Sequence[Row]) -> Iterator[Row]:
+    (counted,) = counts(cell, found)
+    yield {**counted, "left": sum(one["left"] for one in found)}
+
+
+STUDY = Study(
+    name="struck",
+    title="Does a command whose workers are killed, stopped or frozen end within two minutes?",
+    data={"dhsic test --workers 2": None},
+    methods=KINDS,
+    sizes=(_ROWS,),
+    measure=measure,
+    columns=("struck", "same", "error", "wrong", "longest seconds", "left"),
+    runs=6,
+    rows=rows,
+    small={"methods": ["a worker killed"]},
+)

@@ -1,148 +1,290 @@
-"""Rejection rates on independent data, for every estimator and null that stand together.
+"""How often independent data are rejected, by every function and every test by name.
 
-Writes benchmarks/results/level.csv. A rate is flagged where it lies above the upper limit that a
-test of exactly that level exceeds in 1 of 1,000 studies. Rows that the file holds already are
-kept, so that a study which was interrupted goes on where it stopped.
-
-    python -m benchmarks run level
+Functions are called without options, on 27 kinds of data that everyday tables hold, and estimators
+with every null that stands with them, on four kinds, and with samples, rows that are not
+exchangeable and variables that are independent given others. M counts the variables: for a ranking
+all but the last are features, for a test of samples they are samples of together n rows, and of
+causal functions the causes count too. Causal functions have approximate p-values of residuals,
+which show the errors of the fit where the noise is rare, discrete or without a variance. "as if
+exchangeable" is the test that is not told of the rows. Tests of other packages need the extra
+`discovery`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from itertools import product
 from typing import Any
 
-import click
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import norm
 
 import dhsic
-from benchmarks.shared.cases import NULL_CASES, one_kernel
-from benchmarks.shared.output import parallel_map, read_csv, write_csv
+from benchmarks.shared import rejections
+from benchmarks.shared.cases import NULL_CASES, Rng, one_kernel
+from benchmarks.shared.conditional_data import CASES as CONDITIONAL
+from benchmarks.shared.conditional_data import ONLY_DEPENDENT
+from benchmarks.shared.dependent_data import CASES as DEPENDENT
+from benchmarks.shared.null_data import KINDS, Drawing
+from benchmarks.shared.rejections import Drawn, Method, Source, whole
+from benchmarks.study import Study
+from dhsic import causal
 from dhsic.estimators.registry import TABLE
 
-ALPHAS = (0.01, 0.05, 0.10)
+NUMBERS = (2, 3, 4, 5)
+SIZES = (10, 50, 200, 300, 500, 1000, 5000, 10_000, 20_000)
+ARGUMENTS: dict[str, Any] = {"threads": 1}
+
+
+def _of_kind(kind: str, how: Callable[[Drawing, int], Any]) -> Callable[[int, Rng], Drawn]:
+    def draw(n: int, rng: Rng) -> Drawn:
+        drawing = Drawing(kind, rng)
+        return Drawn(how(drawing, n), {"precision": KINDS[kind].precision})
+
+    return draw
+
+
+def _sizes(n: int, m: int) -> list[int]:
+    """Of samples: they grow as 1, 2, ..., M, but are two rows at least."""
+    sizes = [max(2, n * k // sum(range(m + 1))) for k in range(1, m)]
+    return [*sizes, n - sum(sizes)]
+
+
+def given_data(case: str, d: int, effect: float = 0.0) -> Callable[[int, Rng], Drawn]:
+    def draw(n: int, rng: Rng) -> Drawn:
+        x, y, z = CONDITIONAL[case](rng, n, d, effect)
+        return Drawn([x, y], {"given": z})
+
+    return draw
+
+
+def rows_data(case: str, effect: float = 0.0) -> Callable[[int, Rng], Drawn]:
+    def draw(n: int, rng: Rng) -> Drawn:
+        (x, y), asked = DEPENDENT[case](n, rng)
+        return Drawn([x, y + effect * np.abs(x - np.median(x))], asked)
+
+    return draw
+
+
+WAYS: Mapping[str, tuple[str, Callable[..., Any], tuple[int, ...]]] = {
+    "": ("variables", lambda d, n, m: d.variables(n, m), ()),
+    "samples: ": ("samples", lambda d, n, m: d.samples(_sizes(n, m)), ()),
+    "interacting: ": ("interacting", lambda d, n, m: d.interacting(n), ()),
+    "given: ": ("two effects", lambda d, n, m: d.caused(n, m - 2, 2), (50, 200)),
+    "one cause: ": ("one cause", lambda d, n, m: d.caused(n, 1, m - 1), (50, 200)),
+}
+"""How data of a kind and M variables are drawn: the group that takes them, and their sizes."""
+
+
+def sources() -> dict[str, Source]:
+    """All kinds of independent data."""
+    found = {
+        f"{prefix}{kind}, M = {m}": Source(
+            f"{group} of 1" if group == "one cause" and m == 2 else group,
+            _of_kind(kind, partial(how, m=m)),
+            sizes,
+        )
+        for kind, m, (prefix, (group, how, sizes)) in product(KINDS, NUMBERS, WAYS.items())
+        if not (prefix == "interacting: " and m != 3) and not (prefix == "given: " and m < 3)
+    }
+    for case, m in product(NULL_CASES, (2, 3)):
+        draw = partial(_named, case=case, m=m)
+        sizes = (200, 2000) if case in ("gaussian", "heavy tails") else (200,)
+        found[f"{case}, M = {m}"] = Source("by name", draw, sizes)
+    for case, d in product(CONDITIONAL, (1, 2, 3, 5, 10, 20)):
+        if case not in ONLY_DEPENDENT and (case != "categories" or d == 1):
+            found[f"{case}, given {d}"] = Source("given", given_data(case, d))
+    for case in DEPENDENT:
+        found[case] = Source("rows", rows_data(case), (500, 1000))
+    return found
+
+
+def _named(n: int, rng: Rng, case: str, m: int) -> Any:
+    return NULL_CASES[case](n, m, rng)
+
+
+def rank(*data: Any, **options: Any) -> Any:
+    return dhsic.rank_features(np.hstack(data[:-1]), data[-1], **options)
+
+
+def residuals_of(*data: Any, **options: Any) -> Any:
+    *given, x, y = data
+    return causal.residual_independence_test(x, y, given=given, **options)
+
+
+def score_truth(*nodes: Any, **options: Any) -> Any:
+    names = [f"x{j}" for j in range(len(nodes))]
+    truth = causal.DAG(tuple(names), ((), *((0,) for _ in names[1:])))
+    return causal.score_dags(*nodes, names=names, dags=[truth], **options)
+
+
+def direction(x: Any, y: Any, *, precision: str, **options: Any) -> Any:
+    return causal.direction(x, y, **options)
+
+
+def exchangeable(x: Any, y: Any, *, rng: int, kernels: Any = None, **options: Any) -> Any:
+    """As if nothing was known of the rows."""
+    chosen = {"estimator": options.get("estimator", "auto"), "kernels": kernels}
+    return dhsic.independence_test(x, y, rng=rng, threads=1, **chosen)
+
+
+FUNCTIONS: dict[str, tuple[str, Callable[..., Any], Mapping[str, Any]]] = {
+    "independence_test": ("variables", dhsic.independence_test, {"": whole}),
+    "two_sample_test": ("samples", dhsic.two_sample_test, {"": whole}),
+    "dependence_matrix": (
+        "variables",
+        dhsic.dependence_matrix,
+        {
+            "one pair": lambda found: found.pvalues[0, -1],
+            "Holm": lambda found: found.adjusted[np.triu_indices(len(found.names), 1)].min(),
+        },
+    ),
+    "rank_features": (
+        "variables",
+        rank,
+        {
+            "one feature": lambda found: found.features[0].pvalue,
+            "max-t": lambda found: min(one.pvalue_max_t for one in found.features),
+        },
+    ),
+    "interaction_test": (
+        "interacting",
+        dhsic.interaction_test,
+        {"whole": whole, "true factorisation": lambda found: found.factorisations[-1].pvalue},
+    ),
+    "residual_independence_test": ("two effects", residuals_of, {"": whole}),
+    "direction": ("one cause of 1", direction, {"": lambda found: found.forward.pvalue}),
+    "conditional_independence_test": ("given", dhsic.conditional_independence_test, {"": whole}),
+    "independence_test, as if exchangeable": ("rows", exchangeable, {"": whole}),
+    "independence_test, its argument": ("rows", dhsic.independence_test, {"": whole}),
+}
+
 OPTIONS: dict[str, list[Any]] = {
     "gamma": [dhsic.Gamma()],
     "spectral": [dhsic.Spectral()],
     "normal": [dhsic.Normal(variance=v) for v in ("direct", "permutation", "empirical")],
     "chi-square": [dhsic.ChiSquare()],
-    "multiplier": [dhsic.Multiplier(99)],
     "permutation": [dhsic.Permutation(99, within="all")],
-    "sequential": [dhsic.Sequential(10, 99)],
     "shifts": [dhsic.Shifts()],
     "chain": [dhsic.Chain()],
 }
 PAIRS: list[tuple[Any, Any, int | None]] = [
-    (entry.estimator(), null, entry.most_variables)
-    for name, nulls in OPTIONS.items()
-    for null in nulls
-    for entry in TABLE
-    if name in {cls.name for cls in entry.nulls}
-]
-VARIANTS: list[tuple[Any, Any, int | None]] = [
+    *(
+        (entry.estimator(), null, entry.most_variables)
+        for name, nulls in OPTIONS.items()
+        for null in nulls
+        for entry in TABLE
+        if name in {cls.name for cls in entry.nulls}
+    ),
     (dhsic.NystromMHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
     (dhsic.VHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
     (dhsic.RFFHSIC(orthogonal=True), dhsic.Spectral(), None),
     (dhsic.RFFHSIC(form="complex"), dhsic.Permutation(99, within="all"), 2),
     (dhsic.DCov(unbiased=True), dhsic.Spectral(), 2),
 ]
-LARGEST_VARIANT = 1000
-KEYS = ("estimator", "null", "n", "data", "variables", "runs")
 
 
 def label(value: Any) -> str:
     """The name of an estimator or a null, with the options that are not at their defaults."""
     options = [
-        f"{field.name}={getattr(value, field.name)}"
-        for field in fields(value)
-        if getattr(value, field.name) != field.default
+        f"{one.name}={getattr(value, one.name)}"
+        for one in fields(value)
+        if getattr(value, one.name) != one.default
     ]
     return " ".join([value.name, *options])
 
 
-def one_pvalue(setting: tuple[Any, Any, str, int, int, int]) -> float:
-    """The p-value on one independent data set."""
-    estimator, null, case, n, m, seed = setting
-    data = NULL_CASES[case](n, m, np.random.default_rng([seed, n, m]))
-    return dhsic.independence_test(
-        *data,
-        kernels=one_kernel(estimator),
-        estimator=estimator,
-        null=null,
-        rng=seed,
-        threads=1,
-    ).pvalue
+def kci(x: Any, y: Any, *, given: Any, rng: int) -> float:
+    """The test of causal-learn, with its defaults."""
+    from causallearn.utils.KCI.KCI import KCI_CInd
+
+    np.random.seed(rng)  # noqa: NPY002  # it draws from the global generator
+    return float(KCI_CInd().compute_pvalue(x[:, None], y[:, None], given)[0])
 
 
-def rejection_rates(
-    pvalues: NDArray[np.float64], alphas: Sequence[float] = ALPHAS
-) -> dict[str, Any]:
-    """Share of the p-values at most alpha, its upper limit, and where it lies above."""
-    runs = len(pvalues)
-    shown = {f"{100 * alpha:g}%": alpha for alpha in alphas}
-    rates = {name: float(np.mean(pvalues <= a + 1e-9)) for name, a in shown.items()}
-    limits = {f"limit {name}": float(binom.ppf(0.999, runs, a) / runs) for name, a in shown.items()}
-    above = [name for name in shown if rates[name] > limits[f"limit {name}"]]
-    return {**rates, **limits, "above": " ".join(above)}
+def rcit(x: Any, y: Any, *, given: Any, rng: int) -> float:
+    """The test of causal-learn, with its defaults."""
+    from causallearn.utils.RCIT.RCIT import RCIT
+
+    np.random.seed(rng)  # noqa: NPY002  # it draws from the global generator
+    return float(RCIT().compute_pvalue(x[:, None], y[:, None], given)[0])
 
 
-def rows(
-    runs: int,
-    settings: list[tuple[int, str]],
-    numbers: list[int],
-    estimators: list[str],
-    nulls: list[str],
-    processes: int,
-    done: list[Mapping[str, Any]],
-) -> Iterator[Mapping[str, Any]]:
-    yield from done
-    known = {tuple(str(row[key]) for key in KEYS) for row in done}
-    for (n, case), (estimator, null, most), m in product(settings, PAIRS + VARIANTS, numbers):
-        if estimator.name not in estimators or null.name not in nulls or m > (most or m):
-            continue
-        if n > LARGEST_VARIANT and (estimator, null, most) in VARIANTS:
-            continue
-        keys = dict(zip(KEYS, (label(estimator), label(null), n, case, m, runs), strict=True))
-        if tuple(map(str, keys.values())) in known:
-            continue
-        work = [(estimator, null, case, n, m, seed) for seed in range(runs)]
-        pvalues = np.array(parallel_map(one_pvalue, work, processes))
-        yield {**keys, **rejection_rates(pvalues)}
+def gcm(x: Any, y: Any, *, given: Any, rng: int) -> float:
+    """The generalised covariance measure."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer
+
+    del rng
+    regression = make_pipeline(SplineTransformer(n_knots=8), RidgeCV(np.logspace(-4, 4, 9)))
+    left = [target - regression.fit(given, target).predict(given) for target in (x, y)]
+    products = left[0] * left[1]
+    return float(2 * norm.sf(len(x) ** 0.5 * abs(products.mean()) / products.std()))
 
 
-@click.command(help=__doc__)
-@click.option("--runs", default=1000)
-@click.option(
-    "--setting",
-    "settings",
-    multiple=True,
-    type=(int, click.Choice(list(NULL_CASES))),
-    default=[*product((200,), NULL_CASES), (2000, "gaussian"), (2000, "heavy tails")],
-    help="Rows and data.",
+OTHERS = {"kci": kci, "rcit": rcit, "gcm": gcm}
+
+
+def methods() -> dict[str, Method]:
+    """All tests."""
+    found = {
+        name: Method((group,), partial(call, **ARGUMENTS), pvalues, default=True)
+        for name, (group, call, pvalues) in FUNCTIONS.items()
+    }
+    graphs = {"": lambda one: one.pvalues[0]}
+    every = ("one cause", "one cause of 1")
+    found["score_dags"] = Method(every, partial(score_truth, **ARGUMENTS), graphs, default=True)
+    one = partial(
+        dhsic.independence_test, estimator="nystrom-hsic", kernels="gaussian", **ARGUMENTS
+    )
+    found["independence_test, its argument, one kernel"] = Method(("rows",), one)
+    found["independence_test, as if exchangeable, one kernel"] = Method(
+        ("rows",), partial(exchangeable, kernels="gaussian", estimator="nystrom-hsic")
+    )
+    found["nystrom-m, tuples"] = Method(
+        ("variables",), partial(dhsic.independence_test, estimator="nystrom-m", **ARGUMENTS)
+    )
+    found["residual_independence_test, gamma"] = Method(
+        ("given",), partial(causal.residual_independence_test, null="gamma", **ARGUMENTS)
+    )
+    for estimator, null, most in PAIRS:
+        test = partial(
+            dhsic.independence_test,
+            estimator=estimator,
+            null=null,
+            kernels=one_kernel(estimator),
+            **ARGUMENTS,
+        )
+        name = f"{label(estimator)}, {label(null)}"
+        found[name] = Method(("by name",), test, most_variables=most)
+    found |= {
+        name: Method(("given",), call, {"": float}, most_rows=2000) for name, call in OTHERS.items()
+    }
+    return found
+
+
+STUDY = Study(
+    name="level",
+    title="Do tests keep their level, by default and by name?",
+    data=sources(),
+    methods=methods(),
+    sizes=(*SIZES, 2000),
+    measure=rejections.measure,
+    columns=(*rejections.COLUMNS, "warned", "unwarned", "seconds"),
+    runs=1000,
+    rows=rejections.rates,
+    takes=rejections.takes,
+    follows_defaults=rejections.follows_defaults,
+    small={
+        "data": ["5% dummies, M = 2", "gaussian, M = 3", "AR(0.9)", "additive, given 1"],
+        "methods": [
+            *("independence_test", "rank_features", "independence_test, its argument"),
+            *("nystrom-m, gamma", "dcov, gamma", "conditional_independence_test"),
+        ],
+        "sizes": [200, 500],
+        "runs": 2,
+    },
 )
-@click.option("--variables", "numbers", multiple=True, type=int, default=(2, 3))
-@click.option("--estimator", "estimators", multiple=True, help="All where not given.")
-@click.option("--null", "nulls", multiple=True, help="All where not given.")
-@click.option("--processes", default=2)
-@click.option("--out", default="benchmarks/results/level.csv")
-def main(
-    runs: int,
-    settings: tuple[tuple[int, str], ...],
-    numbers: tuple[int, ...],
-    estimators: tuple[str, ...],
-    nulls: tuple[str, ...],
-    processes: int,
-    out: str,
-) -> None:
-    names = list(estimators) or [entry.estimator.name for entry in TABLE]
-    ways = list(nulls) or list(OPTIONS)
-    done = read_csv(out)
-    write_csv(out, rows(runs, list(settings), list(numbers), names, ways, processes, done))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,30 +4,24 @@ In the manner of figure 3 of A. Perez-Suay and G. Camps-Valls, Sensitivity maps 
 Hilbert-Schmidt independence criterion: seven normal pairs of falling correlation, of which Pearson,
 Spearman and Kendall tell all, and seven pairs without correlation. HSIC is the V-statistic, RHSIC
 that of random Fourier features, both with the median heuristic; mutual information is in nats, by
-the distances to 3 neighbours. Writes benchmarks/results/associations.csv, and a picture beside it
-with the sensitivity of every row.
-
-    python -m benchmarks run associations
+the distances to 3 neighbours. The picture has the sensitivity of every row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
-from scipy.special import digamma
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
 import dhsic
-from benchmarks.shared.output import write_csv
+from benchmarks.study import Cell, Row, Study, Table
 from dhsic.plots import sensitivity_field
 
 COLUMNS = 7
@@ -90,14 +84,12 @@ ASSOCIATIONS: dict[str, Callable[[int, Rng], Pair]] = {
 }
 
 
-def mutual_information(x: Vector, y: Vector, neighbours: int = NEIGHBOURS) -> float:
-    """Kraskov, Stoegbauer and Grassberger (2004), equation 8; at least 0, in nats."""
-    scaled = [(v - v.mean())[:, None] / v.std() for v in (x, y)]
-    distances, _ = KDTree(np.hstack(scaled)).query(np.hstack(scaled), neighbours + 1, p=np.inf)
-    within = np.nextafter(distances[:, -1], 0.0)  # closer than the farthest neighbour
-    counts = [KDTree(v).query_ball_point(v, within, p=np.inf, return_length=True) for v in scaled]
-    means = [float(digamma(count).mean()) for count in counts]
-    return max(0.0, float(digamma(neighbours) + digamma(len(x))) - sum(means))
+def mutual_information(x: Vector, y: Vector) -> float:
+    """Kraskov, Stoegbauer and Grassberger (2004), in nats."""
+    from sklearn.feature_selection import mutual_info_regression
+
+    found = mutual_info_regression(x[:, None], y, n_neighbors=NEIGHBOURS, random_state=0)
+    return float(found[0])
 
 
 def hsic(x: Vector, y: Vector, estimator: Any) -> float:
@@ -118,10 +110,8 @@ def data(case: str, n: int) -> Pair:
     return ASSOCIATIONS[case](n, np.random.default_rng([list(ASSOCIATIONS).index(case), n]))
 
 
-def rows(n: int) -> Iterator[Mapping[str, Any]]:
-    for case in ASSOCIATIONS:
-        x, y = data(case, n)
-        yield {"data": case, "n": n, **{name: find(x, y) for name, find in MEASURES.items()}}
+def measure(cell: Cell, run: int) -> Row:
+    return {"value": cell.test(*data(cell.data, cell.n))}
 
 
 def gradients(x: Vector, y: Vector) -> Any:
@@ -129,12 +119,17 @@ def gradients(x: Vector, y: Vector) -> Any:
     return dhsic.sensitivity_map(x, y, estimator="v-hsic", rng=0).maps
 
 
-def draw(table: list[Mapping[str, Any]], n: int, path: Path) -> None:
+def draw(table: Table, path: Path) -> None:
     """A panel an association."""
-    height = -(-len(table) // COLUMNS)
+    n = int(table[0]["n"])
+    values: dict[str, dict[str, Any]] = {}
+    for row in table:
+        own = values.setdefault(row["data"], {"data": row["data"]})
+        own[row["method"]] = float(row["value"])
+    height = -(-len(values) // COLUMNS)
     figure = Figure(figsize=(2.15 * COLUMNS, 2.75 * height), layout="constrained")
     panels = figure.subplots(height, COLUMNS, squeeze=False).ravel()
-    for axes, row in zip(panels, table, strict=True):
+    for axes, row in zip(panels, values.values(), strict=False):
         _panel(axes, row, *data(row["data"], n))
     first, second = ", ".join(list(MEASURES)[:3]), ", ".join(list(MEASURES)[3:])
     figure.supxlabel(
@@ -161,14 +156,14 @@ def _rounded(number: float, digits: int) -> str:
     return f"{round(number, digits) + 0.0:.{digits}f}"  # no -0.00
 
 
-@click.command(help=__doc__)
-@click.option("--rows", "n", default=500)
-@click.option("--out", default="benchmarks/results/associations.csv")
-def main(n: int, out: str) -> None:
-    table = list(rows(n))
-    write_csv(out, table)
-    draw(table, n, Path(out).with_suffix(".png"))
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    name="associations",
+    title="Figure 3 of Perez-Suay and Camps-Valls: how do measures rate 14 associations?",
+    data=ASSOCIATIONS,
+    methods=MEASURES,
+    sizes=(500,),
+    measure=measure,
+    columns=("value",),
+    small={"sizes": [60]},
+    picture=draw,
+)

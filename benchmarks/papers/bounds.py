@@ -4,26 +4,21 @@ Theorem 4.1 of Chatalic et al. (2022) for a normal variable and for a mixture of
 10 dimensions, and proposition 4.1 of Kalinke and Szabo (2023) for normal variables, all with
 Gaussian kernels, for which embeddings and HSIC are known in closed form. Landmarks are drawn with
 replacement, as the theorems have it; the bounds hold with probability 1 - delta or more. Effective
-dimensions are those of 2,000 rows. Writes benchmarks/results/bounds.csv; rows that the file holds
-already are kept.
-
-    python -m benchmarks run bounds
+dimensions are those of 2,000 rows; all have 700 landmarks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.shared.embeddings import Mixture, NormalPairs, nystrom_error
-from benchmarks.shared.output import parallel_map, read_csv, write_csv
+from benchmarks.study import Cell, Row, Study
 from dhsic.analysis import CovarianceSpectrum, covariance_spectrum, nystrom_m_bound
 from dhsic.analysis import mean_embedding_bound as embedding_bound
 from dhsic.estimators.landmark.basis import squared_hsic
@@ -31,7 +26,9 @@ from dhsic.kernels import Gaussian
 from dhsic.landmarks import Landmarks, prune
 from dhsic.linalg import hadamard
 
-KEYS = ("case", "n", "landmarks", "trials")
+LANDMARKS = 700
+DELTA = 0.1
+"""Probability of a violation."""
 PILOT_ROWS = 2000
 TOLERANCE = 1e-10
 
@@ -112,51 +109,29 @@ def one_error(setting: tuple[str, int, int], seed: int) -> float:
     return CASES[case].error(n, p, np.random.default_rng([list(CASES).index(case), n, p, seed]))
 
 
-def rows(
-    cases: Iterable[str],
-    sizes: Iterable[tuple[int, int]],
-    trials: int,
-    delta: float,
-    processes: int,
-    done: list[Mapping[str, Any]],
-) -> Iterator[Mapping[str, Any]]:
-    yield from done
-    known = {tuple(str(row[key]) for key in KEYS) for row in done}
-    for case in cases:
-        for n, p in sizes:
-            keys = dict(zip(KEYS, (case, n, p, trials), strict=True))
-            if tuple(map(str, keys.values())) in known:
-                continue
-            found = parallel_map(partial(one_error, (case, n, p)), range(trials), processes)
-            bound = CASES[case].bound(n, p, delta)
-            yield {
-                **keys,
-                "violated": sum(error > bound for error in found),
-                "bound": bound,
-                "largest error": max(found),
-                "mean error": float(np.mean(found)),
-                "ratio to the largest": bound / max(found),
-                "ratio to the mean": bound / float(np.mean(found)),
-            }
+def measure(cell: Cell, run: int) -> float:
+    return one_error((cell.data, cell.n, LANDMARKS), run)
 
 
-@click.command(help=__doc__)
-@click.option("--trials", default=10_000)
-@click.option("--size", "sizes", multiple=True, type=(int, int), default=((1000, 700),))
-@click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), default=CASES)
-@click.option("--delta", default=0.1)
-@click.option("--processes", default=1)
-@click.option("--out", default="benchmarks/results/bounds.csv")
-def main(
-    trials: int,
-    sizes: tuple[tuple[int, int], ...],
-    cases: tuple[str, ...],
-    delta: float,
-    processes: int,
-    out: str,
-) -> None:
-    write_csv(out, rows(cases, sizes, trials, delta, processes, read_csv(out)))
+def rows(cell: Cell, found: Sequence[float]) -> Iterator[Row]:
+    bound = CASES[cell.data].bound(cell.n, LANDMARKS, DELTA)
+    yield {
+        "violated": sum(error > bound for error in found),
+        "bound": bound,
+        "largest error": max(found),
+        "mean error": float(np.mean(found)),
+    }
 
 
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    name="bounds",
+    title="Do the bounds of theory hold, and how loose are they?",
+    data=CASES,
+    methods={"700 landmarks": None},
+    sizes=(1000,),
+    measure=measure,
+    columns=("violated", "bound", "largest error", "mean error"),
+    runs=10_000,
+    rows=rows,
+    small={"runs": 2},
+)

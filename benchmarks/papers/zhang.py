@@ -14,10 +14,7 @@ normal noise z:
 
 Kernels are Gaussian with the median heuristic, replicates 250, landmarks rows of the data where the
 paper draws new ones. Rows whose data are `independent`, with y from another draw, give the level of
-the large-scale tests; the pictures leave them out. Writes zhang_1.csv, zhang_2.csv (figures 2 and
-3) and zhang_4.csv (4 and 5), whose rows are kept, and pictures beside them.
-
-    python -m benchmarks run zhang --figure 1
+the large-scale tests; the pictures leave them out.
 """
 
 from __future__ import annotations
@@ -28,12 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-
 import dhsic
 from benchmarks.shared import curves
 from benchmarks.shared.cases import Data, Rng, linear_in_one, paired_signs, sine_of_radius
-from benchmarks.shared.output import read_csv, write_csv
+from benchmarks.study import Cell, Study, Table
 from dhsic.estimators import Estimator
 from dhsic.kernels import Distance, Kernel
 
@@ -45,6 +40,7 @@ INDEPENDENT = ", independent"
 class Experiment:
     """What a figure compares."""
 
+    title: str
     data: Mapping[str, tuple[curves.Draw, tuple[int, ...]]]
     """Kinds, each with the rows that are drawn."""
     large_scale: Mapping[str, Mapping[str, Any]]
@@ -52,29 +48,45 @@ class Experiment:
     others: Mapping[str, Mapping[str, Any]]
     level_size: int
     """Rows of the data that give the level."""
-    most_rows: int | None = None
+    most_rows: float = float("inf")
     """For the tests that are not large-scale."""
     scale: str = "linear"
 
-    def power(self, kind: str) -> curves.Study:
-        """All tests, on dependent data."""
-        largest = dict.fromkeys(self.others, self.most_rows) if self.most_rows else {}
-        methods = _tests({**self.large_scale, **self.others})
-        return curves.Study({kind: self.data[kind][0]}, methods, LEVEL, largest)
+    def takes(self, cell: Cell) -> bool:
+        """Whether a test is given so many rows of a kind."""
+        kind = cell.data.removesuffix(INDEPENDENT)
+        if kind != cell.data:
+            return cell.n == self.level_size and cell.method in self.large_scale
+        return cell.n in self.data[kind][1] and (
+            cell.method in self.large_scale or cell.n <= self.most_rows
+        )
 
-    def level(self, kind: str) -> curves.Study:
-        """The large-scale tests, on independent data."""
-        draw = partial(apart, draw=self.data[kind][0])
-        return curves.Study({f"{kind}{INDEPENDENT}": draw}, _tests(self.large_scale), LEVEL)
+    def study(self, name: str) -> Study:
+        """Power on dependent data, and level of the large-scale tests on independent data."""
+        draws = {kind: draw for kind, (draw, _) in self.data.items()}
+        apart_too = {f"{kind}{INDEPENDENT}": partial(apart, draw=d) for kind, d in draws.items()}
+        sizes = {n for _, own in self.data.values() for n in own} | {self.level_size}
+        methods = {**self.large_scale, **self.others}
+        return curves.study(
+            name,
+            self.title,
+            {**draws, **apart_too},
+            {one: partial(curves.dhsic_pvalue, **chosen) for one, chosen in methods.items()},
+            sorted(sizes),
+            LEVEL,
+            takes=self.takes,
+            picture=self.picture,
+            small={"sizes": [min(sizes)], "runs": 1, "methods": list(self.large_scale)[:1]},
+        )
+
+    def picture(self, table: Table, path: Path) -> None:
+        """Without the independent data."""
+        curves.picture([row for row in table if row["data"] in self.data], path, self.scale)
 
 
 def apart(n: int, rng: Rng, draw: curves.Draw) -> Data:
     """The first variable of one draw and the second of another."""
     return [draw(n, rng)[0], draw(n, rng)[1]]
-
-
-def _tests(options: Mapping[str, Mapping[str, Any]]) -> dict[str, curves.Test]:
-    return {name: partial(curves.dhsic_pvalue, **chosen) for name, chosen in options.items()}
 
 
 def permuted(estimator: str | Estimator, kernels: str | None = "gaussian") -> dict[str, Any]:
@@ -90,6 +102,7 @@ def spectral(estimator: Estimator, kernels: str | Kernel = "gaussian") -> dict[s
 
 EXPERIMENTS = {
     "1": Experiment(
+        title="Figure 1 of Zhang et al.: power where y is x_1 plus noise?",
         data={
             "linear, d = 10": (
                 partial(linear_in_one, d=10),
@@ -108,6 +121,7 @@ EXPERIMENTS = {
         level_size=200,
     ),
     "2": Experiment(
+        title="Figures 2 and 3 of Zhang et al.: power and time for a sine of the radius?",
         data={"sine, d = 2": (partial(sine_of_radius, d=2), (500, 1000, 1500, 2000, 3000, 4000))},
         large_scale={
             "rff-hsic, 50": spectral(dhsic.RFFHSIC(n_features=50)),
@@ -119,6 +133,7 @@ EXPERIMENTS = {
         most_rows=2000,
     ),
     "4": Experiment(
+        title="Figures 4 and 5 of Zhang et al.: power of large-scale tests?",
         data={
             "large scale, d = 50": (partial(paired_signs, d=50), (5_000, 10_000, 20_000, 40_000)),
             "large scale, d = 100": (partial(paired_signs, d=100), (20_000, 50_000, 100_000)),
@@ -139,40 +154,4 @@ EXPERIMENTS = {
 }
 
 
-def run(
-    figure: str, sizes: tuple[int, ...], level_size: int | None, runs: int, processes: int, out: str
-) -> None:
-    """Measure the level, then the power, and draw the latter."""
-    experiment = EXPERIMENTS[figure]
-    for kind, (_, own) in experiment.data.items():
-        level = (experiment.level(kind), [level_size or experiment.level_size])
-        for study, counts in (level, (experiment.power(kind), sizes or own)):
-            write_csv(out, curves.rows(study, counts, runs, processes, read_csv(out)))
-    table = read_csv(out)
-    shown = [row for kind in experiment.data for row in experiment.power(kind).own(table, runs)]
-    curves.picture(shown, Path(out).with_suffix(".png"), experiment.scale)
-
-
-@click.command(help=__doc__)
-@click.option(
-    "--figure", "figures", multiple=True, type=click.Choice(list(EXPERIMENTS)), default=EXPERIMENTS
-)
-@click.option("--size", "sizes", multiple=True, type=int, help="Rows; the figure's own if none.")
-@click.option("--level-size", type=int, help="Rows of the independent data.")
-@click.option("--runs", type=click.IntRange(1), default=100)
-@click.option("--processes", default=1)
-@click.option("--out", default="benchmarks/results", help="Folder.")
-def main(
-    figures: tuple[str, ...],
-    sizes: tuple[int, ...],
-    level_size: int | None,
-    runs: int,
-    processes: int,
-    out: str,
-) -> None:
-    for figure in figures:
-        run(figure, sizes, level_size, runs, processes, str(Path(out) / f"zhang_{figure}.csv"))
-
-
-if __name__ == "__main__":
-    main()
+STUDIES = tuple(one.study(f"zhang_{figure}") for figure, one in EXPERIMENTS.items())

@@ -5,30 +5,25 @@ else tanh(1.5 x) of some parents and x^2 / 2 of others, which leaves no correlat
 `extra` count the edges of the skeleton, and `turned` those of the v-structures whose directions
 are wrong. `tests` counts those of dhsic and `of all rows` the ones that a first test of few rows
 did not settle, `seconds` is processor time, and `peak MiB` the largest resident size of the
-process, which runs one search. Writes benchmarks/results/pc_graph.csv, where rows that a call does
-not make stay; needs the extra `discovery`.
-
-    python -m benchmarks run pc_graph
+process, which runs one search. Needs the extra `discovery`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.shared.output import write_csv
+from benchmarks.study import Cell, Row, Study
 from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
 
 Edge = tuple[int, int]
@@ -38,7 +33,6 @@ EDGES: tuple[Edge, ...] = ((0, 2), (1, 2), (2, 3), (3, 4), (1, 5), (5, 6), (4, 7
 COLLIDERS: tuple[Edge, ...] = ((0, 2), (1, 2), (4, 7), (6, 7))
 SQUARED: tuple[Edge, ...] = ((1, 2), (1, 5), (6, 7))
 LEVEL = 0.01
-KEYS = ("library", "test", "functions", "n")
 SHAPES = ("linear", "nonlinear")
 
 
@@ -112,10 +106,6 @@ def row(library: str, test: str, shape: str, n: int) -> dict[str, Any]:
     true = {(min(edge), max(edge)) for edge in EDGES}
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
-        "library": library,
-        "test": test,
-        "functions": shape,
-        "n": n,
         "missing": len(true - edges),
         "extra": len(edges - true),
         "turned": len(set(COLLIDERS) - directed),
@@ -126,48 +116,27 @@ def row(library: str, test: str, shape: str, n: int) -> dict[str, Any]:
     }
 
 
-def searches(
-    sizes: tuple[int, ...],
-    libraries: tuple[str, ...],
-    shapes: tuple[str, ...],
-    tests: tuple[str, ...],
-) -> Iterator[tuple[str, str, str, int]]:
-    """What is asked: all libraries, functions and tests where none is named."""
-    for n in sizes:
-        for library in libraries or tuple(SEARCHES):
-            for shape in shapes or SHAPES:
-                for test in TESTS[library]:
-                    if not tests or test in tests:
-                        yield library, test, shape, n
+def measure(cell: Cell, run: int) -> Row:
+    """One search in a process of its own."""
+    del run
+    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+        library, test = cell.test
+        return alone.submit(row, library, test, cell.data, cell.n).result()
 
 
-def rows(asked: list[tuple[str, str, str, int]]) -> Iterator[dict[str, Any]]:
-    for search in asked:
-        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-            yield alone.submit(row, *search).result()
+def rows(cell: Cell, found: Sequence[Row]) -> Iterator[Row]:
+    yield found[0]
 
 
-@click.command(help=__doc__)
-@click.option("--rows", "sizes", multiple=True, type=int, default=(20_000,))
-@click.option("--library", "libraries", multiple=True, type=click.Choice(list(SEARCHES)))
-@click.option("--functions", "shapes", multiple=True, type=click.Choice(SHAPES))
-@click.option("--test", "tests", multiple=True)
-@click.option("--out", default="benchmarks/results/pc_graph.csv")
-def main(
-    sizes: tuple[int, ...],
-    libraries: tuple[str, ...],
-    shapes: tuple[str, ...],
-    tests: tuple[str, ...],
-    out: str,
-) -> None:
-    asked = list(searches(sizes, libraries, shapes, tests))
-    # Before the first search, which may take an hour.
-    for library in {search[0] for search in asked}:
-        if importlib.util.find_spec(MODULES[library]) is None:
-            msg = f"{library} is needed and not installed: install the extra `discovery`"
-            raise click.ClickException(msg)
-    write_csv(out, rows(asked), KEYS)
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    name="pc_graph",
+    title="Does PC of causal-learn and of pgmpy find a known graph of eight nodes?",
+    data=dict.fromkeys(SHAPES),
+    methods={f"{library}, {test}": (library, test) for library in TESTS for test in TESTS[library]},
+    sizes=(20_000, 1_000_000),
+    measure=measure,
+    columns=("missing", "extra", "turned", "tests", "of all rows", "seconds", "peak MiB"),
+    rows=rows,
+    small={"data": ["nonlinear"], "methods": ["causal-learn, dhsic"], "sizes": [300]},
+    in_pool=False,
+)

@@ -1,68 +1,131 @@
-"""Power at level 5 % against V-HSIC with permutations, on the same data.
+"""How much dependence tests find at level 5 %, and in how much processor time, on the same data.
 
-Writes benchmarks/results/power.csv.
-
-    python -m benchmarks run power
+Where there are more than 200 rows of the first kinds only sqrt(200 n), drawn at random, are
+dependent, so that the power stays away from 1. `default` is a test without options; `v-hsic`,
+`features` of 256 landmarks and `tuples` have its kernels and its null, `one kernel` the median
+heuristic alone, and `permutation` 499 permutations of all rows. `samples` differ in one thing of
+their laws; of `given` data x and y depend on each other given z; and in `rows` they depend and rows
+belong together, as the argument of the test says. Columns of real tables are those of
+`real_columns.py`. Error is the standard error of the power.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
-import click
-import numpy as np
-
 import dhsic
-from benchmarks.shared.cases import ALTERNATIVES
-from benchmarks.shared.output import parallel_map, write_csv
+from benchmarks.level.level import (
+    ARGUMENTS,
+    OTHERS,
+    exchangeable,
+    given_data,
+    rows_data,
+)
+from benchmarks.shared import curves, dependence, rejections
+from benchmarks.shared.conditional_data import CASES as CONDITIONAL
+from benchmarks.shared.dependent_data import CASES as DEPENDENT
+from benchmarks.shared.real_columns import REAL
+from benchmarks.shared.rejections import Method, Source
+from benchmarks.study import Row, Study
 
-TESTS: dict[str, dict[str, Any]] = {
-    "v-hsic, permutation": {"estimator": "v-hsic", "null": dhsic.Permutation(199)},
-    "nystrom-m, permutation": {"null": dhsic.Permutation(199, within="all")},
-    "nystrom-m, permutation in blocks": {
-        "null": dhsic.Permutation(199, within="groups", group_rows=100)
+RESAMPLES = 499
+PERMUTED = dhsic.Permutation(RESAMPLES, within="all")
+EFFECT = 0.5
+"""In rows that belong together."""
+GIVEN = {0.3: (2000,), 0.4: (300, 1000, 2000), 0.5: (300, 1000, 2000)}
+"""Rows by the effect in data that are independent given others."""
+
+
+def sources() -> dict[str, Source]:
+    """All kinds of dependent data."""
+    found = {
+        name: Source(group, dependence.Weakened(draw))
+        for group, kinds in (("two", dependence.TWO), ("several", dependence.SEVERAL))
+        for name, draw in kinds.items()
+    }
+    for law, (parts, words) in product(dependence.LAWS, ((2, "halves"), (4, "1 to 3"))):
+        draw = partial(dependence.two_samples, law=law, parts=parts)
+        found[f"samples: {law}, {words}"] = Source("samples", draw, (200, 1000))
+    for case, d in product(CONDITIONAL, (1, 5)):
+        for effect, sizes in GIVEN.items():
+            if case != "categories" or d == 1:
+                found[f"{case}, given {d}, effect {effect}"] = Source(
+                    "given", given_data(case, d, effect), sizes
+                )
+    for case in DEPENDENT:
+        found[f"rows: {case}"] = Source("rows", rows_data(case, EFFECT), (500,))
+    for name, columns in REAL.items():
+        found[name] = Source("real", columns, (columns.rows,))
+    return found
+
+
+def methods() -> dict[str, Method]:
+    """All tests."""
+
+    def by(*groups: str, **options: Any) -> Method:
+        return Method(groups, partial(dhsic.independence_test, **ARGUMENTS, **options))
+
+    joint: dict[str, Any] = {"estimator": "nystrom-m"}
+    default = partial(dhsic.independence_test, **ARGUMENTS)
+    features = dhsic.NystromHSIC(256, n_features="auto")
+    rejected = {"": float}
+    return {
+        "default": Method(("two", "several", "real"), default, default=True),
+        "one kernel": by("two", "several", "real", kernels="gaussian"),
+        "v-hsic": Method(
+            ("two",),
+            partial(default, estimator="v-hsic", kernels=dhsic.Grid()),
+            most_rows=4000,
+        ),
+        "features": by("two", estimator=features, kernels=dhsic.Grid()),
+        "tuples": by("two", kernels=dhsic.Grid(), **joint),
+        "permutation": by("two", "several", null=PERMUTED, **joint),
+        "shifts": by("several", null="shifts", **joint),
+        "chain": by("several", null="chain", **joint),
+        "distance covariance": by("two", "real", kernels="distance"),
+        "two_sample_test": Method(
+            ("samples",), partial(dhsic.two_sample_test, **ARGUMENTS), default=True
+        ),
+        "conditional_independence_test": Method(
+            ("given",), partial(dhsic.conditional_independence_test, **ARGUMENTS), default=True
+        ),
+        **{name: Method(("given",), call, rejected, 2000) for name, call in OTHERS.items()},
+        "its argument": Method(("rows",), default, default=True),
+        "as if exchangeable": Method(("rows",), exchangeable, default=True),
+        "its argument, one kernel": by("rows", estimator="nystrom-hsic", kernels="gaussian"),
+        "as if exchangeable, one kernel": Method(
+            ("rows",), partial(exchangeable, estimator="nystrom-hsic", kernels="gaussian")
+        ),
+    }
+
+
+def picture(table: Sequence[Row], path: Path) -> None:
+    """Power of the default and others against rows and processor time, of two variables."""
+    shown = [row for row in table if row["data"] in dependence.TWO and row["method"] != "shifts"]
+    curves.picture(shown, path, "log")
+
+
+STUDY = Study(
+    name="power",
+    title="How much do tests find, in how much time?",
+    data=sources(),
+    methods=methods(),
+    sizes=sorted({200, 300, 500, 1000, 2000, 4000, 10_000, *(one.rows for one in REAL.values())}),
+    measure=rejections.measure,
+    columns=("power", "error", "1%", "warned", "refused", "seconds"),
+    runs=100,
+    rows=rejections.rates,
+    takes=rejections.takes,
+    follows_defaults=rejections.follows_defaults,
+    small={
+        "data": ["linear", "xor of 3", "samples: mean, halves", "rows: AR(0.9)"],
+        "methods": ["default", "features", "chain", "two_sample_test", "its argument"],
+        "sizes": [200, 300, 500],
+        "runs": 2,
     },
-    "nystrom-m, multiplier": {"null": dhsic.Multiplier(199)},
-    "nystrom-m, multiplier, float32": {"null": dhsic.Multiplier(199), "precision": "float32"},
-    "nystrom-m, joint landmarks, multiplier": {
-        "null": dhsic.Multiplier(199),
-        "estimator": dhsic.NystromMHSIC(pairing="joint"),
-    },
-    "nystrom-m, 2sqrt landmarks, multiplier": {
-        "null": dhsic.Multiplier(199),
-        "estimator": dhsic.NystromMHSIC(n_landmarks="2sqrt"),
-    },
-}
-
-
-def one_pvalue(setting: tuple[str, str, int, int]) -> float:
-    """The p-value on one data set."""
-    test, case, n, seed = setting
-    data = ALTERNATIVES[case](n, np.random.default_rng([seed, n]))
-    options = {"kernels": "gaussian", "estimator": "nystrom-m", **TESTS[test]}
-    result = dhsic.independence_test(*data, rng=seed, threads=1, **options)
-    return result.pvalue
-
-
-def rows(runs: int, sizes: list[int], processes: int) -> Iterator[dict[str, Any]]:
-    for case, n, test in product(ALTERNATIVES, sizes, TESTS):
-        settings = [(test, case, n, seed) for seed in range(runs)]
-        pvalues = np.array(parallel_map(one_pvalue, settings, processes))
-        power = float(np.mean(pvalues <= 0.05 + 1e-9))
-        error = float(np.sqrt(power * (1 - power) / runs))
-        yield {"data": case, "n": n, "test": test, "runs": runs, "power": power, "error": error}
-
-
-@click.command(help=__doc__)
-@click.option("--runs", default=500)
-@click.option("--size", "sizes", multiple=True, type=int, default=(100, 200, 400))
-@click.option("--processes", default=2)
-@click.option("--out", default="benchmarks/results/power.csv")
-def main(runs: int, sizes: tuple[int, ...], processes: int, out: str) -> None:
-    write_csv(out, rows(runs, list(sizes), processes))
-
-
-if __name__ == "__main__":
-    main()
+    picture=picture,
+)

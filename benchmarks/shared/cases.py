@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,18 +105,6 @@ def heteroscedastic(n: int, rng: Rng, strength: float) -> Data:
     return [x, np.exp(strength * x) * noise]
 
 
-def absolute(n: int, rng: Rng, strength: float, d: int) -> Data:
-    """The absolute value of the first of d columns of x, plus normal noise."""
-    x = rng.standard_normal((n, d))
-    return [x, strength * np.abs(x[:, 0]) + rng.standard_normal(n)]
-
-
-def tail(n: int, rng: Rng, strength: float) -> Data:
-    """A variable with heavy tails, and one that follows its sign in the 5 % farthest out."""
-    x, noise = rng.standard_t(2, n), rng.standard_normal(n)
-    return [x, noise + strength * np.sign(x) * (np.abs(x) > 4.303)]
-
-
 def linear_in_one(n: int, rng: Rng, d: int) -> Data:
     """The first of d columns of x plus normal noise (Zhang et al. 2018, 5.1)."""
     x = rng.standard_normal((n, d))
@@ -140,19 +127,6 @@ def paired_signs(n: int, rng: Rng, d: int) -> Data:
     signs = np.sign(x[:, ::2] * x[:, 1::2])
     y = np.sqrt(2.0 / d) * (signs * np.abs(z)).sum(axis=1)
     return [x, y + rng.standard_normal(n)]
-
-
-SCENARIOS: dict[str, Callable[[int, Rng], Data]] = {
-    "linear": partial(linear, strength=0.1),
-    **{f"sine, w = {w}": partial(sine, strength=0.3 + 0.1 * w, frequency=w) for w in range(1, 7)},
-    "circle": partial(circle, noise=0.6),
-    "checkerboard": partial(checkerboard, strength=0.4),
-    "heteroscedastic": partial(heteroscedastic, strength=0.15),
-    "absolute, d = 5": partial(absolute, strength=0.7, d=5),
-    "absolute, d = 20": partial(absolute, strength=1.5, d=20),
-    "absolute, d = 100": partial(absolute, strength=6.0, d=100),
-    "joint triple": partial(joint_triple, strength=0.3),
-}
 
 
 def one_kernel(estimator: Any) -> str | None:

@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.kernels import Gaussian
-from dhsic.landmarks import Pool
-from dhsic.landmarks.distances import SpanDistances
-from dhsic.landmarks.pivots import BLOCK
 from dhsic.linalg import pivoted_cholesky, solve_lower, squared_norms
 
 TILE = 4096
 
-Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 Rng = np.random.Generator
 
@@ -140,48 +136,6 @@ def nystrom_error(law: Mixture | Empirical, x: Vector, z: Vector, tolerance: flo
     true, found = solve_lower(factor.factor, values).T
     outside = max(0.0, law.squared_norm - float(true @ true))
     return math.sqrt(outside + float(squared_norms(true - found)))
-
-
-def nested_errors(law: Mixture | Empirical, z: Vector, means: Vector, counts: list[int]) -> Vector:
-    """`nystrom_error` of the first landmarks of z, for every number of them, by one factorisation.
-
-    With L of their Gram matrix in the order of z, the first m entries of L^-1 mu(z) are the part of
-    mu in the span of the first m, so that sums over these are squared norms for every m.
-
-    Parameters
-    ----------
-    z : ndarray, shape (p, d)
-        Landmarks in the order in which they are taken.
-    means : ndarray, shape (p,)
-        Of the kernel over all rows, at z.
-    counts : list of int
-        Numbers of landmarks, from 1 to p.
-    """
-    factor, kept = ordered_cholesky(Pool((Gaussian(gamma=law.gamma),), (z,)))
-    values = np.stack([law.mean(z[kept]), means[kept]], axis=1)
-    true, found = solve_lower(factor, values).T
-    outside = np.maximum(0.0, law.squared_norm - np.cumsum(true**2))
-    errors: Vector = np.sqrt(outside + np.cumsum((true - found) ** 2))
-    return errors[np.searchsorted(kept, counts) - 1]
-
-
-def ordered_cholesky(pool: Pool) -> tuple[Vector, Indices]:
-    """Cholesky factor (r, r) of the Gram matrix of a pool, and the r rows that it is of.
-
-    Rows are taken as they come; those are left out whose squared distance to the span of the rows
-    before them is rounding.
-    """
-    distances = SpanDistances.start(pool, len(pool))
-    for start in range(0, len(pool), BLOCK):
-        candidates = np.arange(start, min(start + BLOCK, len(pool)))
-        block = distances.among(pool, candidates)
-        for row in range(len(candidates)):
-            if block.squared[row] > 0.0:
-                block.take(row)
-        if block.taken:
-            distances.take_all(candidates, block)
-    kept = np.array(distances.taken, np.intp)
-    return distances.factor[kept, : len(kept)], kept
 
 
 def floor(law: Mixture | Empirical, n: int) -> float:

@@ -1,31 +1,23 @@
 """The machine of the tables: processor, memory, system and versions, but no name and no path.
 
-Writes benchmarks/results/machine.json.
-
-    python -m benchmarks run machine
+python -m benchmarks machine
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import click
-import numpy  # noqa: F401  # its BLAS is told once it is loaded
 import psutil
-import scipy.linalg  # noqa: F401
-from threadpoolctl import threadpool_info
 
 LIBRARIES = ("dhsic", "numpy", "scipy", "dask", "distributed", "zarr", "numcodecs", "matplotlib")
 PEERS = (
     *("causal-learn", "dcor", "hyppo", "numba"),
     *("pyHSICLasso", "scikit-learn", "statsmodels"),
 )
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSOR = Path("/proc/cpuinfo")
 
 
@@ -38,13 +30,11 @@ def described() -> dict[str, Any]:
             "physical": psutil.cpu_count(logical=False),
             "logical": psutil.cpu_count(),
         },
-        "caches": caches(),
         "memory GiB": round(psutil.virtual_memory().total / 2**30, 1),
         "system": system(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "libraries": versions(LIBRARIES),
         "peers": versions(PEERS),
-        "blas": blas(),
     }
 
 
@@ -53,15 +43,6 @@ def processor() -> str:
     text = _PROCESSOR.read_text() if _PROCESSOR.exists() else ""
     found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
     return found[1].strip() if found else platform.processor()
-
-
-def caches() -> dict[str, str]:
-    """Sizes of the caches of a core, none where the system does not say."""
-    read = [
-        [(folder / name).read_text().strip() for name in ("level", "type", "size")]
-        for folder in sorted(_CACHES.glob("index*"))
-    ]
-    return {f"L{level} {kind.lower()}": size for level, kind, size in read}
 
 
 def system() -> str:
@@ -83,22 +64,3 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def blas() -> list[dict[str, Any]]:
-    """The BLAS that NumPy and SciPy have loaded."""
-    told = ("internal_api", "version", "architecture", "threading_layer")
-    loaded = [info for info in threadpool_info() if info["user_api"] == "blas"]
-    kinds = [{key: info[key] for key in told if info.get(key)} for info in loaded]
-    return [kind for number, kind in enumerate(kinds) if kind not in kinds[:number]]
-
-
-@click.command(help=__doc__)
-@click.option("--out", default="benchmarks/results/machine.json")
-def main(out: str) -> None:
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    Path(out).write_text(json.dumps(described(), indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

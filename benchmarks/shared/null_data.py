@@ -114,7 +114,7 @@ KINDS: dict[str, Kind] = {
 
 
 class Drawing:
-    """Draws data of one kind, and counts what was drawn again.
+    """Draws data of one kind.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Drawing:
     """
 
     def __init__(self, kind: str, rng: Rng) -> None:
-        self.kind, self.rng, self.again = KINDS[kind], rng, 0
+        self.kind, self.rng = KINDS[kind], rng
 
     def variables(self, n: int, m: int) -> Data:
         """Independent variables of n rows each, none constant."""
@@ -147,7 +147,6 @@ class Drawing:
             second = np.where(own, first, first[self.rng.permutation(n)])
             if varies([second]):
                 return [first, second, last]
-            self.again += 1
 
     def caused(self, n: int, causes: int, effects: int) -> Data:
         """Standard normal causes z, then variables that are e + s sum_k f(z_k) / root(causes).
@@ -164,7 +163,7 @@ class Drawing:
 
     def _varying(self, sizes: Sequence[int], number: int) -> Data:
         while not varies(drawn := [self.kind.variable(n, number, self.rng) for n in sizes]):
-            self.again += 1
+            pass
         return drawn
 
 

@@ -9,12 +9,11 @@ Groups of them, with their sources:
   the numbers of rows and columns, and the signs are those of the experiments of HSICAggInc [2].
 - `mixtures`: HDGM-d, d / 2 columns either side, after the two-sample problem of [3]: x has a mean
   of 0 or 1/2 in every column by chance, and the correlation of the first columns of x and y is 1/2
-  in the one cluster and -1/2 in the other. [4] has tests on such data; its formulas were not at
-  hand, so that figures are not to be compared.
-- `others`: the sinusoid 1 + s sin(w x) sin(w y) on a square [5]; rotated mixtures among normal
-  columns, as of independent subspace analysis [6], with angles as of [7]; the generalised sign
-  |z| prod_j sign x_j [8]; a fast sine of x_1^2 + x_2^2, and linear dependence on one of the columns
-  of x [9]; and each of 50 columns on one.
+  in the one cluster and -1/2 in the other.
+- `others`: the sinusoid 1 + s sin(w x) sin(w y) on a square [4]; rotated mixtures among normal
+  columns, as of independent subspace analysis [5], with angles as of [6]; the generalised sign
+  |z| prod_j sign x_j [7]; a fast sine of x_1^2 + x_2^2, and linear dependence on one of the columns
+  of x [8]; and each of 50 columns on one.
 - `real`: random rows of tables: songs and their years; pixels of scikit-learn's digits and their
   labels, most of which are drawn anew; of the folder DHSIC_DATA proteins (casp), a power plant
   (ccpp), air in Beijing and flights from Houston.
@@ -23,16 +22,14 @@ Groups of them, with their sources:
 2. A. Schrab, I. Kim, B. Guedj, A. Gretton. Efficient aggregated kernel tests using incomplete
    U-statistics. NeurIPS 2022; experiments.ipynb of its repository agginc-paper.
 3. F. Liu, W. Xu, J. Lu et al. Learning deep kernels for non-parametric two-sample tests. ICML 2020.
-4. N. Xu, F. Liu, D. Sutherland. Learning representations for independence testing.
-   arXiv:2409.06890.
-5. D. Sejdinovic, B. Sriperumbudur, A. Gretton, K. Fukumizu. Equivalence of distance-based and
+4. D. Sejdinovic, B. Sriperumbudur, A. Gretton, K. Fukumizu. Equivalence of distance-based and
    RKHS-based statistics in hypothesis testing. Annals of Statistics 41, 2013.
-6. A. Gretton, K. Fukumizu, C. Teo et al. A kernel statistical test of independence. NIPS 2007.
-7. Y. Ren, Y. Xia, H. Zhang et al. Learning adaptive kernels for statistical independence tests.
+5. A. Gretton, K. Fukumizu, C. Teo et al. A kernel statistical test of independence. NIPS 2007.
+6. Y. Ren, Y. Xia, H. Zhang et al. Learning adaptive kernels for statistical independence tests.
    AISTATS 2024; dataset.py of its repository HSIC-LK.
-8. W. Jitkrittum, Z. Szabo, A. Gretton. An adaptive test of independence with analytic kernel
+7. W. Jitkrittum, Z. Szabo, A. Gretton. An adaptive test of independence with analytic kernel
    embeddings. ICML 2017, section 4.
-9. Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for independence
+8. Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for independence
    testing. Statistics and Computing 28, 2018, section 5.
 """
 
@@ -50,10 +47,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
-from benchmarks.power.default_power import each_of
-from benchmarks.power.exact_power import one_of_columns
-from benchmarks.shared import cases, curves
+from benchmarks.shared import cases
 from benchmarks.shared.cases import Data, Rng
+from benchmarks.shared.dependence import Draw, each_of, one_of_columns
 from benchmarks.shared.shapes import SHAPES, Shape
 from benchmarks.shared.songs import FOLDER, songs
 
@@ -69,7 +65,7 @@ class Scenario:
 
     group: str
     n: int
-    draw: curves.Draw
+    draw: Draw
 
 
 def _bump(t: Array) -> Array:
@@ -187,7 +183,7 @@ def _table_of(n: int, path: str, x: str, y: str) -> Scenario:
 
 
 def _others() -> dict[str, Any]:
-    found: dict[str, tuple[int, curves.Draw]] = {
+    found: dict[str, tuple[int, Draw]] = {
         "sinusoid, w = 1": (200, partial(cases.sine, strength=0.5, frequency=1)),
         "sinusoid, w = 4": (1000, partial(cases.sine, strength=1.0, frequency=4)),
         "ISA, d = 2": (128, partial(rotated_mixtures, d=2, angle=np.pi / 12.0)),

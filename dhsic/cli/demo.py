@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,11 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
     In one the year depends on the features, in the other it does not; all else is the same.
     """
     workers = processors()
-    click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
-    with _demo_folder(keep) as folder, progress_bar() as bar:
+    with ExitStack() as stack:
+        folder = stack.enter_context(_demo_folder(keep))
+        # Said once the folder is there: what is refused prints nothing but why.
+        click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
+        bar = stack.enter_context(progress_bar())
         # Both sets have one seed, so that they differ in the dependence alone.
         groups = {name: folder / f"{name}.zarr" for name in _CASES}
         for name, path in groups.items():

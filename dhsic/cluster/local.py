@@ -55,6 +55,10 @@ class PlannedWorkers:
 def processors() -> int:
     """Processors that this process may use, by its affinity and its control group.
 
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> from dhsic.cluster import processors

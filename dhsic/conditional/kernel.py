@@ -35,7 +35,7 @@ _DECIDING_ROWS = 10
 _LEFT = 1e-3  # of the variance of the features
 # The square root of n times the geometric mean of what x and y gain. Of 300 rows it was 3.2 to 7.1
 # for sums of functions of 20 columns, of which half were rejected, and less than 2 for 113 of 114
-# data sets that regressions follow (benchmarks/level/conditional_level.py).
+# data sets that regressions follow (the study `level`, benchmarks/shared/conditional_data.py).
 _MOST_GAIN = 2.0
 _EXCESS = 0.1  # of the error of residuals, for predictions of less bias
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dhsic.engine.plan import DriverStep, PassPlan, Plan
 
 SPREAD = (0.71, 1.46)
-"""Measured over planned seconds, the central nine tenths of benchmarks/results/plan_seconds.csv."""
+"""Measured over planned seconds, the central nine tenths of 64 whole tests."""
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -90,7 +90,7 @@ def _memory_text(plan: Plan) -> str:
 
 
 def _times_text(plan: Plan) -> list[str]:
-    """The seconds, with the range of nine tests of ten, see `benchmarks/cost/plan_seconds.py`."""
+    """The seconds, with the range of nine tests of ten."""
     seconds = plan.processor_seconds
     about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))
     often, machine = f"nine times of ten {low} to {high}", plan.measured.machine

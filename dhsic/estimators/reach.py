@@ -29,6 +29,7 @@ _SIZES = {  # the option of an estimator that its memory follows first of all
 }
 _USUAL = {"n_landmarks": "8sqrt", "n_locations": 10}  # of "auto", at most
 _FEWEST_ROWS = 8
+_FEWEST = {"block_rows": 4}  # of the unbiased estimate; one of all others
 
 
 class Offer(NamedTuple, Generic[Value]):
@@ -140,6 +141,7 @@ def ways_of(
                 noun_of(estimator),
                 count,
                 lambda k: planner(with_size(estimator, k), session, combinations),
+                _FEWEST.get(_option_of_estimator(estimator), 1),
             )
         )
     if len(combinations) > 1:

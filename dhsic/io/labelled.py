@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dhsic._validation import shown
 from dhsic.engine.blocks import check_exact, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import Labels
@@ -127,7 +128,7 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
         if not known:
             msg = (
                 "with data=, a variable must be the name of a column or a list of names, got "
-                f"{columns!r}: leave out data= to pass arrays"
+                f"{shown(columns)}: leave out data= to pass arrays"
             )
             raise InvalidArgumentError(msg)
     names = ["+".join(columns) for columns in listed]

@@ -392,7 +392,7 @@ def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) ->
         return open_table_variables(path, variables)
     group = path
     if not is_of(path, "zarr", "Group"):
-        group = open_stored(path, "group", fills=allow_missing_chunks)
+        group = open_stored(os.fspath(path), "group", fills=allow_missing_chunks)
     opened: list[AnySource] = []
     for text in variables:
         name, key, chosen = parse_variable(text)

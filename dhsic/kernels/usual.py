@@ -1,7 +1,7 @@
 """Kernels that a test tries where none are given: those of a variable, and pairs of two variables.
 
 Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures, and
-those that lead by power on columns of real tables, `python -m benchmarks run real_pairs`.
+those that lead by power on columns of real tables, `python -m benchmarks run power`.
 """
 
 from __future__ import annotations

@@ -49,10 +49,6 @@ def pictures(notebook):
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_notebooks__are_those_there_should_be():
-    assert NAMES == ["million_song", "scaling", "three_tables", "your_cluster"]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_notebook__is_kept_without_outputs(name):
     notebook = read(name)
@@ -64,12 +60,14 @@ def test_notebook__is_kept_without_outputs(name):
     assert "DHSIC_SMALL" in code[0].source
 
 
+@pytest.mark.nightly
 def test_scaling__has_its_pictures(executed):
     notebook = executed("scaling")
     assert pictures(notebook) == 6
     assert len(re.findall(r"\d workers: .* outside the passes", said(notebook))) == 2
 
 
+@pytest.mark.nightly
 def test_million_song__finds_the_year(executed, tmp_path):
     notebook = executed("million_song")
     assert pictures(notebook) == 2
@@ -77,6 +75,7 @@ def test_million_song__finds_the_year(executed, tmp_path):
     assert "peak memory of a worker" in said(notebook)
 
 
+@pytest.mark.nightly
 def test_three_tables__go_from_file_to_report(executed, monkeypatch):
     tables = ("hflights/hflights", "beijing_air/beijing_air", "msd/msd_random7000")
     folder = Path(os.environ.get("DHSIC_DATA", FOLDER.parents[2] / "shared" / "data")).resolve()

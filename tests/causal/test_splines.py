@@ -1,18 +1,14 @@
-"""Additive regression on splines: by its definition, streamed, with every option."""
+"""Additive regression on splines: by its definition, with every option."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from scipy.interpolate import BSpline
+from scipy.optimize import minimize_scalar
 from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
 
 from dhsic.causal import CrossFitted, Splines, find_regression
-from dhsic.causal.basis import SplineBasis
 from dhsic.errors import DataError, InvalidArgumentError, MissingDependencyError
 from tests import oracles
 
@@ -24,100 +20,61 @@ def sample(n=200, seed=0):
     return x, z, y
 
 
-def designed(regression, given):
-    """Functions of all columns, and the penalties, as the definition has them."""
-    bases = [regression.basis(x, "x") for x in given]
-    functions = np.concatenate([b(x) for b, x in zip(bases, given, strict=True)], axis=1)
-    functions -= functions.mean(axis=0)
-    penalty, start = np.zeros((functions.shape[1],) * 2), 0
-    for own in (one for basis in bases for one in regression.penalties(basis)):
-        at = slice(start, start + len(own))
-        scale = np.sum(functions[:, at] ** 2) / np.trace(own)
-        penalty[at, at] = scale * own
-        start = at.stop
-    return functions, penalty
+def roughness(spline, count):
+    """Integrals of products of the second derivatives of B-splines between their inner knots."""
+    degree, second = spline.k, spline.derivative(2)
+    knots = spline.t[degree:-degree]
+    # Three points integrate what is quadratic between knots to the bit.
+    nodes, weights = np.polynomial.legendre.leggauss(3)
+    total = np.zeros((count, count))
+    for low, high in itertools.pairwise(knots):
+        values = second((low + high) / 2 + (high - low) / 2 * nodes)[:, :count]
+        total += (high - low) / 2 * values.T @ (weights[:, None] * values)
+    return total
 
 
-@pytest.mark.parametrize("penalty", ["curvature", "ridge"])
-def test_fit__has_the_least_gcv_of_the_hat_matrix(penalty):
+def designed(given, n_knots, degree, penalty):
+    """Functions of all columns by scikit-learn, and the penalty of each in units of its spread."""
+    functions, penalties = [], []
+    for column in given.T:
+        splines = SplineTransformer(n_knots, degree, knots="quantile", include_bias=False)
+        values = splines.fit_transform(column[:, None])
+        values -= values.mean(axis=0)
+        count = values.shape[1]
+        own = np.eye(count)
+        if penalty == "curvature":
+            own = roughness(splines.bsplines_[0], count)
+        functions.append(values)
+        penalties.append(own * np.sum(values**2) / np.trace(own))
+    size = sum(len(one) for one in penalties)
+    whole, start = np.zeros((size, size)), 0
+    for own in penalties:
+        whole[start : start + len(own), start : start + len(own)] = own
+        start += len(own)
+    return np.concatenate(functions, axis=1), whole
+
+
+@pytest.mark.parametrize(
+    ("n_knots", "degree", "penalty"), [(5, 3, "curvature"), (4, 2, "curvature"), (6, 3, "ridge")]
+)
+def test_fit__is_that_of_scikit_learn_s_splines_with_the_least_gcv(n_knots, degree, penalty):
     x, z, y = sample()
-    regression = Splines(n_knots=5, penalty=penalty)
-    functions, matrix = designed(regression, [x, z])
-    design = regression.design([x, z, y], ("x", "z", "y"), (0, 1), (2,))
-    sums = design.sums(np.arange(len(x)), [x, z, y])
-    (fit,) = regression.fits(design, sums, 2, (0, 1))
+    functions, matrix = designed(np.hstack([x, z]), n_knots, degree, penalty)
+    regression = Splines(n_knots=n_knots, degree=degree, penalty=penalty)
     found = regression.residuals(y, [x, z], np.random.default_rng(0))
-    for column, weight in enumerate(fit.weights):
-        left, hat, gcv = oracles.penalised_fit(functions, y[:, column], matrix, weight)
-        assert found[:, column] == pytest.approx(left, abs=1e-8)
-        assert fit.degrees[column] == pytest.approx(np.trace(hat), rel=1e-6)
-        assert fit.scores[column] == pytest.approx(gcv, rel=1e-8)
-        for other in (weight / 10**0.25, weight * 10**0.25):
-            assert gcv <= oracles.penalised_fit(functions, y[:, column], matrix, other)[2]
+    for target, residuals in zip(y.T, found.T, strict=True):
 
+        def fit(log_weight, target=target):
+            return oracles.penalised_fit(functions, target, matrix, 10.0**log_weight)
 
-def test_ridge__is_the_pipeline_of_scikit_learn():
-    x, z, y = sample()
-    given = np.concatenate([x, z], axis=1)
-    regression = Splines(n_knots=6, penalty="ridge")
-    basis = regression.basis(given, "x")
-    transform = SplineTransformer(
-        n_knots=6, degree=3, knots="quantile", include_bias=False, extrapolation="linear"
-    ).fit(given)
-    beyond = 1.5 * given
-    assert basis(beyond) == pytest.approx(transform.transform(beyond), abs=1e-12)
-    design = regression.design([x, y[:, :1]], ("x", "y"), (0,), (1,))
-    sums = design.sums(np.arange(len(x)), [x, y[:, :1]])
-    (fit,) = regression.fits(design, sums, 1, (0,))
-    functions = basis(given)[:, : design.bases[0].size]
-    counts = design.bases[0].counts
-    spread = [np.sum((f - f.mean(0)) ** 2) for f in np.split(functions, counts[:1], axis=1)]
-    alphas = [fit.weights[0] * s / c for s, c in zip(spread, counts, strict=True)]
-    # One ridge penalty for all: columns are scaled so that theirs become it.
-    scale = np.repeat(np.sqrt(np.divide(alphas, alphas[0])), counts)
-    expected = Ridge(alpha=alphas[0]).fit(functions / scale, y[:, 0]).predict(functions / scale)
-    found = regression.residuals(y[:, :1], [x], np.random.default_rng(0))
-    assert y[:, 0] - found[:, 0] == pytest.approx(expected, abs=1e-8)
+        def apart(log_weight, residuals=residuals, fit=fit):
+            return np.abs(fit(log_weight)[0] - residuals).max()
 
-
-def test_one_column__is_ridge_of_a_pipeline():
-    x, y = sample()[1:]
-    regression = Splines(n_knots=6, penalty="ridge")
-    design = regression.design([x, y[:, :1]], ("x", "y"), (0,), (1,))
-    sums = design.sums(np.arange(len(x)), [x, y[:, :1]])
-    (fit,) = regression.fits(design, sums, 1, (0,))
-    functions = design.bases[0](x)
-    alpha = fit.weights[0] * np.sum((functions - functions.mean(0)) ** 2) / functions.shape[1]
-    splines = SplineTransformer(n_knots=6, knots="quantile", include_bias=False)
-    expected = make_pipeline(splines, Ridge(alpha=alpha)).fit(x, y[:, 0]).predict(x)
-    found = regression.residuals(y[:, :1], [x], np.random.default_rng(0))
-    assert y[:, 0] - found[:, 0] == pytest.approx(expected, abs=1e-8)
-
-
-@pytest.mark.parametrize("degree", [2, 3])
-def test_roughness__is_the_integral_of_second_derivatives(degree):
-    x = np.random.default_rng(0).standard_normal((50, 1))
-    basis = SplineBasis.fit(x, 4, degree, "constant")
-    (found,), (knots,) = basis.roughness(), basis.knots
-    functions = np.eye(basis.size + 1)
-    second = [BSpline(knots, f, degree).derivative(2) for f in functions[:-1]]
-    inner = knots[degree:-degree]
-    for i, j in [(0, 0), (1, 2), (basis.size - 1, basis.size - 1)]:
-        expected = sum(
-            quad(lambda t, i=i, j=j: second[i](t) * second[j](t), a, b)[0]
-            for a, b in itertools.pairwise(inner)
-        )
-        assert found[i, j] == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-def test_extrapolation__is_what_was_asked_for():
-    x = np.linspace(0.0, 1.0, 50)[:, None]
-    far = np.array([[2.0], [3.0], [4.0]])
-    constant = SplineBasis.fit(x, 4, 3, "constant")(far)
-    assert constant == pytest.approx(np.tile(constant[:1], (3, 1)))
-    linear = SplineBasis.fit(x, 4, 3, "linear")(far)
-    assert np.diff(linear, n=2, axis=0) == pytest.approx(0.0, abs=1e-9)
-    assert not np.allclose(linear, linear[0])
+        coarse = min(np.arange(-8.0, 4.0, 0.25), key=apart)
+        nearest = minimize_scalar(apart, bounds=(coarse - 0.25, coarse + 0.25), method="bounded")
+        assert apart(nearest.x) < 1e-4
+        gcv = fit(nearest.x)[2]
+        assert gcv <= min(fit(nearest.x - 0.25)[2], fit(nearest.x + 0.25)[2])
 
 
 def test_curvature__leaves_a_line_as_it_is():
@@ -130,42 +87,19 @@ def test_curvature__leaves_a_line_as_it_is():
     assert left["curvature"] < 1e-6 < left["ridge"]
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("n_knots", 4), ("degree", 2), ("penalty", "ridge"), ("n_folds", 3)],
-)
-def test_option__makes_a_difference(option, value):
-    x, _, y = sample()
-    rng = np.random.default_rng(0)
-    usual = Splines().residuals(y, [x], rng)
-    other = replace(Splines(), **{option: value}).residuals(y, [x], rng)
-    assert not np.allclose(usual, other, atol=1e-4)
-
-
-def test_units__make_no_difference():
-    x, z, y = sample()
-    rng = np.random.default_rng(0)
-    usual = Splines().residuals(y, [x, z], rng)
-    moved = Splines().residuals(1e3 * y - 1e6, [1e-3 * x + 1e3, 1e4 * z], rng)
-    assert moved / 1e3 == pytest.approx(usual, abs=1e-5)
-
-
-def test_folds__have_residuals_of_the_others():
+@pytest.mark.parametrize("extrapolation", ["linear", "constant"])
+def test_folds__have_residuals_of_the_others_rows(extrapolation):
+    """A change of the target in one row reaches all rows but the others of its fold."""
     x, _, y = sample(120)
-    regression = Splines(n_knots=4, n_folds=3)
-    design = regression.design([x, y], ("x", "y"), (0,), (1,))
-    sums = design.sums(np.arange(120), [x, y])
-    assert sums.sum(axis=0) == pytest.approx(
-        replace(design, n_folds=1).sums(np.arange(120), [x, y])[0]
-    )
-    fits = regression.fits(design, sums, 1, (0,))
-    found = regression.residuals(y, [x], np.random.default_rng(0))
-    functions = design.bases[0](x)
-    for f, fit in enumerate(fits):
-        rest = np.arange(120) % 3 != f
-        assert fit.target_mean == pytest.approx(y[rest].mean(axis=0))
-        fitted = fit.target_mean + (functions - fit.mean) @ fit.coefficients
-        assert found[~rest] == pytest.approx((y - fitted)[~rest])
+    regression = Splines(n_knots=4, n_folds=3, extrapolation=extrapolation)
+    rng = np.random.default_rng(0)
+    usual = regression.residuals(y, [x], rng)
+    y[6] += 1.0
+    change = np.abs(regression.residuals(y, [x], rng) - usual).max(axis=1)
+    assert change[6] == pytest.approx(1.0)
+    same = np.delete(np.arange(0, 120, 3), 2)
+    assert change[same].max() < 1e-12
+    assert change[np.arange(120) % 3 > 0].min() > 0.0
 
 
 def test_nothing_given__leaves_the_target_about_its_mean():
@@ -174,18 +108,13 @@ def test_nothing_given__leaves_the_target_about_its_mean():
         assert regression.residuals(y, [], np.random.default_rng(0)) == pytest.approx(y - y.mean(0))
 
 
-def test_copies__of_a_column_do_no_harm():
+def test_copies_and_few_values__do_no_harm():
     x, _, y = sample()
     rng = np.random.default_rng(0)
     once, twice = Splines().residuals(y, [x], rng), Splines().residuals(y, [x, x], rng)
     assert np.abs(once - twice).max() < 0.1 * np.abs(once).max()
-
-
-def test_few_values__have_fewer_knots():
-    rng = np.random.default_rng(0)
     x = rng.integers(0, 2, (100, 1))
-    y = 3.0 * x + rng.standard_normal((100, 1))
-    left = Splines().residuals(y, [x], rng)
+    left = Splines().residuals(3.0 * x + rng.standard_normal((100, 1)), [x], rng)
     for value in (0, 1):
         assert abs(left[x == value].mean()) < 0.05
 
@@ -230,42 +159,28 @@ def test_cross_fitted__takes_what_others_have_seen():
     assert set(left.ravel()) == {-20.0}
 
 
-def test_bad_input__is_refused_in_words(monkeypatch):
-    rng, x = np.random.default_rng(0), sample()[0]
-    for options, message in [
-        ({"n_knots": 1}, "n_knots must be an integer >= 2"),
-        ({"degree": 1}, "degree must be an integer >= 2"),
-        ({"penalty": "lasso"}, "penalty must be one of"),
-        ({"extrapolation": "cubic"}, "extrapolation must be one of"),
-        ({"n_folds": 0}, "n_folds must be an integer >= 1"),
-        ({"n_folds": 1001}, "n_folds must be an integer >= 1 and at most 1,000"),
-    ]:
-        with pytest.raises(InvalidArgumentError, match=message):
-            Splines(**options)
-    with pytest.raises(DataError, match="needs columns that vary, got column 0 constant"):
-        Splines().residuals(x, [np.ones((200, 1))], rng)
-    with pytest.raises(DataError, match="needs more rows than that, got 20: give fewer n_knots"):
-        Splines().residuals(x[:20], [x[:20]], rng)
-    for wrong in ("spline", 3, Splines):
-        with pytest.raises(InvalidArgumentError, match="regression must be one of 'splines'"):
-            find_regression(wrong)
-    with pytest.raises(InvalidArgumentError, match="did you mean 'splines'"):
-        find_regression("spline")
-    for wrong in ("forest", Ridge, 3):
-        with pytest.raises(InvalidArgumentError, match="regressor must be one of"):
-            CrossFitted(wrong)
-    with pytest.raises(InvalidArgumentError, match="rows for 5 folds must be an integer >= 10"):
-        CrossFitted("random-forest").residuals(x[:7], [x[:7]], rng)
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Splines(extrapolation="cubic"), InvalidArgumentError, "extrapolation must be one"),
+        (lambda: Splines(n_folds=1001), InvalidArgumentError, "at most 1,000"),
+        (lambda: CrossFitted("forest"), InvalidArgumentError, "regressor must be one of"),
+        (lambda: CrossFitted(Ridge), InvalidArgumentError, "regressor must be one of"),
+        (lambda: left_of(sample(20)[0], 20), DataError, "more rows than that, got 20: give fewer"),
+        (lambda: left_of(1e160 * sample()[0]), DataError, "span 1e-70 .*: rescale the variable"),
+        (lambda: left_of(1e-160 * sample()[0]), DataError, "span 1e-70 .*: rescale the variable"),
+    ],
+)
+def test_refused__in_words(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def left_of(given, n=200):
+    return Splines().residuals(sample(n)[2], [given], np.random.default_rng(0))
+
+
+def test_missing_library__is_named(monkeypatch):
     monkeypatch.setattr("dhsic.causal.regression.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"dhsic\[causal\]"):
         find_regression("random-forest")
-
-
-@pytest.mark.parametrize("scale", [1e-160, 1e-80, 1e80, 1e160])
-@pytest.mark.parametrize("which", [0, 1])
-def test_spans_that_overflow__are_refused(scale, which):
-    rng = np.random.default_rng(0)
-    values = list(rng.standard_normal((2, 50, 1)))
-    values[which] = scale * values[which]
-    with pytest.raises(DataError, match=r"span 1e-70 to 1e\+70, got .*: rescale the variable"):
-        Splines(n_knots=4).residuals(values[1], [values[0]], rng)

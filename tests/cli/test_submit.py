@@ -1,309 +1,218 @@
-"""`dhsic submit slurm` and what follows it, with programs in place of those of SLURM."""
+"""`dhsic submit` and what follows it, with programs in place of those of SLURM and kubectl."""
 
+import json
 import re
-import shlex
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from dhsic.cli import run_status
-from dhsic.cluster import ClusterSpec
-from dhsic.results import IndependenceTestResult
-from tests.cli.conftest import Invoke
-from tests.cli.submissions import (
-    IDENTITY,
-    PAIR,
-    SLURM,
-    URL,
-    detached,
-    ended,
-    runs_of,
-    said,
-    submit,
-)
-from tests.cli.submissions import here as here
-from tests.cli.submissions import queues as queues
-from tests.cli.submissions import result_text as result_text
-from tests.cli.test_bad_usage import check_refusal
-from tests.cluster.queues import Queues
+from dhsic.cluster.submit.manifests import RESULT
+from tests.cluster.queues import queues as queues
+
+TEST = "test data.zarr --variable x --variable y"
+URL = "test s3://bucket/songs.zarr --variable x --variable y"
+SPECS = {
+    "slurm": "kind: slurm\nworkers: 2\nmemory: 500MiB\n",
+    "kubernetes": "kind: kubernetes\nworkers: 2\n"
+    "kubernetes: {image: 'dhsic:1', tls_secret: tls, context: c, namespace: lab}\n",
+}
+IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+PROGRESS = {"pass": 1, "passes": 2, "parts": 2, "parts_done": 1, "amount": 300, "resumed": 0}
+PROGRESS |= {"unit": "rows", "bytes_done": 0, "per_second": 1.0, "bytes_per_second": 0.0}
+PROGRESS |= {"seconds_left": 1.0, "workers": None}
 
 
-def test_slurm__render_only_prints_what_sbatch_would_get(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    printed = submit(invoke, "slurm", "test", data, *PAIR, options=("--render-only",))
-    assert (printed.exit_code, printed.stderr) == (0, "")
-    assert not runs_of(here)
+@pytest.fixture
+def here(files, tmp_path, monkeypatch, queues):
+    """A folder with descriptions of clusters, and a state folder for runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.zarr").symlink_to(files / "data.zarr")
+    monkeypatch.setattr(run_status, "_SECONDS_BETWEEN", 0.01)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, text in SPECS.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
     queues.answer("sbatch", out="17\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    ((words, given),) = queues.calls("sbatch")
-    assert words == ["--parsable"]
-    assert IDENTITY.sub("ID", given) == IDENTITY.sub("ID", printed.stdout)
-    folder = here / "state" / "dhsic" / "runs" / run
-    assert (folder / "job.sh").read_text() == given
-    assert {path.name for path in folder.iterdir()} == {
-        "cluster.yaml",
-        "job.sh",
-        "run.json",
-        "state.json",
-    }
-    assert folder.stat().st_mode & 0o777 == 0o700
+    queues.answer("squeue", out="RUNNING\n")
+    queues.answer("kubectl", "apply", out="created\n")
+    return tmp_path
 
 
-def test_slurm__a_checkpoint_of_the_user_takes_the_place_of_ours(
-    invoke: Invoke, data: str, here: Path
-) -> None:
-    ours, theirs = (
-        submit(invoke, "slurm", "test", data, *PAIR, *more, options=("--render-only",)).stdout
-        for more in ((), ("--checkpoint", "mine"))
-    )
-    assert re.search(r"--checkpoint \S+/checkpoint ", ours)
-    assert theirs.count("--checkpoint") == 1
-    assert "--checkpoint mine &\n" in theirs
+@pytest.fixture
+def result_text(here, invoke):
+    assert invoke(f"{TEST} --kernel gaussian --json result.json").exit_code == 0
+    return (here / "result.json").read_text()
 
 
-def test_slurm__data_at_a_url_are_left_to_the_nodes(invoke: Invoke, here: Path) -> None:
-    done = submit(invoke, "slurm", "test", URL, *PAIR, options=("--render-only",))
-    assert done.exit_code == 0, done.stderr
-    assert f" {URL} " in done.stdout
+@pytest.fixture
+def submit(here, invoke):
+    def run(command=TEST, where="slurm", options=""):
+        return invoke(f"submit {where} --spec {where}.yaml {options} -- {command}")
+
+    return run
 
 
-def test_slurm__words_after_a_second_end_of_options_stay_where_they_are(
-    invoke: Invoke, data: str, here: Path
-) -> None:
-    done = submit(invoke, "slurm", "test", *PAIR, "--", data, options=("--render-only",))
-    assert done.exit_code == 0, done.stderr
-    assert f" --variable x --variable y -- {data} &\n" in done.stdout
+def folders(here):
+    folder = here / "dhsic" / "runs"
+    return sorted(folder.iterdir()) if folder.exists() else []
 
 
-def test_runs__is_the_folder_that_is_given(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    where = ("--runs", str(here / "mine"))
-    done = submit(invoke, "slurm", "test", data, *PAIR, options=("--detach", *where))
-    assert done.exit_code == 0, done.stderr
-    assert [path.name for path in (here / "mine").iterdir()] == [done.stdout.strip()]
-    (shown,) = (x for x in invoke("runs", *where).stdout.splitlines() if done.stdout.strip() in x)
-    assert shown.endswith(f"{shlex.join(['test', data, *PAIR])[:47]}...")
-    queues.answer("squeue", out="PENDING\n")
-    assert "waiting" in invoke("status", *where, done.stdout.strip()).stdout
-    assert not runs_of(here)
+def line(event, **fields):
+    return json.dumps({"schema": 1, "time": "t", "run": "r", "event": event, **fields}) + "\n"
 
 
-def test_slurm__follows_until_the_result_is_there(
-    invoke: Invoke, data: str, here: Path, queues: Queues, result_text: str
-) -> None:
-    queues.answer("sbatch", out="17;cluster\n")
-    asked = []
-
-    def tell(_: float) -> None:
-        (run,) = runs_of(here)
-        asked.append(run.name)
-        if len(asked) == 1:
-            queues.answer("squeue", out="RUNNING\n")
-            (run / "journal.jsonl").write_text(ended("command-started"))
-        elif len(asked) == 2:
-            (run / "journal.jsonl").write_text(said("kernel sums", 400))
-        elif len(asked) == 3:
-            (run / "result.json").write_text(result_text)
-
-    queues.answer("squeue", out="PENDING\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_status, "sleep", tell)
-        done = submit(invoke, "slurm", "test", data, *PAIR, "--alpha", "0.9")
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr == f"run {asked[0]}, slurm job 17;cluster\n"
-    assert "rejected at level 0.9" in done.stdout
-    assert len(asked) == 3
+def block(name, done):
+    return line("block-finished", name=name, progress={**PROGRESS, "done": done})
 
 
-def test_slurm__an_interrupt_leaves_the_run_to_the_queue(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
-    queues.answer("sbatch", out="17\n")
-    queues.answer("squeue", out="PENDING\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_status, "sleep", interrupt)
-        done = submit(invoke, "slurm", "test", data, *PAIR)
-    (run,) = runs_of(here)
-    assert (done.exit_code, done.stdout) == (130, "")
-    assert f"the run goes on: see 'dhsic status {run.name}'" in done.stderr
-    assert not queues.calls("scancel")
-
-
-def test_slurm__a_queue_that_is_silent_for_a_while_is_asked_again(
-    invoke: Invoke, data: str, here: Path, queues: Queues, result_text: str
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    queues.answer("squeue", code=1, err="Unable to contact slurm controller\n")
-    tries = []
-
-    def tell(_: float) -> None:
-        tries.append(1)
-        if len(tries) == 3:
-            (run,) = runs_of(here)
-            (run / "result.json").write_text(result_text)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_status, "sleep", tell)
-        assert submit(invoke, "slurm", "test", data, *PAIR).exit_code == 0
-    tries[:] = [0] * 100
-    done = submit(invoke, "slurm", "test", data, *PAIR)
-    check_last(done, "Unable to contact slurm controller")
-
-
-def check_last(done: Any, *words: str) -> None:
-    """Refused, after the line that names the run."""
-    assert (done.exit_code, done.stdout) == (2, "")
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("dhsic: error: ")
-    for word in words:
-        assert word in last
+def refused(done, words):
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert done.stderr.splitlines()[-1].startswith("dhsic: error: ")
+    assert words in done.stderr
+    assert "secret" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("states", "standing"),
+    ("where", "command", "program", "words"),
     [
-        (("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED"), "waiting"),
-        (("RUNNING", "COMPLETING"), "running"),
-        (("COMPLETED", "TIMEOUT", "NODE_FAIL", ""), "failed"),
+        ("slurm", TEST, "sbatch", ["--parsable"]),
+        ("kubernetes", URL, "kubectl", ["--context=c", "--namespace=lab", "apply", "--filename=-"]),
     ],
 )
-def test_status__of_each_state_of_slurm(
-    invoke: Invoke, data: str, here: Path, queues: Queues, states: tuple[str, ...], standing: str
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    for state in states:
-        queues.answer("squeue", out=f"{state}\n")
-        done = invoke("status", run)
-        assert done.stdout.startswith(f"state      {standing}\n")
-    assert queues.calls("squeue")[0][0] == ["--noheader", "--format=%T", "--jobs=17"]
-
-
-def test_status__a_job_that_slurm_has_forgotten_is_over(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    error = "slurm_load_jobs error: Invalid job id specified\n"
-    queues.answer("squeue", code=1, err=error)
-    assert "it left no message" in invoke("status", run).stdout
-    (folder,) = runs_of(here)
-    (folder / "job.log").write_text("first\n\nBus error\n\n")
-    assert "reason     Bus error\n" in invoke("status", run).stdout
-    (folder / "journal.jsonl").write_text(said("kernel sums", 3) + ended("interrupted"))
-    assert "reason     it was interrupted\n" in invoke("status", run).stdout
-    (folder / "journal.jsonl").write_text(ended("error", message="x has NaN in row 3"))
-    assert "reason     x has NaN in row 3\n" in invoke("status", run).stdout
-    check_refusal(invoke("result", run), f"run {run} failed: x has NaN in row 3 (its log is ")
-
-
-def test_status__says_how_far_it_is(invoke: Invoke, data: str, here: Path, queues: Queues) -> None:
-    queues.answer("sbatch", out="17\n")
-    queues.answer("squeue", out="RUNNING\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR, "--kernel", "x=gaussian:0.5")
-    assert "progress" not in invoke("status", run).stdout
-    (folder,) = runs_of(here)
-    (folder / "journal.jsonl").write_text(said("kernel sums", 400) + ended("command-started"))
-    lines = invoke("status", run).stdout.splitlines()
-    assert lines[:2] == ["state      running", "trouble    waiting for workers (0 of 2)"]
-    assert "progress" not in "".join(lines), "that of an earlier turn"
-    (folder / "journal.jsonl").write_text(said("kernel sums", 400) + said("replicates", 800))
-    lines = invoke("status", run).stdout.splitlines()
-    assert lines[1:3] == ["progress   replicates, 800 of 1,225 rows", "queue      slurm, job 17"]
-    assert lines[4].endswith(" --kernel x=gaussian:0.5")
-    assert lines[5] == f"folder     {folder}"
-
-
-def test_slurm__a_job_of_another_cluster_is_asked_for_there(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    queues.answer("sbatch", out="17;east\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    queues.answer("squeue", "--clusters=east", "--jobs=17", out="CLUSTER: east\nRUNNING\n")
-    queues.answer("scancel", "--clusters=east", "17")
-    status = invoke("status", run).stdout
-    assert status.startswith("state      running\n")
-    assert "queue      slurm, job 17;east\n" in status
-    assert invoke("cancel", run).exit_code == 0
-    queues.answer("squeue", "--clusters=east", "--jobs=17", out="CLUSTER: east\n")
-    assert "state      cancelled" in invoke("status", run).stdout
-
-
-@pytest.mark.parametrize(("given", "seconds"), [({}, 5400.0), ({"timeout": 30}, 30.0)])
-def test_slurm__a_job_waits_for_workers_as_long_as_it_may_last(
-    invoke: Invoke, data: str, here: Path, queues: Queues, given: dict[str, Any], seconds: float
-) -> None:
-    spec = {**SLURM, "slurm": {"walltime": "01:30:00"}, **given}
-    (here / "slurm.yaml").write_text(yaml.safe_dump(spec))
-    queues.answer("sbatch", out="17\n")
-    detached(invoke, "slurm", "test", data, *PAIR)
-    (folder,) = runs_of(here)
-    assert ClusterSpec.read(folder / "cluster.yaml").patience == seconds
-
-
-def test_cancel__ends_the_job_and_is_remembered(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    queues.answer("squeue", out="RUNNING\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    queues.answer("scancel", code=1, err="no permission\n")
-    check_refusal(invoke("cancel", run), "scancel failed with exit code 1: no permission")
-    queues.answer("squeue", out="")
-    assert "state      failed" in invoke("status", run).stdout, "it was not cancelled"
-    queues.answer("squeue", out="RUNNING\n")
+def test_queue__gets_what_render_only_prints(
+    where, command, program, words, submit, queues, invoke, here
+):
+    printed = submit(command, where, "--render-only")
+    assert (printed.exit_code, printed.stderr, folders(here)) == (0, "", [])
+    run = submit(command, where, "--detach").stdout.strip()
+    assert [folder.name for folder in folders(here)] == [run]
+    assert folders(here)[0].stat().st_mode & 0o777 == 0o700
+    ((called, given),) = queues.calls(program)
+    assert called == words
+    assert IDENTITY.sub("ID", given) == IDENTITY.sub("ID", printed.stdout)
+    queues.answer("kubectl", "get", out='{"items": []}')
+    queues.answer("kubectl", "logs", out="")
+    queues.answer("kubectl", "delete", out="deleted\n")
     queues.answer("scancel")
-    assert invoke("cancel", run).stdout == f"cancelled {run}\n"
-    assert queues.calls("scancel")[-1][0] == ["17"]
+    assert invoke(f"cancel {run}").stdout == f"cancelled {run}\n"
+    last = queues.calls("scancel" if where == "slurm" else "kubectl")[-1][0][-1]
+    assert last == (
+        "17" if where == "slurm" else f"--selector=app.kubernetes.io/instance=dhsic-{run}"
+    )
     queues.answer("squeue", out="")
-    assert "state      cancelled" in invoke("status", run).stdout
-    check_refusal(invoke("cancel", run), "is cancelled: there is nothing to cancel")
-    check_refusal(invoke("result", run), "it is cancelled")
+    queues.answer("kubectl", "get", "daskjob", out="")
+    assert "state      cancelled" in invoke(f"status {run}").stdout
+    if where == "slurm":
+        refused(invoke(f"cancel {run}"), "is cancelled: there is nothing to cancel")
 
 
-def test_result__waits_where_asked(
-    invoke: Invoke, data: str, here: Path, queues: Queues, result_text: str
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    queues.answer("squeue", out="RUNNING\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    check_refusal(invoke("result", run), "has no result, it is running")
-    (folder,) = runs_of(here)
-    with pytest.MonkeyPatch.context() as patch:
-        write = (folder / "result.json").write_text
-        patch.setattr(run_status, "sleep", lambda _: write(result_text))
-        done = invoke("result", run, "--wait", "--json")
-    found = IndependenceTestResult.from_json(done.stdout)
-    assert found.to_json() == IndependenceTestResult.from_json(result_text).to_json()
+def test_slurm__is_followed_until_the_result_is_there(
+    submit, queues, here, result_text, monkeypatch
+):
+    asked = []
+
+    def tell(_):
+        (run,) = folders(here)
+        asked.append(run.name)
+        if len(asked) == 2:
+            queues.answer("squeue", out="RUNNING\n")
+            (run / "journal.jsonl").write_text(block("kernel sums", 100))
+        elif len(asked) == 3:
+            (run / "result.json").write_text(result_text)
+
+    queues.answer("squeue", code=1, err="Unable to contact slurm controller\n")
+    monkeypatch.setattr(run_status, "sleep", tell)
+    done = submit(f"{TEST} --alpha 0.9")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == f"run {asked[0]}, slurm job 17\n"
+    assert "rejected at level 0.9" in done.stdout
 
 
-def test_result__does_not_wait_for_a_run_that_no_queue_has(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    queues.answer("sbatch", out="17\n")
-    run = detached(invoke, "slurm", "test", data, *PAIR)
-    (folder,) = runs_of(here)
-    (folder / "state.json").unlink()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_status, "sleep", lambda _: pytest.fail("it waits"))
-        check_refusal(invoke("result", run, "--wait"), "has no result, it is not submitted")
+def test_slurm__status_and_result_are_those_of_the_queue(
+    submit, queues, invoke, here, result_text, monkeypatch
+):
+    run = submit(options="--detach").stdout.strip()
+    (folder,) = folders(here)
+    journal, result = folder / "journal.jsonl", folder / "result.json"
+    for state, standing in {"PENDING": "waiting", "": "failed", "COMPLETING": "running"}.items():
+        queues.answer("squeue", out=f"{state}\n")
+        assert invoke(f"status {run}").stdout.startswith(f"state      {standing}\n")
+    journal.write_text(block("kernel sums", 100) + block("replicates", 200))
+    assert "progress   replicates, 200 of 300 rows\n" in invoke(f"status {run}").stdout
+    refused(invoke(f"result {run}"), "has no result, it is running")
+    monkeypatch.setattr(run_status, "sleep", lambda _: result.write_text(result_text))
+    assert json.loads(invoke(f"result {run} --wait --json").stdout) == json.loads(result_text)
+    result.write_text("{}")
+    refused(invoke(f"result {run}"), "result.json must hold a result and does not")
+    result.unlink()
+    queues.answer("squeue", code=1, err="slurm_load_jobs error: Invalid job id specified\n")
+    (folder / "job.log").write_text("first\n\nBus error\n\n")
+    journal.write_text("")
+    assert "reason     Bus error\n" in invoke(f"status {run}").stdout
+    journal.write_text(line("error", message="x has NaN in row 3"))
+    refused(invoke(f"result {run}"), f"run {run} failed: x has NaN in row 3 (its log is ")
+    assert run in invoke("runs").stdout
+    (folder / "run.json").write_text("no json")
+    refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
 
 
-def test_runs__lists_the_latest_first(
-    invoke: Invoke, data: str, here: Path, queues: Queues
-) -> None:
-    done = invoke("runs")
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr.startswith("no runs yet")
-    queues.answer("sbatch", out="17\n")
-    names = [detached(invoke, "slurm", "test", data, *PAIR) for _ in range(2)]
-    listed = [line.split()[0] for line in invoke("runs").stdout.splitlines()]
-    assert listed == ["run", *sorted(names, reverse=True)]
+def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke, result_text):
+    run = submit(URL, "kubernetes", "--detach").stdout.strip()
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": ""}}}
+    pod = {"metadata": {"name": "p", "labels": {"dask.org/component": "worker"}}}
+    pods = json.dumps({"items": [{**pod, "status": {"containerStatuses": [waiting]}}]})
+
+    def answer(status, log):
+        job = json.dumps({"kind": "DaskJob", "status": {"jobStatus": status}})
+        queues.answer("kubectl", "get", "daskjob", f"dhsic-{run}", out=job)
+        queues.answer("kubectl", "logs", out=log)
+        return invoke(f"status {run}").stdout
+
+    queues.answer("kubectl", "get", "pods", out=pods)
+    shown = answer("ClusterCreated", "")
+    assert shown.startswith("state      waiting\n")
+    assert "trouble    pod p: ErrImagePull: name an image that the nodes can pull" in shown
+    queues.answer("kubectl", "get", "pods", out='{"items": []}')
+    assert "kernel sums, 100 of 300 rows\n" in answer("Running", block("kernel sums", 100))
+    assert "state      failed" in answer("Failed", line("error", message="no such bucket"))
+    refused(invoke(f"result {run}"), "failed: no such bucket")
+    answer("Successful", f"table\n\n{RESULT}\n{result_text}")
+    assert json.loads(invoke(f"result {run} --json").stdout) == json.loads(result_text)
+
+
+SLURM = SPECS["slurm"]
+REFUSED = {
+    ("", SLURM): "give a test to submit, as",
+    ("'rm -rf /'", SLURM): "got 'rm -rf /'",
+    (f"{URL} --estimator v-hsic --landmarks 9", SLURM): "--landmarks goes with",
+    (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
+    (f"{TEST} --json o.json", SLURM): "--json cannot be given to a test",
+    (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a test",
+    (TEST, "kind: ["): "must be YAML",
+    (TEST, SPECS["kubernetes"]): "needs a cluster of the kind slurm",
+    (TEST, f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
+    (TEST, f'{SLURM}slurm: {{queue: "a\\n#SBATCH -x"}}'): "queue must be",
+}
+
+
+@pytest.mark.parametrize(("command", "spec"), REFUSED)
+def test_what_cannot_run__is_not_submitted(command, spec, submit, queues, here):
+    (here / "slurm.yaml").write_text(spec)
+    refused(submit(command), REFUSED[command, spec])
+    assert (queues.calls("sbatch"), folders(here)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("where", "command", "answer", "words"),
+    [
+        ("slurm", TEST, {"code": 1, "err": "sbatch: error: a\n"}, "exit code 1: sbatch: error"),
+        ("slurm", TEST, {"out": "job 17\n"}, "must answer with the number of a job"),
+        ("kubernetes", TEST, {}, "DATA must be a URL"),
+        ("kubernetes", f"{URL} --checkpoint here", {}, "--checkpoint must be a URL"),
+        ("kubernetes", URL, {"code": 1, "err": 'no matches for kind "DaskJob" in'}, "operator"),
+    ],
+)
+def test_queue__that_refuses_leaves_nothing(where, command, answer, words, submit, queues, here):
+    queues.answer("sbatch" if where == "slurm" else "kubectl", **answer)
+    queues.answer("kubectl", "delete")
+    refused(submit(command, where), words)
+    assert not folders(here)

@@ -1,24 +1,15 @@
-"""Fixtures of checkpoints."""
+"""Stored data of many blocks."""
 
+import numpy as np
 import pytest
-
-from dhsic.io.folder import Folder
-from tests.engine.kept import Kept, Squares
+import zarr
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    Kept.chunks.clear()
-    Kept.failing.clear()
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder.at(str(tmp_path / "kept"), "checkpoint")
-
-
-@pytest.fixture
-def squares():
-    Squares.calls.clear()
-    Squares.failing.clear()
-    return Squares()
+@pytest.fixture(scope="session")
+def long(tmp_path_factory):
+    """Two variables of ten blocks of rows."""
+    folder, rng = tmp_path_factory.mktemp("long"), np.random.default_rng(3)
+    paths = [str(folder / name) for name in ("x.zarr", "y.zarr")]
+    for path, d in zip(paths, (4, 1), strict=True):
+        zarr.create_array(path, data=rng.standard_normal((40_000, d)), chunks=(4096, d))
+    return paths

@@ -1,10 +1,14 @@
-"""Digests: every field counts, and what cannot be read by its fields is refused."""
+"""Digests: every field counts, and what cannot be read by its fields is refused.
+
+A checkpoint finds its parts by them: parts of another pass would be a silent wrong answer, which no
+public call shows as long as passes differ in something else as well.
+"""
 
 import copy
 import importlib
 import math
 import sys
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -12,8 +16,9 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.engine.checkpoint import Checkpoint
+from dhsic.engine.checkpoint import Checkpoint, CheckpointWarning
 from dhsic.engine.digest import can_digest, difference, digest, plain
+from dhsic.io.folder import Folder
 from dhsic.kernels import Gaussian, Laplacian
 
 
@@ -104,87 +109,45 @@ def test_difference__names_the_first_field():
     assert difference([1, 2], [1]) == ("", [1, 2], [1])
 
 
-def variants(value):
-    """The value with one leaf changed, for every leaf; large arrays at one entry."""
-    if is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            for changed in variants(getattr(value, one.name)):
-                other = copy.copy(value)
-                object.__setattr__(other, one.name, changed)
-                yield other
-    elif isinstance(value, tuple):
-        rebuilt = type(value)._make if hasattr(value, "_make") else tuple
-        for i, item in enumerate(value):
-            for changed in variants(item):
-                yield rebuilt([*value[:i], changed, *value[i + 1 :]])
-        if not hasattr(value, "_make"):
-            yield (*value, 0)
-    elif isinstance(value, np.ndarray) and value.size:
-        other = value.copy()
-        other.flat[-1] = other.flat[-1] + 1
-        yield other
-    elif isinstance(value, np.dtype):
-        yield np.dtype("f2")
-    elif isinstance(value, bool) or value is None:
-        yield 17
-    elif isinstance(value, int | float):
-        yield value + 1
-    elif isinstance(value, str):
-        yield value + "'"
-    else:
-        yield Gaussian  # a class or function that is another
+def keys_of(folder, **changes):
+    """Names of the folders of a pass under which the parts of some run are kept."""
+    run = {"seed": 0, **changes.pop("run", {})}
+    part, arguments = changes.pop("part", None), {"name": "sums", "count": 3, "determined_by": 1}
+    checkpoint = replace(Checkpoint.open(Folder.at(str(folder), "it"), run), part=part)
+    return checkpoint.shards(**(arguments | changes)).key
 
 
-CASES = [
-    ("nystrom-m", "multiplier", None),
-    ("nystrom-m", "permutation", "gaussian"),
-    ("nystrom-m", "spectral", "laplacian"),
-    ("nystrom-hsic", "permutation", "gaussian"),
-    ("rff-hsic", "multiplier", None),
-    ("nfsic", "chi-square", None),
-    ("nfsic", "permutation", "gaussian"),
-    ("block-hsic", "normal", None),
-    ("coco", "permutation", None),
-    ("nocco", "multiplier", "gaussian"),
-    ("sub-corr", "gamma", None),
-    ("v-hsic", "multiplier", None),
-    ("u-hsic", "permutation", "gaussian"),
-    ("dcov", "permutation", None),
-    ("sub-hsic", "gamma", None),
-]
+def test_key__of_a_pass_is_of_all_that_determines_it(tmp_path):
+    """Passes of the same name over other variables of a run, made on the way, have keys apart."""
+    changes = [
+        *({}, {"name": "means"}, {"count": 4}, {"determined_by": 2}, {"part": "forward"}),
+        *({"part": "backward"}, {"part": ("forward", "residuals")}, {"run": {"rows": 3}}),
+    ]
+    found = [keys_of(tmp_path / str(number), **one) for number, one in enumerate(changes)]
+    assert len(set(found)) == len(changes)
+    assert found == [keys_of(tmp_path / f"b{k}", **one) for k, one in enumerate(changes)]
+    assert all(len(one) == 32 for one in found)
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
-@pytest.mark.parametrize(("estimator", "null", "kernels"), CASES)
-def test_digest__counts_every_field_of_what_runs(
-    estimator, null, kernels, tmp_path, monkeypatch, rng
-):
-    determined = []
-    shards = Checkpoint.shards
+def test_keep__makes_a_value_once_and_again_where_it_is_broken(tmp_path):
+    checkpoint, made = Checkpoint.open(Folder.at(str(tmp_path), "it"), {"seed": 0}), []
 
-    def seen(self, name, count, determined_by):
-        determined.append(determined_by)
-        return shards(self, name, count, determined_by)
+    def make():
+        made.append(1)
+        return np.arange(3.0), "words"
 
-    monkeypatch.setattr(Checkpoint, "shards", seen)
-    x = rng.standard_normal((20, 2))  # few rows: each is a leaf, changed by itself
-    dhsic.independence_test(
-        *(x, x[:, :1] + 1.0),
-        estimator=estimator,
-        null=null,
-        kernels=kernels,
-        rng=0,
-        threads=1,
-        checkpoint=str(tmp_path / "kept"),
-    )
-    assert determined
-    for value in determined:
-        digests = [digest(value)]
-        for variant in variants(value):
-            digests.append(digest(variant))
-        assert len(digests) > 8
-        assert len(set(digests)) == len(digests)
+    for determined_by in (1, 1, 2, 2):
+        value = checkpoint.keep("value", make, determined_by)
+        np.testing.assert_array_equal(value[0], np.arange(3.0))
+    assert len(made) == 2
+    for unknown in (object(), object()):
+        checkpoint.keep("value", make, unknown)
+    assert len(made) == 4
+    (first, *_) = sorted(tmp_path.glob("*/shard-0000"))
+    first.write_bytes(b"broken")
+    with pytest.warns(CheckpointWarning, match="cannot be used and is computed again"):
+        assert [len(checkpoint.keep("value", make, which)) for which in (1, 2)] == [2, 2]
+    assert len(made) == 5
 
 
 def test_digest__of_a_class_of_the_user_counts_its_source(tmp_path, monkeypatch):

@@ -1,59 +1,133 @@
-"""Groups of rows: what they hold, and where they are read."""
+"""Groups of rows decide which rows a null distribution moves, and so every exact p-value.
 
-import itertools
+No public result shows them, so that these tests call them directly: every group against loops that
+do what DESIGN says of it, sets and series of rows by the moves that they allow.
+"""
+
+import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
-import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from dhsic._work import Work
-from dhsic.engine.groups import Groups, edges
-from dhsic.engine.reduction import Footprint
-from dhsic.engine.runtime import Runtime
-from dhsic.engine.session import Session
-from dhsic.io.open import open_variables
+from dhsic._random import generator, random_orders
+from dhsic.engine.digest import digest
+from dhsic.engine.groups import Groups, edges, is_smooth
+from dhsic.engine.sets import RowSets, Series
 
-CASES = [(10_007, 1_000), (2_500, 1_000), (17, 3), (999, 1_000), (23, 7), (64, 8), (4, 4)]
+CASES = [(2_507, 250), (2_500, 1_000), (17, 3), (999, 1_000 - 1), (23, 7), (64, 8), (4, 4), (5, 1)]
 
 
-def rows_of(groups, first, last):
+def naive_groups(n, size, seed):
+    """Rows of every group in their order, and rows in none."""
+    count = n // size
+    left = sorted(generator(seed, "groups").choice(n, n - count * size, replace=False).tolist())
+    kept = [row for row in range(n) if row not in left]
+    segments = min(8, size) if count > 1 else 1
+    draw, groups = generator(seed, "groups", 0), [[] for _ in range(count)]
+    for k in range(segments):
+        own = size // segments + (1 if k < size % segments else 0)
+        segment, kept = kept[: count * own], kept[count * own :]
+        offset = int(draw.integers(len(segment)))
+        rotated = segment[offset:] + segment[:offset]
+        for g, rows in enumerate(groups):
+            rows.extend(rotated[g * own : (g + 1) * own])
+    shuffled = [generator(seed, "groups", 1, g).permutation(rows) for g, rows in enumerate(groups)]
+    return np.array(shuffled), np.array(left, int)
+
+
+def naive_size(n, size):
+    """The first smooth size that leaves over one row in 200 or fewer, or the one of fewest."""
+    if n < 2 * size:
+        return n
+    sizes = [b for b in range(size, int(1.5 * size) + 1) if max_factor(b) <= 11] or [size]
+    good = [b for b in sizes if n % b <= n / 200]
+    return good[0] if good else min(sizes, key=lambda b: n % b)
+
+
+def max_factor(number):
+    for factor in range(2, number):
+        if number % factor == 0:
+            return max(factor, max_factor(number // factor))
+    return number
+
+
+def rows_read(groups, first, last):
+    """The rows of a run of groups, as they are read and put in order."""
     ranges, places = groups.arrange(first, last)
-    return np.concatenate([np.arange(*one) for one in ranges])[places]
+    assert ranges == groups.ranges(first, last)
+    read = [np.arange(*one) for one in ranges]
+    assert all(len(rows) for rows in read)
+    assert sum(map(len, read)) == len(places)
+    return np.concatenate(read)[places]
 
 
+@pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize(("n", "size"), CASES)
-@pytest.mark.parametrize("runs", [1, 3])
-def test_ranges__of_all_groups_hold_every_row_once(n, size, runs):
-    groups = Groups.of(n, size, seed=3)
-    bounds = np.linspace(0, groups.count, min(runs, groups.count) + 1).astype(int)
-    ranges = [groups.ranges(a, b) for a, b in itertools.pairwise(bounds)]
-    rows = np.concatenate([np.arange(*one) for some in ranges for one in some])
-    np.testing.assert_array_equal(np.sort(rows), np.arange(n))
-    assert edges(ranges, n)[0] == 0
-    assert edges(ranges, n)[-1] == n
+def test_groups__are_those_of_the_definition(n, size, seed):
+    groups, (expected, left) = Groups(n, size, seed), naive_groups(n, size, seed)
+    assert (groups.count, groups.n_left) == (len(expected), len(left))
+    np.testing.assert_array_equal(groups.left, left)
+    whole = rows_read(groups, 0, groups.count)
+    np.testing.assert_array_equal(whole[: groups.count * size].reshape(-1, size), expected)
+    np.testing.assert_array_equal(np.sort(whole), np.arange(n))
 
 
-@pytest.mark.parametrize(("n", "size"), CASES)
-def test_arrange__has_the_rows_of_a_group_whatever_is_read_with_them(n, size):
-    groups = Groups.of(n, size, seed=5)
-    whole = rows_of(groups, 0, groups.count)
-    b = groups.size
-    for group in range(groups.count):
-        own = rows_of(groups, group, group + 1)[:b]
-        np.testing.assert_array_equal(own, whole[group * b : (group + 1) * b])
-    np.testing.assert_array_equal(np.sort(whole[groups.count * b :]), groups.left)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(data=st.data(), n=st.integers(1, 90), seed=st.integers(0, 99))
+def test_runs__of_any_bounds_read_every_row_once(data, n, seed):
+    size = data.draw(st.integers(1, n))
+    groups, (expected, left) = Groups(n, size, seed), naive_groups(n, size, seed)
+    inner = data.draw(st.sets(st.integers(1, groups.count)))
+    bounds = sorted({0, groups.count, *inner})
+    parts = [rows_read(groups, *span) for span in pairwise(bounds)]
+    for (first, last), rows in zip(pairwise(bounds), parts, strict=True):
+        grouped = rows[: (last - first) * size].reshape(-1, size)
+        np.testing.assert_array_equal(grouped, expected[first:last])
+        np.testing.assert_array_equal(
+            rows[(last - first) * size :], left[groups.left_of(first, last)] if len(left) else []
+        )
+        assert groups.count_of(first, (last - first) * size) == last - first
+        assert groups.count_of(first, (last - first) * size - 1) == last - first - 1
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+    starts, stops = groups.runs(bounds)
+    np.testing.assert_array_equal((stops - starts).sum(axis=1), list(map(len, parts)))
+    ranges = [groups.ranges(*span) for span in pairwise(bounds)]
+    every = {0, n} | {row for some in ranges for span in some for row in span}
+    assert edges(ranges, n) == sorted(every)
 
 
-def test_of__leaves_few_rows_over_and_takes_lengths_with_quick_transforms():
-    for n in (2_003, 5_000, 20_011, 515_345):
-        groups = Groups.of(n, 1_000, seed=0)
-        assert 1_000 <= groups.size <= 1_500
-        assert groups.n_left <= n / 50
-        assert max(_factors(groups.size)) <= 11
+def test_ranges__are_few_and_long():
+    """A run of consecutive groups reads consecutive rows of each segment."""
+    groups = Groups(8_000, 100, 0)
+    assert len(groups.ranges(0, 80)) <= 16
+    for first in range(0, 80, 20):
+        assert len(groups.ranges(first, first + 20)) <= 16
 
 
-def _factors(number):
-    return [p for p in range(2, number + 1) if number % p == 0 and all(p % q for q in range(2, p))]
+@pytest.mark.parametrize("size", [3, 10, 11, 13, 17, 26, 100])
+def test_of__takes_the_size_of_the_definition(size):
+    for n in (*range(size, 4 * size), 20 * size + 7, 203 * size + 1, 997, 2_003):
+        if n >= size:
+            groups = Groups.of(n, size, 5)
+            assert (groups.n, groups.size, groups.seed) == (n, naive_size(n, size), 5)
+    # 401 = 19 * 21 + 2: two rows left over are few enough, and one less than that were not.
+    assert Groups.of(401, 21, 0).size == naive_size(401, 21) == 21
+
+
+def test_smooth__lengths_have_factors_of_11_at_most():
+    assert [b for b in range(1, 300) if is_smooth(b)] == [
+        b for b in range(1, 300) if max_factor(b) <= 11
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 11])
+def test_size__must_fit_the_rows(size):
+    assert Groups(10, 10, 0).count == Groups(10, 1, 0).size == 1
+    with pytest.raises(ValueError, match=f"1 to 10 rows, got {size}"):
+        Groups(10, size, seed=0)
 
 
 def test_left__is_drawn_from_all_rows():
@@ -65,8 +139,7 @@ def test_left__is_drawn_from_all_rows():
 
 def test_rows__of_a_group_lie_far_apart_and_in_random_order():
     """Neighbours in the order of storage would make a shift by one nearly the identity."""
-    groups = Groups.of(40_000, 1_000, seed=1)
-    own = rows_of(groups, 7, 8)
+    own = rows_read(Groups(40_000, 1_000, seed=1), 7, 8)
     for eighth in range(8):
         inside = (own >= eighth * 5_000) & (own < (eighth + 1) * 5_000)
         assert 60 <= inside.sum() <= 190
@@ -76,95 +149,187 @@ def test_rows__of_a_group_lie_far_apart_and_in_random_order():
 def test_segments__are_rotated_apart():
     """A design that repeats itself 8 times would otherwise meet its copies in every group."""
     groups = Groups(8_000, 1_000, seed=2)
-    places = [np.sort(rows_of(groups, g, g + 1)) % 1_000 for g in range(groups.count)]
-    starts = {int(np.unique(own).size) for own in places}
-    assert max(starts) > 400
+    places = [rows_read(groups, g, g + 1) % 1_000 for g in range(groups.count)]
+    assert max(np.unique(own).size for own in places) > 400
 
 
-@pytest.mark.parametrize("size", [0, 11])
-def test_size__must_fit_the_rows(size):
-    with pytest.raises(ValueError, match=f"1 to 10 rows, got {size}"):
-        Groups(10, size, seed=0)
+def test_groups__depend_on_the_seed_and_on_nothing_else():
+    first, again, other = (rows_read(Groups(200, 20, seed), 0, 10) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.9
 
 
-class Gathered:
-    """Every group's sum of a column times its place in the group, and those left over."""
-
-    name = "gather"
-
-    def __init__(self, groups):
-        self.groups = groups
-
-    def footprint(self, rows):
-        return Footprint(0, 0, 8 * self.groups.count, Work.of(calls=50.0))
-
-    def chunk(self, block):
-        sums, b = np.zeros((2, self.groups.count)), self.groups.size
-        for m, x in enumerate(block.values):
-            own = x[: block.n_groups * b, 0].reshape(-1, b) @ np.arange(b)
-            sums[m, block.first : block.first + block.n_groups] = own
-        return (sums, np.array([x[block.n_groups * b :].sum() for x in block.values]))
-
-    def combine(self, left, right):
-        return tuple(a + b for a, b in zip(left, right, strict=True))
+@pytest.mark.parametrize("variable", [1, 2])
+def test_orders__of_groups_are_their_own_whoever_asks(variable):
+    groups = Groups(210, 30, seed=4)
+    whole = groups.orders(range(4), 0, 7, variable)
+    assert whole.shape == (4, 7, 30)
+    flat = whole.reshape(-1, 30)
+    np.testing.assert_array_equal(np.sort(flat), np.tile(np.arange(30), (28, 1)))
+    assert len(np.unique(flat, axis=0)) == 28
+    np.testing.assert_array_equal(groups.orders(range(1, 3), 2, 4, variable), whole[1:3, 2:6])
+    expected = random_orders(4, range(28), 30, "shifts", variable)
+    np.testing.assert_array_equal(flat, expected)
+    assert (whole != groups.orders(range(4), 0, 7, 3 - variable)).mean() > 0.9
 
 
-@pytest.fixture
-def columns():
-    """Whole numbers, whose sums have no rounding."""
-    rng = np.random.default_rng(0)
-    return tuple(rng.integers(-9, 9, (5_003, 1)).astype(float) for _ in range(2))
+N = 240
+STRATA = np.random.default_rng(0).integers(5, size=N)
+GROUPS = np.random.default_rng(1).permutation(np.repeat(np.arange(48), 5))
+UNEQUAL = np.repeat(np.arange(90), [1] * 10 + [2] * 40 + [3] * 30 + [4] * 5 + [8] * 5)
+SERIES = Series(N, (np.arange(N),), 0, lag=7)
+STATIONS = np.tile([0, 1, 2], N // 3)
+PANEL = Series(N, tuple(np.flatnonzero(s == STATIONS) for s in range(3)), 0, lag=3)
+KINDS = {
+    "strata": RowSets.of(STRATA, None, 0),
+    "groups": RowSets.of(None, GROUPS, 0),
+    "unequal": RowSets.of(None, UNEQUAL, 0),
+    "both": RowSets.of(GROUPS % 3, GROUPS, 0),
+    "series": SERIES,
+    "panel": PANEL,
+}
+every_kind = pytest.mark.parametrize("moves", KINDS.values(), ids=KINDS)
 
 
-def gathered(sources, groups, client=None):
-    runtime = Runtime.here(2, 2**31) if client is None else Runtime.on(client, 2**31)
-    session = Session(open_variables(sources, None), runtime, 0)
-    plan = session.plan_groups(Gathered(groups))
-    return session.run_groups(Gathered(groups)), plan
+def orders_of(groups, coset, first=0, count=None, variable=1):
+    """Random orders of the rows of groups in one coset, shape (count, b)."""
+    return groups.orders(range(coset, coset + 1), first, count or groups.count, variable)[0]
 
 
-@pytest.mark.parametrize("chunk", [37, 500, 5_003])
-def test_run_groups__gives_the_same_from_storage(tmp_path, columns, chunk):
-    groups = Groups(5_003, 40, seed=4)
-    paths = [str(tmp_path / f"{m}.zarr") for m in range(2)]
-    for path, x in zip(paths, columns, strict=True):
-        zarr.create_array(path, data=x, chunks=(chunk, 1))
-    (sums, left), plan = gathered(columns, groups)
-    (stored, stored_left), stored_plan = gathered(paths, groups)
-    whole = rows_of(groups, 0, groups.count)
-    expected = [x[whole[: groups.count * 40], 0].reshape(-1, 40) @ np.arange(40) for x in columns]
-    np.testing.assert_allclose(sums, expected)
-    np.testing.assert_allclose(left, [x[groups.left].sum() for x in columns])
-    np.testing.assert_array_equal(stored, sums)
-    np.testing.assert_allclose(stored_left, left)
-    assert plan.blocks == 2
-    assert stored_plan.split == (() if chunk == 37 else (0, 1))
+def moved(groups, coset):
+    """Where every row goes in a coset: those that stay are their own."""
+    to = np.arange(groups.n)
+    for g in range(groups.count):
+        own = groups.rows[g]
+        to[own] = own[orders_of(groups, coset, g, 1)[0]]
+    return to
 
 
-def test_run_groups__reads_a_chunk_once_where_ranges_are_short(tmp_path, columns):
-    groups = Groups(5_003, 40, seed=4)
-    path = str(tmp_path / "x.zarr")
-    zarr.create_array(path, data=columns[0], chunks=(5_003, 1))
-    _, plan = gathered([path, columns[1]], groups)
-    assert plan.split == (0,)
-    assert plan.bytes_read == 2 * 8 * 5_003
+@every_kind
+def test_sets__read_every_row_once_in_the_order_of_the_groups(moves):
+    groups = moves.groups(60)
+    every = np.concatenate([groups.rows.ravel(), groups.left])
+    np.testing.assert_array_equal(np.sort(every), np.arange(groups.n))
+    assert groups.n_left == len(groups.left)
+    bounds = [0, groups.count // 3, groups.count // 2, groups.count]
+    parts = [rows_read(groups, *span) for span in pairwise(bounds)]
+    for (first, last), rows in zip(pairwise(bounds), parts, strict=True):
+        assert groups.rows_of(first, last) == len(rows)
+        assert groups.count_of(first, len(rows)) == last - first
+        assert groups.count_of(first, len(rows) - 1) == last - first - 1
+        grouped = rows[: (last - first) * groups.size].reshape(-1, groups.size)
+        np.testing.assert_array_equal(grouped, groups.rows[first:last])
+        staying = groups.left[groups.left_of(first, last)]
+        np.testing.assert_array_equal(rows[(last - first) * groups.size :], staying)
+        evenly = groups.n_left * (last - first) / groups.count
+        assert abs(len(staying) - evenly) < 1
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(groups.n))
+    starts, stops = groups.runs(bounds)
+    np.testing.assert_array_equal((stops - starts).sum(axis=1), list(map(len, parts)))
+    for (first, last), own in zip(pairwise(bounds), zip(starts, stops, strict=True), strict=True):
+        spans = [(int(a), int(b)) for a, b in zip(*own, strict=True) if a < b]
+        assert tuple(spans) == groups.ranges(first, last)
 
 
-def test_run_groups__gives_the_same_on_a_cluster(client, tmp_path, columns):
-    da = pytest.importorskip("dask.array")
-    groups = Groups(5_003, 40, seed=4)
-    path = str(tmp_path / "x.zarr")
-    zarr.create_array(path, data=columns[0], chunks=(5_003, 1))
-    (sums, _), _ = gathered(columns, groups)
-    for sources in (columns, (path, columns[1]), (da.from_array(columns[0], chunks=600), path)):
-        (there, _), _ = gathered(sources, groups, client)
-        np.testing.assert_array_equal(there[0], sums[0])
+@every_kind
+def test_sets__travel_and_are_told_apart(moves):
+    groups = moves.groups(60)
+    groups.runs((0, groups.count))
+    again = pickle.loads(pickle.dumps(groups))
+    assert digest(again) == digest(groups) != digest(moves.groups(4))
+    np.testing.assert_array_equal(again.rows, groups.rows)
+    parts = pickle.loads(pickle.dumps(moves))
+    np.testing.assert_array_equal(parts.groups(60).rows, groups.rows)
+    assert parts.what == moves.what
 
 
-@pytest.mark.parametrize(("n", "size"), [(5_003, 40), (5_003, 500), (60_000, 1_000)])
-def test_plan__counts_putting_the_rows_of_every_group_in_order(n, size):
-    groups = Groups(n, size, seed=4)
-    session = Session(open_variables([np.zeros((n, 1))] * 2, None), Runtime.here(2, 2**31), 0)
-    plan = session.plan_groups(Gathered(groups))
-    assert plan.work["gathers"] == 17 * n
-    assert plan.work["calls"] == 50 * n + 300 * plan.tasks + 50 * groups.count
+def test_strata__rows_stay_in_theirs():
+    groups = KINDS["strata"].groups(60)
+    assert all(len(set(STRATA[rows])) == 1 for rows in groups.rows)
+    whole = orders_of(KINDS["strata"].whole, 1)[0]
+    np.testing.assert_array_equal(STRATA[whole], STRATA)
+    assert (whole != np.arange(N)).mean() > 0.9
+
+
+@pytest.mark.parametrize("labels", [GROUPS, UNEQUAL])
+def test_groups_of_rows__move_as_wholes(labels):
+    sets = RowSets.of(None, labels, 0)
+    n = len(labels)
+    for to in (orders_of(sets.whole, 1)[0], moved(sets.groups(60), 1)):
+        np.testing.assert_array_equal(np.sort(to), np.arange(n))
+        assert (to != np.arange(n)).any()
+        for label in np.unique(labels):
+            rows = np.flatnonzero(labels == label)
+            np.testing.assert_array_equal(to[rows], np.flatnonzero(labels == labels[to[rows[0]]]))
+
+
+def test_strata_of_groups__are_kept():
+    sets = KINDS["both"]
+    for to in (orders_of(sets.whole, 2)[0], moved(sets.groups(60), 2)):
+        np.testing.assert_array_equal((GROUPS % 3)[to], GROUPS % 3)
+        np.testing.assert_array_equal(np.diff(to[np.argsort(GROUPS, kind="stable")])[::5] > 0, True)
+
+
+def test_series__a_shift_moves_all_rows_by_as_many():
+    groups = SERIES.groups(1_000)
+    step = N // groups.size
+    assert step >= 7
+    for k in range(groups.size):
+        to = np.arange(N)
+        for rows in groups.rows:
+            to[rows] = np.roll(rows, -k)
+        moving = groups.size * step
+        np.testing.assert_array_equal(to[:moving], (np.arange(moving) + k * step) % moving)
+        np.testing.assert_array_equal(to[moving:], np.arange(moving, N))
+
+
+def test_panel__shifts_every_series_within_itself():
+    groups = PANEL.groups(1_000)
+    to = np.arange(N)
+    for rows in groups.rows:
+        to[rows] = np.roll(rows, -2)
+    np.testing.assert_array_equal(STATIONS[to], STATIONS)
+    assert (to != np.arange(N)).mean() > 0.9
+    assert PANEL.most_shifts == 80 // 3
+
+
+def test_period__every_shift_is_a_multiple():
+    series = Series(1_000, (np.arange(1_000),), 0, lag=10, period=24)
+    steps = np.diff(series.groups(1_000).rows, axis=1)
+    assert steps.min() == steps.max() == 24
+    assert series.most_shifts == 1_000 // 24
+    assert Series(1_000, (np.arange(1_000),), 0, lag=25, period=24).most_shifts == 1_000 // 48
+
+
+def test_orders_of_sets__are_drawn_anew_in_every_coset_and_variable():
+    for groups in (KINDS["strata"].groups(60), KINDS["groups"].whole):
+        drawn = [orders_of(groups, c, variable=m).tobytes() for c in (1, 2) for m in (1, 2)]
+        assert len(set(drawn)) == 4
+        np.testing.assert_array_equal(orders_of(groups, 1), orders_of(groups, 1))
+
+
+@pytest.mark.parametrize("kind", ["unequal", "groups"])
+def test_orders_of_sets__are_those_of_units_and_do_not_depend_on_the_groups_beside_them(kind):
+    groups = KINDS[kind].groups(60)
+    whole = orders_of(groups, 3)
+    assert len(np.unique(groups.units)) < groups.count
+    for unit in np.unique(groups.units):
+        assert (whole[groups.units == unit] == whole[groups.units == unit][0]).all()
+    assert len(np.unique(whole, axis=0)) > 0.5 * len(np.unique(groups.units))
+    for g in range(groups.count):
+        np.testing.assert_array_equal(orders_of(groups, 3, g, 1)[0], whole[g])
+
+
+def test_size_of_sets__leaves_as_few_rows_as_can_be():
+    assert RowSets.of(np.repeat(np.arange(20), 10), None, 0).groups(1_000).size == 10
+    assert RowSets.of(np.repeat([0, 1], 300), None, 0).groups(1_000).size == 300
+    assert RowSets.of(np.repeat(np.arange(50), 2), None, 0).groups(1_000).n_left == 0
+    assert RowSets.of(np.append(np.repeat(0, 9), 1), None, 0).movable == 0.9
+
+
+def test_items_of_a_group__lie_far_apart():
+    groups = RowSets.of(np.tile([0, 1], 4_000), None, 0).groups(100)
+    for rows in groups.rows:
+        assert np.diff(np.sort(rows)).max() < 700
+        assert rows.max() - rows.min() > 7_000
+        assert np.median(np.abs(np.diff(rows))) > 700

@@ -1,85 +1,160 @@
-"""The most memory that a process had."""
+"""Memory and reads of a run: no more than its plan says, and refused where that is too much."""
 
-import os
-import platform
 import subprocess
 import sys
-from pathlib import Path
+import tracemalloc
 
 import numpy as np
-import psutil
 import pytest
 import zarr
+from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
+from zarr.storage import LocalStore
 
-from dhsic.engine.memory import peak_bytes, worker_peak_bytes
+import dhsic
+from dhsic.errors import MemoryBudgetError
+from tests.engine.toys import CountingStore
+from tests.places import CALLS, Heard
+
+MIB = 2**20
+FEW = {"estimator": dhsic.NystromMHSIC(20), "null": "gamma", "kernels": "gaussian"}
 
 
-def test_peak__is_at_least_what_the_process_has():
-    assert peak_bytes() >= 0.9 * psutil.Process().memory_info().rss
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_call__that_needs_more_memory_than_is_allowed_is_refused_before_it_reads(call):
+    with pytest.raises(MemoryBudgetError, match=r"memory") as caught:
+        call(threads=1, memory="64KiB", progress=(heard := Heard()))
+    assert "\n" not in str(caught.value)
+    assert heard.of("PassStarted") == heard.of("RunStarted") == []
+    if call.plan is not None:
+        plan = call.planned(threads=1)
+        assert plan.fits
+        assert not call.planned(threads=1, memory="64KiB").fits
+        assert plan.peak_bytes >= max(plan.peak_worker_bytes, plan.peak_driver_bytes) > 0
 
 
-def test_peak__stays_when_memory_is_given_back():
-    code = (
-        "import numpy as np\n"
-        "from dhsic.engine.memory import peak_bytes\n"
-        "before = peak_bytes()\n"
-        "np.ones(8_000_000)\n"
-        "print(peak_bytes() - before)"
+@pytest.mark.parametrize("memory", ["100MB", 10**8])
+def test_test__is_refused_before_it_reads_with_what_would_fit(memory):
+    class Unread:
+        shape, dtype, ndim, chunks = (10**6, 2), np.dtype(float), 2, (1000, 2)
+
+        def __getitem__(self, rows):
+            raise AssertionError
+
+    asked = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(), "memory": memory}
+    with pytest.raises(
+        MemoryBudgetError,
+        match=r"95.4 MiB are allowed; .* 'prune landmarks' with 1.4 GiB",
+    ):
+        dhsic.independence_test(Unread(), Unread(), **asked, rng=0)
+
+
+AMOUNTS = {"1000": 1000, "3 b": 3, "2k": 2000, "2kB": 2000, "2KiB": 2048, "1.5 MiB": 3 * 2**19}
+AMOUNTS |= {" 2gib ": 2**31, "2GB": 2 * 10**9, "1T": 10**12, "0.5TiB": 2**39, "1e9": 10**9}
+
+
+def test_memory__is_read_in_decimal_and_binary_units():
+    x, y = np.random.default_rng(0).standard_normal((2, 30))
+    for text, amount in AMOUNTS.items():
+        as_text, as_number = (dhsic.plan(x, y, memory=memory) for memory in (text, amount))
+        allowed = [str(one).partition(", allowed ")[2][:9] for one in (as_text, as_number)]
+        assert allowed[0] == allowed[1] != ""
+        assert as_text.fits == as_number.fits == (amount > 2**28)
+
+
+def test_plan__that_fits_is_run_with_what_it_needs():
+    x, y = np.random.default_rng(0).standard_normal((2, 3_000, 2))
+    needed = dhsic.plan(x, y, threads=1, **FEW).peak_bytes
+    assert (
+        0
+        < dhsic.independence_test(x, y, rng=0, threads=1, memory=needed + 16 * MIB, **FEW).pvalue
+        <= 1
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 50_000_000 < int(done.stdout) < 100_000_000
 
 
-def test_peak__is_known_of_systems_without_proc(monkeypatch):
-    known = peak_bytes()
-
-    def missing(*_, **__):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", missing)
-    assert peak_bytes() == pytest.approx(known, rel=0.5)
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert peak_bytes() is None
-
-
-def test_worker_peak__is_that_of_the_largest(client):
-    peaks = client.run(peak_bytes)
-    assert worker_peak_bytes(client) >= max(peaks.values())
-    assert np.isclose(worker_peak_bytes(client), max(peaks.values()), rtol=0.2)
+def test_plan__does_not_depend_on_threads_but_for_memory_and_time():
+    x, y = np.random.default_rng(0).standard_normal((2, 40_000, 2))
+    one, four = (dhsic.plan(x, y, threads=threads, **FEW) for threads in (1, 4))
+    assert [step.name for step in one.steps] == [step.name for step in four.steps]
+    assert [step.bounds for step in one.passes] == [step.bounds for step in four.passes]
+    assert one.processor_seconds == pytest.approx(four.processor_seconds)
+    assert four.seconds < one.seconds
+    text = str(four)
+    for fact in ("40,000 rows", "4 threads", "kernel sums", "peak memory"):
+        assert fact in text
 
 
-def test_worker_peak__is_not_known_where_no_worker_tells(client, monkeypatch):
-    monkeypatch.setattr("dhsic.engine.memory.peak_bytes", lambda: None)
-    assert worker_peak_bytes(client) is None
+N, D = 120_000, 8
+OBJECTS = 1_000_000  # bytes of Python objects: tasks, keys, and what zarr keeps of them
+LAYOUTS = {  # rows of chunks and shards, codec
+    "one chunk": (N, None, ZstdCodec()),
+    "large chunks": (N // 3, None, GzipCodec(level=1)),
+    "small chunks": (6_000, None, None),
+    "longer than the data": (N + N // 2, None, BloscCodec()),
+    "one shard": (6_000, N, ZstdCodec()),
+}
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-@pytest.mark.parametrize(("threshold", "fresh"), [("65536", False), ("65537", True)])
-def test_freed_memory__is_used_again_where_nannies_of_dask_have_it_given_back(threshold, fresh):
-    code = (
-        "import resource\n"
-        "import numpy as np\n"
-        "from dhsic.engine.memory import reuse_freed_memory\n"
-        "reuse_freed_memory()\n"
-        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "np.ones(100_000)\n"
-        "before = faults()\n"
-        "for _ in range(100):\n"
-        "    np.ones(100_000)\n"
-        "print(faults() - before)"
+def stored(store, layout, dtype="f4", **path):
+    chunk, shard, codec = LAYOUTS[layout]
+    x = np.random.default_rng(0).standard_normal((N, D)).astype(dtype)
+    return zarr.create_array(
+        store, data=x, chunks=(chunk, D), shards=shard and (shard, D), compressors=codec, **path
     )
-    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": threshold}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    pages = 100 * 800_000 // os.sysconf("SC_PAGE_SIZE")
-    assert (int(done.stdout) > pages // 2) == fresh
+
+
+@pytest.mark.parametrize("null", ["gamma", "shifts"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_run__allocates_no_more_than_is_planned(layout, null, tmp_path):
+    x, y = stored(tmp_path / "x.zarr", layout), np.arange(N) % 100.0
+    asked = {**FEW, "null": null, "threads": 1}
+    planned = dhsic.plan(x, y, **asked).peak_worker_bytes
+    dhsic.independence_test(x[:100], y[:100], rng=0, **asked)  # imports
+    tracemalloc.start()
+    dhsic.independence_test(x, y, rng=0, **asked)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 1.1 * planned + OBJECTS
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("layout", ["large chunks", "one chunk"])
+def test_run__decodes_every_chunk_once_a_pass_for_all_variables_of_an_array(
+    layout, threads, tmp_path
+):
+    stored(LocalStore(tmp_path), layout, name="f")
+    store = CountingStore(LocalStore(tmp_path, read_only=True))
+    group = zarr.open_group(store, mode="r")
+    names = ["a=f[:, 0:3]", "b=f[:, 5]"]
+    found = dhsic.independence_test(*names, data=group, rng=0, threads=threads, **FEW)
+    # Once for the sample, and once for each pass.
+    assert set(store.reads.values()) == {1 + len(found.passes)}
+    x = group["f"][:]
+    apart = dhsic.independence_test(
+        *(x[:, :3], x[:, 5]), names=("a", "b"), rng=0, threads=threads, **FEW
+    )
+    assert found.statistic == pytest.approx(apart.statistic, rel=1e-9)
+    assert found.passes[0].bytes_read == x.nbytes
+
+
+def test_run__of_a_process_that_grows_beyond_what_is_allowed_ends_in_words(monkeypatch):
+    """Other runs of this process may use as much each."""
+    monkeypatch.setattr("dhsic.engine.budget._seen", {})
+    x, y = np.random.default_rng(0).standard_normal((2, 40_000, 2))
+    allowed, held = dhsic.plan(x, y, threads=1, **FEW).peak_bytes, []
+
+    def grow(event):
+        held.append(np.ones(allowed // 8))
+
+    with pytest.raises(MemoryBudgetError, match=r"were planned, and uses"):
+        dhsic.independence_test(x, y, rng=0, threads=1, memory=allowed, progress=grow, **FEW)
+    assert len(held) > 1
 
 
 def peak_of(code):
     """The peak of a process that runs some code, in MiB."""
-    code = f"{code}\nfrom dhsic.engine.memory import peak_bytes\nprint(peak_bytes() / 2**20)"
+    code = f"{code}\nprint(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    return float(done.stdout) / 2**10
 
 
 def test_many_replicates__take_no_more_memory_than_is_allowed():

@@ -16,7 +16,8 @@ from dhsic.engine.reduction import Partial
 from dhsic.engine.scan import Differing, Extent
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.kernels import Gaussian
-from tests.engine.toys import Moments
+
+Moments = namedtuple("Moments", "first second")
 
 
 def packed(value):
@@ -47,11 +48,6 @@ def test_unpack__gives_arrays_back_with_their_order(array, random):
         assert getattr(found.flags, flag) or not getattr(moved.flags, flag)
 
 
-def test_unpack__gives_a_view_back_whole():
-    x = np.arange(24.0).reshape(4, 6)[::2, 1::2]
-    np.testing.assert_array_equal(again(x), x)
-
-
 VALUES = [
     *(None, True, 3, -(2**80), 0.1, -0.0, math.inf, "words", (), (1, (2.0, [None, "x"])), []),
     *(np.float64(0.1), np.float32(0.1), np.int64(3), np.bool_(True)),
@@ -65,15 +61,6 @@ def test_unpack__gives_values_back_with_their_types(value):
     assert type(found) is type(value)
     assert found == value
     assert repr(found) == repr(value)
-
-
-def test_unpack__gives_named_tuples_back():
-    differing = Differing(2, np.array([3, 2**63], np.uint64), np.ones((2, 1)))
-    extent = Extent(np.array([math.inf]), (differing,))
-    found = again(Partial(extent, 1.0)).state
-    assert type(found) is Extent
-    assert type(found.differing[0]) is Differing
-    assert found.differing[0].keys.tolist() == [3, 2**63]
 
 
 Local = namedtuple("Local", "x")
@@ -96,24 +83,12 @@ def test_pack__refuses_other_types(value):
 WHOLE = packed(Partial(Extent(np.arange(3.0), (Differing(1, np.ones(1), np.ones((1, 2))),)), 0.5))
 
 
-@pytest.mark.parametrize("length", [0, 1, 13, 14, 78, 79, 80, 200, len(WHOLE) - 1])
-def test_unpack__refuses_what_is_cut_short(length):
-    assert length < len(WHOLE)
-    with pytest.raises(BrokenStateError):
-        unpack(io.BytesIO(WHOLE[:length]))
-
-
-@pytest.mark.parametrize("place", [*range(0, len(WHOLE), 7), len(WHOLE) - 1])
-def test_unpack__refuses_what_was_altered(place):
-    altered = bytearray(WHOLE)
-    altered[place] ^= 1
-    with pytest.raises(BrokenStateError):
-        unpack(io.BytesIO(altered))
-
-
-def test_unpack__refuses_what_is_longer():
-    with pytest.raises(BrokenStateError):
-        unpack(io.BytesIO(WHOLE + b"\0"))
+def test_unpack__refuses_what_is_cut_short_altered_or_longer():
+    broken = [WHOLE[:length] for length in range(len(WHOLE))]
+    broken += [WHOLE[:k] + bytes([WHOLE[k] ^ 1]) + WHOLE[k + 1 :] for k in range(len(WHOLE))]
+    for data in (*broken, WHOLE + b"\0"):
+        with pytest.raises(BrokenStateError):
+            unpack(io.BytesIO(data))
 
 
 def signed(structure, blocks=b""):

@@ -111,15 +111,6 @@ def test_kernel__is_read_and_written():
     assert len(dhsic.Candidates(("gaussian", "sign")).scaled) == 5
 
 
-def test_kernel__is_listed_and_suggested():
-    dhsic.register(Sign)
-    told = r"anderson-darling, sign, or ranks, .*; got 'sgn': did you mean 'sign'"
-    with pytest.raises(InvalidArgumentError, match=told):
-        parse("sgn")
-    with pytest.raises(InvalidArgumentError, match="at most weight, shift after colons"):
-        parse("sign:1:2:3")
-
-
 def test_null__stands_with_what_its_replicates_do():
     dhsic.register(Maximum)
     assert {e.estimator.name for e in TABLE if Maximum in e.nulls} == {

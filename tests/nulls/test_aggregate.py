@@ -1,17 +1,23 @@
-"""One test from several kernels: scores, ties, and the level for any grid."""
+"""One test from several kernels, against loops: scores, ties, exactness, and the door to it."""
+
+import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.special import logsumexp
 
+import dhsic
 from dhsic.errors import DataError
-from dhsic.nulls import aggregate, pvalue
+from dhsic.kernels import Gaussian, Laplacian
+from dhsic.nulls import Strength, aggregate, pvalue, standardised
 
 HOW = ("soft", "max", "min-p")
-
-
-def no_rounding(statistics):
-    return np.zeros(len(statistics))
+WEIGHTS_OF_FIVE = {
+    (None, 0.0): [0.2] * 5,
+    ((2,), 0.4): [0.15, 0.15, 0.4, 0.15, 0.15],
+    ((1, 2), 0.4): [0.2, 0.24, 0.16, 0.2, 0.2],
+    ((0, 1, 2, 3, 4), 0.4): [0.2] * 5,
+}
 
 
 def draws(rng, b, g):
@@ -21,69 +27,107 @@ def draws(rng, b, g):
     return np.where(np.arange(g) % 2, z**2, 1e3 + 5 * z)
 
 
-def test_aggregate__takes_the_largest_distance_from_the_other_rows(rng):
-    rows = draws(rng, 99, 5)
-    found = aggregate(rows[0], rows[1:], "max", no_rounding(rows[0]))
-    distances = [
-        ((x - others.mean(axis=0)) / others.std(axis=0)).max()
-        for r, x in enumerate(rows)
-        for others in [np.delete(rows, r, axis=0)]
-    ]
-    np.testing.assert_allclose([found.statistic, *found.distribution.values], distances, rtol=1e-9)
-    by_itself = (rows[0] - rows[1:].mean(axis=0)) / rows[1:].std(axis=0)
-    np.testing.assert_allclose(found.standardised, by_itself, rtol=1e-9)
-    assert found.strongest == by_itself.argmax()
+class Naive:
+    """Scores of all rows by loops, and which combination gave that of the data."""
+
+    def __init__(self, rows, how, rounding, *, reference=(), share=0.0, dtype=np.float64):
+        self.rows, self.how, count = rows, how, rows.shape[1]
+        largest = np.abs(rows).max(axis=0)
+        self.ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * largest)
+        self.told = rows.std(axis=0) > self.ties
+        self.z = np.array([self.distances(r) for r in range(len(rows))])
+        alone, others = list(reference), [c for c in range(count) if c not in reference]
+        if how == "soft" or share == 0.0 or not others:
+            given = WEIGHTS_OF_FIVE.get((tuple(reference) or None, share))
+            weights = given if how == "soft" and given else [1.0 / count] * count
+            self.scores, self.rounding, self.strongest = self.of(range(count), weights)
+        else:
+            self.scores, self.rounding, self.strongest = self.weighed(alone, others, share)
+
+    def distances(self, r):
+        others = np.delete(self.rows, r, axis=0)
+        spread = np.where(self.told, others.std(axis=0), 1.0)
+        return np.where(self.told, (self.rows[r] - others.mean(axis=0)) / spread, 0.0)
+
+    def of(self, columns, weights=None):
+        columns = list(columns)
+        errors = [self.ties[c] / self.rows[:, c].std() if self.told[c] else 0.0 for c in columns]
+        if self.how == "soft":
+            terms = 2.0 * self.z + np.log(weights)
+            return np.log(np.exp(terms).sum(axis=1)), 2.0 * max(errors), terms[0].argmax()
+        values, rounding = self.z[:, columns], max(errors)
+        if self.how == "min-p":
+            below = [
+                [np.sum(x < y - tie) for y in x]
+                for x, tie in zip(self.rows.T, self.ties, strict=True)
+            ]
+            values = np.array(below).T[:, columns] + 0.5 + np.arctan(values) / math.pi
+            rounding /= math.pi
+        return values.max(axis=1), rounding, columns[values[0].argmax()]
+
+    def weighed(self, alone, others, share):
+        parts = [self.of(alone), self.of(others)]
+        evidence = []
+        for (scores, rounding, _), own in zip(parts, (share, 1.0 - share), strict=True):
+            ranks = [np.sum(scores >= score - rounding) - 0.5 for score in scores]
+            evidence.append(-np.log10(np.array(ranks) / len(self.rows) / own))
+        first = all(scores[0] - rounding > scores[1:].max() for scores, rounding, _ in parts)
+        ours, theirs = (parts[0][0][0], parts[1][0][0]) if first else (e[0] for e in evidence)
+        return np.maximum(*evidence), 1e-9, parts[0 if ours >= theirs else 1][2]
 
 
-@pytest.mark.parametrize(
-    ("reference", "share", "weights"),
-    [
-        (2, 0.0, np.full(5, 0.2)),
-        (2, 0.4, [0.15, 0.15, 0.4, 0.15, 0.15]),
-        ([1, 2], 0.0, np.full(5, 0.2)),
-        ([1, 2], 0.4, [0.2, 0.24, 0.16, 0.2, 0.2]),
-        ([0, 1, 2, 3, 4], 0.4, np.full(5, 0.2)),
-    ],
-)
-def test_aggregate__gathers_what_all_combinations_find(rng, reference, share, weights):
-    rows = draws(rng, 99, 5)
-    options = {"reference": reference, "share": share}
-    found = aggregate(rows[0], rows[1:], "soft", no_rounding(rows[0]), **options)
-    z = np.array(
-        [
-            (x - others.mean(axis=0)) / others.std(axis=0)
-            for r, x in enumerate(rows)
-            for others in [np.delete(rows, r, axis=0)]
-        ]
-    )
-    expected = np.log(np.exp(2.0 * z) @ weights)
-    np.testing.assert_allclose(
-        [found.statistic, *found.distribution.values], expected, rtol=1e-9, atol=1e-9
-    )
-    assert found.strongest == (2.0 * z[0] + np.log(weights)).argmax()
+def compare(rows, how, rounding=None, **options):
+    rounding = np.zeros(rows.shape[1]) if rounding is None else rounding
+    naive = Naive(rows, how, rounding, **options)
+    if "reference" in options:
+        options["reference"] = list(options["reference"])
+    found = aggregate(rows[0], rows[1:], how, rounding, **options)
+    scores = np.r_[found.statistic, found.distribution.values]
+    np.testing.assert_allclose(scores, naive.scores, rtol=1e-8, atol=1e-8)
+    assert found.rounding == pytest.approx(naive.rounding, rel=1e-10)
+    assert found.strongest == naive.strongest
+    np.testing.assert_allclose(found.standardised, naive.z[0], rtol=1e-8)
+    np.testing.assert_allclose(found.strength.replicates, naive.z[1:].max(axis=1), rtol=1e-7)
+    assert found.strength.statistic == pytest.approx(naive.z[0].max())
+    digits = math.sqrt(np.finfo(options.get("dtype", float)).eps)
+    least = rows[0] - np.maximum(rounding, digits * np.abs(rows[0]))
+    np.testing.assert_allclose(found.pvalues, (rows >= least).mean(axis=0), rtol=1e-12)
+    return found
 
 
-def test_aggregate__of_overwhelming_evidence_is_finite(rng):
-    rows = draws(rng, 99, 3)
-    found = aggregate(rows[0] + 1e12, rows[1:], "soft", np.zeros(3), share=0.5)
-    assert np.isfinite([found.statistic, *found.distribution.values]).all()
-    assert found.distribution.sf(found.statistic) == 0.01
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(("reference", "share"), [((), 0.0), *list(WEIGHTS_OF_FIVE)[1:]])
+def test_aggregate__is_that_of_loops(rng, how, reference, share):
+    options = {"reference": reference, "share": share} if reference else {}
+    strongest = set()
+    for k in range(6):
+        rows = draws(rng, 59, 5)
+        rows[0, k % 5] += [0.0, 20.0][k % 2]
+        strongest.add(compare(rows, how, **options).strongest)
+        rounding = np.array([0.5, 0.0, 2.0, 0.05, 1e-4])  # many rows lie within it
+        strongest.add(compare(rows, how, rounding, **options).strongest)
+        tied = rng.integers(0, 3, (60, 5)).astype(float)
+        compare(tied, how, np.full(5, 1e-9), **options)
+        flat = rows.copy()
+        flat[:, reference or 1] = 7.0
+        strongest.add(compare(flat, how, **options).strongest)
+        whole = np.round(rng.normal(9.0, 3.0, (60, 5)))  # many differ by just the rounding
+        compare(whole, how, np.ones(5), **options)
+        compare(rows, how, dtype=np.float32, **options)
+    assert len(strongest) > 2
 
 
-def test_aggregate__takes_the_smallest_pvalue_and_breaks_ties_by_distance(rng):
-    rows = draws(rng, 39, 5)
-    found = aggregate(rows[0], rows[1:], "min-p", no_rounding(rows[0]))
-    largest = [found.statistic, *found.distribution.values]
-    ranks = np.array([[(column >= x).mean() for x in column] for column in rows.T]).T
-    distances = np.stack(
-        [aggregate(r, np.delete(rows, k, 0), "max", r * 0).standardised for k, r in enumerate(rows)]
-    )
-    keys = [
-        max(zip(-rank, distance, strict=True))
-        for rank, distance in zip(ranks, distances, strict=True)
-    ]
-    order = sorted(range(len(rows)), key=keys.__getitem__)
-    assert list(np.argsort(largest)) == order
+@pytest.mark.parametrize("how", ["max", "min-p"])
+def test_share__counts_rows_within_rounding_of_the_score_as_above_it(how, rng):
+    """Of the data, which lie above all others by less than the rounding, the rank is not the first.
+
+    Then the weighed ranks, and not the scores themselves, tell which combination decided.
+    """
+    rows = rng.standard_normal((40, 3))
+    rows[0], rows[1] = (90.0, 3.0, 4.0), (89.9, 0.0, 0.0)
+    found = compare(rows, how, np.array([0.5, 0.0, 0.0]), reference=(0,), share=0.1)
+    assert found.strongest == 2
+    assert compare(rows, how, reference=(0,), share=0.1).strongest == 0
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -95,74 +139,52 @@ def test_aggregate__of_one_combination_is_its_own_test(rng, how):
     assert found.pvalues == [expected]
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("share", [0.0, 0.5, 2 / 3])
-@pytest.mark.parametrize("g", [2, 16])
-def test_aggregate__is_exact_for_exchangeable_rows(how, g, share):
-    runs, b = 1000, 39
-    rng = np.random.default_rng(g)
-    tables = (draws(rng, b, g) for _ in range(runs))
-    found = [
-        aggregate(rows[0], rows[1:], how, no_rounding(rows[0]), share=share) for rows in tables
-    ]
-    ps = np.array([pvalue(x.statistic, x.distribution, rounding=x.rounding) for x in found])
-    for alpha in (0.05, 0.1, 0.5):
-        low, high = binom.ppf([1e-5, 1 - 1e-5], runs, alpha)
-        assert low <= (ps <= alpha).sum() <= high
-    singles = np.array([x.pvalues.min() for x in found])
-    assert (singles <= 0.05).sum() > binom.ppf(1 - 1e-5, runs, 0.05)
+def test_aggregate__of_many_columns_takes_some_at_a_time(rng):
+    rows, rounding = draws(rng, 59, 30_000), np.zeros(30_000)
+    rows[0, [6_000, 28_000]] += 100.0
+    rounding[7] = 0.1
+    for how in ("max", "soft", "max"):
+        rows[0, 28_000] += 20.0
+        z, errors, *_ = standardised(rows, rounding)
+        expected = z.max(axis=1) if how == "max" else logsumexp(2 * z, 1, 1 / 30_000)
+        found = aggregate(rows[0], rows[1:], how, rounding)
+        scores = [found.statistic, *found.distribution.values]
+        np.testing.assert_allclose(scores, expected, rtol=1e-10)
+        assert found.strongest == z[0].argmax()
+        assert found.rounding == errors[7] * (2.0 if how == "soft" else 1.0)
+        assert found.standardised[28_000] == pytest.approx(z[0, 28_000])
+        np.testing.assert_allclose(found.strength.replicates, z[1:].max(axis=1))
 
 
-def cases(b, rng):
-    """Rows of statistics of several laws: smooth, tied, opposed, and far above all others."""
-    z = rng.standard_normal((b + 1, 1))
-    far = 1e-9 * rng.standard_normal((b + 1, 3))
-    far[rng.integers(b + 1, size=3), np.arange(3)] = 1.0
-    tied = rng.integers(0, 3, (b + 1, 3)).astype(float)
-    return draws(rng, b, 3), tied, np.hstack([z, -z, z**2]), far, np.repeat(z, 3, axis=1)
-
-
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 2 / 3, 0.9])
-def test_aggregate__is_exact_with_any_number_of_replicates(how, share):
-    """Each row is the data once: no more than k of b + 1 p-values may be k / (b + 1) or less."""
-    rng = np.random.default_rng(3)
-    for b in (1, 2, 3, 4, 7, 11):
-        for rows in cases(b, rng):
-            for dtype in (np.float64, np.float32):
-                found = [
-                    aggregate(
-                        row,
-                        np.delete(rows, r, 0),
-                        how,
-                        np.zeros(3),
-                        dtype,
-                        reference=1,
-                        share=share,
-                    )
-                    for r, row in enumerate(rows)
-                ]
-                p = [pvalue(x.statistic, x.distribution, dtype, x.rounding) for x in found]
-                assert (np.sort(p) >= np.arange(1, b + 2) / (b + 1) - 1e-12).all()
+def test_aggregate__of_replicates_without_spread_is_finite():
+    """The deviation is floored by the root of the rounding of that of all rows."""
+    found = aggregate(np.array([5.0, 2.0]), np.ones((99, 2)), "max", np.zeros(2))
+    spread = np.array([4.0, 1.0]) * math.sqrt(99) / 100
+    expected = [4.0, 1.0] / (math.sqrt(np.finfo(float).eps) * spread)
+    np.testing.assert_allclose(found.standardised, expected, rtol=1e-10)
+    assert 1e6 < found.statistic < math.inf
+    assert found.distribution.sf(found.statistic) == 0.01
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_aggregate__does_not_change_with_the_scale_of_a_kernel(rng, how):
-    rows = draws(rng, 99, 4)
-    scaled = rows * [1.0, 1e-6, 7.0, 1e5] + [0.0, 0.0, -3.0, 2.0]
-    found, again = (aggregate(x[0], x[1:], how, np.zeros(4)) for x in (rows, scaled))
-    np.testing.assert_allclose(again.distribution.values, found.distribution.values, rtol=1e-6)
-    assert again.strongest == found.strongest
+@pytest.mark.parametrize("share", [0.0, 2 / 3])
+def test_aggregate__finds_what_is_far_above_replicates_that_hardly_differ(how, share, rng):
+    rows = 1.0 + 1e-3 * rng.random((100, 3))
+    rows[0] = 1e7, 1e12, 1e7
+    found = aggregate(rows[0], rows[1:], how, np.zeros(3), np.float32, share=share)
+    assert np.isfinite([found.statistic, *found.distribution.values]).all()
+    assert pvalue(found.statistic, found.distribution, np.float32, found.rounding) == 0.01
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_aggregate__says_nothing_where_rows_are_equal_but_for_rounding(rng, how):
-    flat = 1.0 + 1e-12 * rng.standard_normal((100, 2))
-    found = aggregate(flat[0], flat[1:], how, np.full(2, 1e-10))
+    flat = np.hstack([1.0 + 1e-12 * rng.standard_normal((100, 2)), np.zeros((100, 1))])
+    found = aggregate(flat[0], flat[1:], how, np.full(3, 1e-10))
     assert found.distribution.sf(found.statistic - found.rounding) == 1.0
+    assert found.rounding == 0.0
     telling = np.hstack([flat, np.r_[50.0, rng.standard_normal(99)][:, None]])
-    found = aggregate(telling[0], telling[1:], how, np.full(3, 1e-10))
-    assert found.strongest == 2
+    found = aggregate(telling[0], telling[1:], how, np.full(4, 1e-10))
+    assert found.strongest == 3
     assert found.distribution.sf(found.statistic) == 0.01
 
 
@@ -175,44 +197,30 @@ def test_aggregate__counts_values_within_rounding_as_ties(rng):
         assert found.pvalues[0] == pytest.approx(0.31)
 
 
-def test_share__weighs_the_rank_by_the_reference_against_that_by_the_others(rng):
-    n, share, reference = 60, 0.4, 2
-    decided = []
-    for _ in range(20):
-        rows = draws(rng, n - 1, 4)
-        options = {"reference": reference, "share": share}
-        found = aggregate(rows[0], rows[1:], "max", np.zeros(4), **options)
-        p, q = (
-            np.array([(scores >= score).sum() - 0.5 for score in scores]) / n
-            for part in (rows[:, [reference]], np.delete(rows, reference, axis=1))
-            for whole in [aggregate(part[0], part[1:], "max", np.zeros(part.shape[1]))]
-            for scores in [np.r_[whole.statistic, whole.distribution.values]]
-        )
-        expected = -np.log10(np.minimum(p / share, q / (1 - share)))
-        scores = [found.statistic, *found.distribution.values]
-        np.testing.assert_allclose(scores, expected, rtol=1e-12)
-        others = np.where(np.arange(4) == reference, -np.inf, found.standardised)
-        decides = p[0] / share < q[0] / (1 - share)
-        assert found.strongest == (reference if decides else others.argmax())
-        decided.append(decides)
-    assert {*decided} == {True, False}
+def cases(b, rng):
+    """Rows of several laws: smooth, tied, opposed, far above all others, equal, and constant."""
+    z = rng.standard_normal((b + 1, 1))
+    far = 1e-9 * rng.standard_normal((b + 1, 3))
+    far[rng.integers(b + 1, size=3), np.arange(3)] = 1.0
+    tied = rng.integers(0, 3, (b + 1, 3)).astype(float)
+    flat = np.hstack([1.0 + 1e-9 * z, z, z**2])
+    return draws(rng, b, 3), tied, np.hstack([z, -z, z**2]), far, np.repeat(z, 3, axis=1), flat
 
 
-@pytest.mark.parametrize("how", ["max", "min-p"])
-def test_share__of_several_is_that_of_the_strongest_of_them(rng, how):
-    rows = draws(rng, 59, 4)
-    found = aggregate(rows[0], rows[1:], how, np.zeros(4), reference=[1, 3], share=0.4)
-    parts = [
-        aggregate(part[0], part[1:], how, np.zeros(2))
-        for part in (rows[:, [1, 3]], rows[:, [0, 2]])
-    ]
-    p, q = (
-        np.array([(scores >= score).sum() - 0.5 for score in scores]) / 60
-        for part in parts
-        for scores in [np.r_[part.statistic, part.distribution.values]]
-    )
-    scores = [found.statistic, *found.distribution.values]
-    np.testing.assert_allclose(scores, -np.log10(np.minimum(p / 0.4, q / 0.6)), rtol=1e-12)
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("share", [0.0, 0.3, 2 / 3])
+def test_aggregate__is_exact_with_any_number_of_replicates(how, share):
+    """Each row is the data once: no more than k of b + 1 p-values may be k / (b + 1) or less."""
+    rng = np.random.default_rng(3)
+    options = {"reference": 1, "share": share}
+    for b, dtype in [(1, np.float64), (2, np.float32), (4, np.float64), (9, np.float32)]:
+        for rows in cases(b, rng):
+            p = []
+            for r, row in enumerate(rows):
+                others = np.delete(rows, r, 0)
+                found = aggregate(row, others, how, np.zeros(3), dtype, **options)
+                p.append(pvalue(found.statistic, found.distribution, dtype, found.rounding))
+            assert (np.sort(p) >= np.arange(1, b + 2) / (b + 1) - 1e-12).all()
 
 
 def test_share__grows_the_weight_of_the_reference(rng):
@@ -222,14 +230,23 @@ def test_share__grows_the_weight_of_the_reference(rng):
     found = [aggregate(rows[0], rows[1:], share=s, **options) for s in (0.01, 0.5, 0.99)]
     ps = [x.distribution.sf(x.statistic - x.rounding) for x in found]
     assert ps[0] > ps[1] > ps[2]
-    assert found[2].strongest == 3
     assert ps[2] == pytest.approx(found[2].pvalues[3], abs=0.01)
 
 
-def test_aggregate__of_huge_statistics_is_finite():
-    found = aggregate(np.array([1e12]), np.arange(99.0)[:, None], "max", np.zeros(1))
-    assert found.statistic > 1e6
-    assert found.distribution.sf(found.statistic) == 0.01
+def test_share__is_of_the_first_combination_where_none_is_named(rng):
+    rows = draws(rng, 39, 3)
+    found = [
+        aggregate(rows[0], rows[1:], "max", np.zeros(3), share=0.9, **named)
+        for named in ({}, {"reference": 0}, {"reference": 1})
+    ]
+    np.testing.assert_array_equal(found[0].distribution.values, found[1].distribution.values)
+    assert not np.array_equal(found[0].distribution.values, found[2].distribution.values)
+
+
+def test_strength__of_several_tests_is_the_largest():
+    several = [Strength(1.0, np.array([2.0, 5.0])), Strength(3.0, np.array([4.0, 0.0]))]
+    found = Strength.largest(several)
+    assert (found.statistic, found.replicates.tolist()) == (3.0, [4.0, 5.0])
 
 
 def test_aggregate__refuses_what_overflowed():
@@ -238,42 +255,28 @@ def test_aggregate__refuses_what_overflowed():
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("share", [0.2, 2 / 3])
-def test_aggregate__with_a_constant_column_is_exact(how, share):
-    runs, b = 2000, 39
-    rng = np.random.default_rng(1)
-    rejected = 0
-    for _ in range(runs):
-        rows = np.column_stack([rng.chisquare(2, (b + 1, 2)), 1 + 1e-9 * rng.random(b + 1)])
-        found = aggregate(rows[0], rows[1:], how, np.zeros(3), share=share)
-        p = pvalue(found.statistic, found.distribution, rounding=found.rounding)
-        rejected += p <= 0.05
-    low, high = binom.ppf([1e-5, 1 - 1e-5], runs, 0.05)
-    assert low <= rejected <= high
-
-
-@pytest.mark.parametrize("share", [0.0, 2 / 3])
-@pytest.mark.parametrize("how", HOW)
-def test_aggregate__finds_what_is_far_above_replicates_that_hardly_differ(how, share, rng):
-    rows = 1.0 + 1e-3 * rng.random((100, 3))
-    rows[0] = 1e7
-    found = aggregate(rows[0], rows[1:], how, np.zeros(3), np.float32, share=share)
-    assert pvalue(found.statistic, found.distribution, np.float32, found.rounding) == 0.01
-
-
-def test_strongest__is_the_farthest_where_all_lie_above_their_replicates(rng):
-    rows = rng.standard_normal((100, 3))
-    rows[0] = 10.0, 9.0, 50.0
-    assert aggregate(rows[0], rows[1:], "max", np.zeros(3), share=2 / 3).strongest == 2
-    rows[0] = 10.0, 9.0, 0.0
-    assert aggregate(rows[0], rows[1:], "max", np.zeros(3), share=2 / 3).strongest == 0
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_aggregate__takes_a_statistic_of_zeros_for_no_evidence(rng, how):
-    rows = draws(rng, 99, 2)
-    silent = np.column_stack([np.zeros(len(rows)), rows])
-    found = aggregate(silent[0], silent[1:], how, no_rounding(silent[0]))
-    assert found.standardised[0] == 0.0
-    assert found.strongest != 0
-    assert np.isfinite(found.distribution.values).all()
+@pytest.mark.parametrize("share", [0.0, 0.4])
+@pytest.mark.parametrize("discrete", [False, True])
+def test_grid__has_the_score_of_the_statistics_of_its_combinations(how, share, discrete):
+    """The replicates of each combination are those of its own test at the same seed."""
+    x, y = np.random.default_rng(4).random((2, 90))
+    y += 0.3 * x
+    if discrete:
+        x, y = np.floor(3.0 * x), np.floor(3.0 * y)
+    kernels = Gaussian(gamma=1.0), Gaussian(gamma=4.0), Laplacian(gamma=2.0)
+    grid = dhsic.Grid(
+        dhsic.Candidates(kernels, (1.0,)), "matched", aggregate=how, reference_share=share
+    )
+    options = {"estimator": "v-hsic", "null": dhsic.Shifts(300), "rng": 3}
+    found = dhsic.independence_test(x, y, kernels=grid, **options)
+    alone = [dhsic.independence_test(x, y, kernels=kernel, **options) for kernel in kernels]
+    rows = np.array([[one.statistic, *one.null_distribution] for one in alone]).T
+    weights = {3: [0.4, 0.3, 0.3]}
+    if how == "soft" and share:
+        WEIGHTS_OF_FIVE[(0,), share] = weights[3]
+    naive = Naive(rows, how, np.zeros(3), reference=(0,), share=share)
+    np.testing.assert_allclose(
+        [found.score, *found.null_scores], naive.scores, rtol=1e-8, atol=1e-8
+    )
+    least = naive.scores[0] - naive.rounding - 1e-9
+    assert found.pvalue == pytest.approx((naive.scores >= least).mean())

@@ -11,13 +11,6 @@ def cka(gram, other):
     return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
 
-def own_nystrom_hsic(gram, cross):
-    """Lemma 4.2 for the pair (x, x): the product kernel is the square of the kernel."""
-    from tests.oracles import nystrom_m_hsic
-
-    return nystrom_m_hsic([gram, gram], [cross, cross])
-
-
 def step_down(rows, tie=1e-12):
     """Westfall and Young (1993), algorithm 4.1, by loops; row 0 of the scores is the data."""
     count, order = len(rows), sorted(range(rows.shape[1]), key=lambda j: -rows[0, j])
@@ -37,19 +30,3 @@ def standardised(rows):
         others = np.delete(rows, i, axis=0)
         scores[i] = (rows[i] - others.mean(axis=0)) / others.std(axis=0)
     return scores
-
-
-def lasso_products(grams, target, orders, block_rows):
-    """<K_a, K_b> over blocks, of Gram matrices of all rows."""
-    units = []
-    for order in orders:
-        for rows in np.array_split(order, max(1, round(len(order) / block_rows))):
-            h = np.eye(len(rows)) - 1.0 / len(rows)
-            block = [h @ k[np.ix_(rows, rows)] @ h for k in (*grams, target)]
-            units.append([k / np.linalg.norm(k) for k in block])
-    return np.array(
-        [
-            [sum((u[a] * u[b]).sum() for u in units) for b in range(len(grams) + 1)]
-            for a in range(len(grams) + 1)
-        ]
-    )

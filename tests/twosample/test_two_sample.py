@@ -1,30 +1,24 @@
-"""Tests of samples compute MMD, exchange rows between samples, and say what they did."""
+"""Tests of samples compute MMD, exchange rows between samples, and keep to strata and groups."""
 
-import itertools
-import re
-from types import SimpleNamespace
+from itertools import count, islice
 
 import dask.array as da
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import zarr
 
 import dhsic
+from dhsic import Permutation, Shifts
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.estimators.resample import orbit_of
-from dhsic.io.forms import open_one
-from dhsic.io.pooled import PooledSource, rows_of_samples
-from dhsic.io.sources import ArraySource
-from dhsic.kernels import Candidates, Gaussian, Grid
-from dhsic.landmarks import uniform_rows
-from dhsic.twosample import MMD_ESTIMATORS
-from dhsic.twosample.labels import codes, codes_of_blocks
 from tests import oracles
+from tests.estimators.cases import gaussian
+from tests.estimators.levels import Check
+from tests.estimators.orbit import FEWEST, Moves, landmark_rows, pooled
 
 GAMMA = 0.3
-KERNEL = Gaussian(gamma=GAMMA)
+KERNEL = f"gaussian:{GAMMA}"
+ESTIMATORS = ["nystrom-mmd", "rff-mmd", "v-mmd", "u-mmd", "block-mmd"]
 
 
 @pytest.fixture
@@ -43,7 +37,14 @@ def compare(*samples, **options):
 def gram_of(samples):
     x = np.vstack(samples)
     labels = np.repeat(np.arange(len(samples)), [len(s) for s in samples])
-    return oracles.gaussian_gram(x, x, GAMMA), labels
+    return gaussian(x, x, GAMMA), labels
+
+
+def pool_of(samples):
+    """Rows of the samples in the order of the pool, and the sample of each."""
+    sample, place = pooled(samples)
+    rows = [samples[int(k)][int(i)] for k, i in zip(sample, place, strict=True)]
+    return np.array(rows), sample
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -56,46 +57,31 @@ def test_estimate__is_mmd(samples, estimator, oracle, count):
     expected = oracles.mean_mmd(oracle, *gram_of(samples))
     assert found.estimate == pytest.approx(expected, rel=1e-9)
     assert found.statistic == pytest.approx(sum(map(len, samples)) * expected, rel=1e-9)
+    single = compare(*samples, estimator=estimator, precision="float32")
+    assert single.estimate == pytest.approx(expected, rel=1e-3)
 
 
 def test_nystrom__projects_on_pooled_landmarks(samples):
     first, second, _ = samples
     found = compare(first, second, estimator=dhsic.NystromMHSIC(30))
-    # The landmarks of the pool are the rows that the seed draws.
-    drawn = uniform_rows(1, 101, 30, 2, pairing="independent", replace=False)[0]
-    pool = PooledSource("x", (ArraySource("a", first), ArraySource("b", second)))
-    z = pool.take(np.sort(drawn))
-    crosses = [oracles.gaussian_gram(z, x, GAMMA) for x in (first, second)]
-    expected = oracles.projected_mmd(oracles.gaussian_gram(z, z, GAMMA), *crosses)
+    z = pool_of([first, second])[0][np.sort(landmark_rows(1, 101, 30, 2)[0])]
+    crosses = [gaussian(z, x, GAMMA) for x in (first, second)]
+    expected = oracles.projected_mmd(gaussian(z, z, GAMMA), *crosses)
     assert found.estimate == pytest.approx(expected, rel=1e-6)
     assert found.landmarks.drawn == 30
+    exact = compare(first, second, estimator="v-mmd")
+    near = compare(first, second, estimator=dhsic.NystromMHSIC(101))
+    assert near.estimate == pytest.approx(exact.estimate, rel=1e-3)
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_all_rows_as_landmarks__give_the_v_statistic_of_two(samples, count):
-    samples = samples[:count]
-    n = sum(map(len, samples))
-    exact = compare(*samples, estimator="v-mmd")
-    near = compare(*samples, estimator=dhsic.NystromMHSIC(n))
-    assert near.estimate <= exact.estimate * (1 + 1e-9)
-    if count == 2:
-        assert near.estimate == pytest.approx(exact.estimate, rel=1e-3)
-
-
-def test_rff__is_the_distance_of_mean_features(samples):
+def test_rff__is_near_the_distance_of_mean_features(samples):
     first, second, _ = samples
-    found = compare(first, second, estimator=dhsic.RFFHSIC(400))
-    assert found.features.counts == (800, 1)
-    assert found.estimate == pytest.approx(
-        compare(first, second, estimator="v-mmd").estimate, abs=0.006
-    )
-    mean = np.mean(
-        [
-            compare(first, second, estimator=dhsic.RFFHSIC(20), n_resamples=2, rng=s).estimate
-            for s in range(100)
-        ]
-    )
-    assert mean == pytest.approx(compare(first, second, estimator="v-mmd").estimate, rel=0.08)
+    values = [
+        compare(first, second, estimator=dhsic.RFFHSIC(40), n_resamples=2, rng=s).estimate
+        for s in range(40)
+    ]
+    exact = compare(first, second, estimator="v-mmd").estimate
+    assert np.mean(values) == pytest.approx(exact, rel=0.1)
 
 
 def test_block__is_the_mean_of_unbiased_estimates(rng):
@@ -107,112 +93,201 @@ def test_block__is_the_mean_of_unbiased_estimates(rng):
     assert found.null == "normal"
 
 
-@pytest.mark.parametrize("unbiased", [False, True])
-@pytest.mark.parametrize("sizes", [(50, 50), (1_000_000, 3), (10, 30, 7), (5, 6, 7, 8)])
-def test_codes__are_equally_long_and_as_far_as_their_kernel_says(sizes, unbiased):
-    found, n = codes(sizes, unbiased=unbiased), sum(sizes)
-    assert found.shape == (len(sizes), len(sizes) - 1)
-    lengths = np.linalg.norm(found, axis=1)
-    np.testing.assert_allclose(lengths, lengths[0], rtol=1e-9)
-    pairs = sum(a * b for a, b in itertools.combinations(sizes, 2))
-    scale = n**2 * (n - 3) / pairs if unbiased else n**3 / pairs
-    own = [(n - 1) / (n * (a - 1)) if unbiased else 1 / a for a in sizes]
-    for a, b in itertools.combinations(range(len(sizes)), 2):
-        distance = np.sum((found[a] - found[b]) ** 2)
-        assert distance == pytest.approx(scale * (own[a] + own[b]), rel=1e-9)
-
-
-def test_codes_of_blocks__are_those_of_a_block():
-    np.testing.assert_allclose(codes_of_blocks((300, 300), 20), codes((10, 10), unbiased=True))
-
-
 @pytest.mark.parametrize("sizes", [(3, 5), (1, 9), (4, 4, 4), (2, 3, 4, 6), (7, 1, 1), (1000, 1)])
 def test_pool__has_every_row_once_and_mixes_evenly(sizes):
     n = sum(sizes)
-    samples, places = rows_of_samples(np.arange(n), sizes)
+    sample, place = pooled([np.zeros(size) for size in sizes])
     for k, size in enumerate(sizes):
-        np.testing.assert_array_equal(places[samples == k], np.arange(size))
-        before = np.cumsum(samples == k)
+        np.testing.assert_array_equal(place[sample == k], np.arange(size))
+        before = np.cumsum(sample == k)
         assert np.abs(before - np.arange(1, n + 1) * size / n).max() <= len(sizes) - 1
-    chosen = np.array([0, n // 2, n - 1])
-    np.testing.assert_array_equal(rows_of_samples(chosen, sizes)[1], places[chosen])
 
 
-def test_pool__is_read_in_whole_chunks_of_the_largest_sample(tmp_path):
-    x = zarr.create_array(tmp_path / "x.zarr", data=np.arange(3000.0), chunks=(500,))
-    stored, small = open_one(x, "x"), open_one(np.arange(1000.0), "y")
-    assert PooledSource("x", (small, stored)).chunk_rows == round(500 * 4 / 3)
-    assert PooledSource("x", (small, small)).chunk_rows is None
-
-
-def test_pool__of_more_rows_than_a_product_holds():
-    sizes = (3 * 10**9, 5 * 10**9)
-    samples, places = rows_of_samples(np.array([8 * 10**9 - 1, 4 * 10**9]), sizes)
-    assert places[0] == sizes[samples[0]] - 1
-    assert places[1] in (4 * 10**9 * 3 // 8, 4 * 10**9 - 4 * 10**9 * 3 // 8)
-
-
-@pytest.mark.parametrize("estimator", ["v-mmd", "nystrom-mmd"])
-def test_sources__of_any_kind_give_the_same(rng, tmp_path, estimator):
-    x, y = rng.standard_normal((300, 2)), rng.standard_normal((200, 2)) * 1.1
-    expected = compare(x, y, estimator=estimator, n_resamples=30)
-    chunked = [da.from_array(a, chunks=(128, 2)) for a in (x, y)]
-    stored = [
-        zarr.create_array(tmp_path / f"{i}.zarr", data=a, chunks=(100, 2))
-        for i, a in enumerate((x, y))
-    ]
-    for given in (chunked, stored, [x, chunked[1]], [chunked[0], stored[1]], [stored[0], y]):
-        found = compare(*given, estimator=estimator, n_resamples=30)
-        assert found.statistic == pytest.approx(expected.statistic, rel=1e-9)
-        assert found.pvalue == expected.pvalue
-
-
-def test_client__gives_the_same(client, rng, tmp_path):
-    x, y = rng.standard_normal((900, 2)), rng.standard_normal((500, 2)) * 1.1
-    stored = zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(100, 2))
-    options = {"null": "multiplier", "n_resamples": 20}
-    expected = compare(x, y, **options)
-    for given in ([x, y], [stored, y], [da.from_array(x, chunks=(128, 2)), y]):
-        assert compare(*given, client=client, **options).statistic == pytest.approx(
-            expected.statistic, rel=1e-9
-        )
-
-
-def test_checkpoint__goes_on_and_knows_the_samples(rng, tmp_path):
-    x, y = rng.standard_normal((900, 2)), rng.standard_normal((500, 2))
-    options = {"null": "multiplier", "checkpoint": str(tmp_path / "kept")}
-    assert compare(x, y, **options).pvalue == compare(x, y, **options).pvalue
-    with pytest.raises(InvalidArgumentError):
-        compare(x[:899], np.vstack([x[899:], y]), **options)
-
-
-def test_replicates__exchange_rows_of_all_samples(samples):
-    """Permuted labels of the pooled order, counted by hand."""
+def test_energy_distance__is_twice_mmd_with_the_distance_kernel(samples):
     first, second, _ = samples
-    found = compare(first, second, estimator="v-mmd", null=dhsic.Permutation(20, within="all"))
-    pool = PooledSource("x", (ArraySource("a", first), ArraySource("b", second)))
-    x = pool.read(0, 101)
-    labels = rows_of_samples(np.arange(101), (61, 40))[0]
-    gram = oracles.gaussian_gram(x, x, GAMMA)
-    orbit = orbit_of(SimpleNamespace(n=101, seed=1, moves=None), dhsic.Permutation(20))
-    orders = oracles.permutations_of_orbit(orbit)[:, 0]
-    expected = [101 * oracles.mean_mmd(oracles.v_mmd, gram, labels[order]) for order in orders]
-    np.testing.assert_allclose(np.sort(found.null_distribution), np.sort(expected), rtol=1e-9)
-
-
-def test_energy_distance(samples):
-    first, second, _ = samples
-    found = compare(first, second, kernels="distance", estimator="v-mmd")
 
     def mean(a, b):
         return np.mean(np.linalg.norm(a[:, None] - b[None], axis=2))
 
-    expected = 2 * mean(first, second) - mean(first, first) - mean(second, second)
-    ratio = found.estimate / expected
-    other = compare(first, first[:30] + 1.0, kernels="distance", estimator="v-mmd").estimate
-    again = 2 * mean(first, first[:30] + 1.0) - mean(first, first) - mean(first[:30], first[:30])
-    assert other / again == pytest.approx(ratio, rel=1e-9)
-    assert ratio == pytest.approx(0.5, rel=1e-9)
+    for x, y in ((first, second), (first, first[:30] + 1.0)):
+        found = compare(x, y, kernels="distance", estimator="v-mmd")
+        expected = 2 * mean(x, y) - mean(x, x) - mean(y, y)
+        assert found.estimate == pytest.approx(0.5 * expected, rel=1e-9)
+
+
+# Replicates, also of rows that keep to strata and groups.
+
+
+def free(rng, effect=0.0):
+    return (rng.standard_normal(61), rng.standard_normal(40) + effect), {}
+
+
+def in_strata(rng, effect=0.0):
+    """Sites whose values differ, and of whose rows the samples have unequal shares."""
+    strata = rng.choice(3, 120), rng.choice(3, 80, p=[0.6, 0.3, 0.1])
+    x, y = (2.0 * own + (1 + own) * rng.standard_normal(len(own)) for own in strata)
+    return (x, y + effect * (1 + strata[1])), {"strata": list(strata)}
+
+
+def in_pairs(rng, effect=0.0):
+    """Persons before and after."""
+    person = 4.0 * rng.standard_normal(60)
+    x, y = person + rng.standard_normal((2, 60))
+    order = rng.permutation(60)
+    return (x, (y + effect)[order]), {"strata": [np.arange(60), order]}
+
+
+def in_groups(rng, effect=0.0):
+    """Visits of patients, some of whom come twice, others five times."""
+    sizes = np.array([5] * 24 + [2] * 16)
+    patients = [np.repeat(np.arange(40) + 40 * k, rng.permutation(sizes)) for k in range(2)]
+    x, y = (rng.standard_normal(80)[own] + 0.4 * rng.standard_normal(152) for own in patients)
+    order = rng.permutation(152)
+    return (x, (y + effect)[order]), {"groups": [patients[0], patients[1][order]]}
+
+
+def groups_in_strata(rng, effect=0.0):
+    (x, y), asked = in_groups(rng, effect)
+    strata = [group % 2 for group in asked["groups"]]
+    return (x + 3.0 * strata[0], y + 3.0 * strata[1]), {**asked, "strata": strata}
+
+
+CASES = [in_strata, in_pairs, in_groups, groups_in_strata]
+
+
+def within(x, strata):
+    """About the mean of every stratum, in its deviations; those of pairs of rows are shared."""
+    x = x.copy()
+    for s in np.unique(strata):
+        x[strata == s] -= x[strata == s].mean()
+    sharing = np.where(np.bincount(strata) == 2, -1, np.arange(strata.max() + 1))[strata]
+    for s in np.unique(sharing):
+        x[sharing == s] /= x[sharing == s].std()
+    return x
+
+
+@pytest.mark.parametrize("null", [Shifts(350), Permutation(30)], ids=["shifts", "permutations"])
+@pytest.mark.parametrize("case", [free, *CASES])
+def test_replicates__exchange_rows_of_samples(case, null):
+    samples, asked = case(np.random.default_rng(0), effect=0.5)
+    found = dhsic.two_sample_test(
+        *samples, kernels=KERNEL, estimator="v-mmd", null=null, rng=3, **asked
+    )
+    x, sample = pool_of(samples)
+    labels = {what: pool_of(one)[0] for what, one in asked.items()}
+    moves = Moves(len(x), null, 3, 2, FEWEST, data=[x, sample], **labels)
+    if "strata" in labels:
+        x = within(x, labels["strata"])
+    gram = gaussian(x[:, None], x[:, None], GAMMA)
+    weights = np.array([1.0, -1.0])[sample] / np.bincount(sample)[sample]
+    orders = [moves.order(number) for number in range(len(moves))]
+    values = [len(x) * weights[o] @ gram @ weights[o] for o in orders]
+    whole = np.append(found.statistic, found.null_distribution)
+    np.testing.assert_allclose(whole, values, rtol=1e-7, atol=1e-11)
+    assert len(np.unique(np.round(values, 9))) > 15
+    for order in orders:
+        moved = sample[order]
+        for s in np.unique(labels.get("strata", [])):
+            own = labels["strata"] == s
+            np.testing.assert_array_equal(np.bincount(moved[own]), np.bincount(sample[own]))
+        if "groups" in labels:
+            pairs = np.unique(np.stack([labels["groups"], moved]), axis=1)
+            assert pairs.shape[1] == len(np.unique(labels["groups"]))
+
+
+# Level and power.
+
+QUICK = {"kernels": "gaussian", "threads": 1, "n_resamples": 199}
+LEVEL = Check.of(45, 0.05)
+
+
+def pvalue(case, seed, effect=0.0, asked=True, **options):
+    samples, rows = case(np.random.default_rng([seed, 2]), effect)
+    rows = rows if asked else {}
+    return dhsic.two_sample_test(*samples, rng=seed, **{**QUICK, **options}, **rows).pvalue
+
+
+def test_level__is_seen_where_it_is_lost():
+    assert LEVEL.failure(0.05)[1] < 0.001
+    assert LEVEL.failure(0.4)[1] > 0.95
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_level__is_kept_and_power_there_with_the_argument(case):
+    assert LEVEL.passes(pvalue(case, seed) <= 0.05 for seed in range(LEVEL.runs))
+    assert sum(pvalue(case, seed, effect=1.0) <= 0.05 for seed in range(10)) >= 8
+    without = [pvalue(case, seed, asked=False) <= 0.05 for seed in range(20)]
+    assert sum(without) > 3 or case is in_pairs
+
+
+NULLS = {
+    "nystrom-mmd": ["shifts", "permutation", "gamma", "spectral"],
+    "rff-mmd": ["permutation", "gamma"],
+    "v-mmd": ["shifts", "permutation", "spectral"],
+    "u-mmd": ["permutation", "spectral"],
+    "block-mmd": ["normal"],
+}
+PAIRS = [(name, null) for name, nulls in NULLS.items() for null in nulls]
+
+
+@pytest.mark.parametrize(("estimator", "null"), PAIRS)
+def test_level__is_kept_and_power_there_for_unequal_samples(estimator, null):
+    few = {"n_resamples": 39} if null in ("shifts", "permutation") else {"n_resamples": None}
+    options = {"estimator": estimator, "null": null, **few}
+
+    def rejects(sizes, shift):
+        for seed in count():
+            rng = np.random.default_rng([11, seed])
+            x, y = rng.standard_normal(sizes[0]), rng.standard_normal(sizes[1]) + shift
+            given = {**QUICK, **options, "rng": seed}
+            yield dhsic.two_sample_test(x, y, **given).pvalue <= 0.05
+
+    assert LEVEL.passes(rejects((35, 20), 0.0))
+    assert sum(islice(rejects((70, 50), 1.0), 8)) >= 5
+
+
+def test_k_samples__keep_the_level_and_see_one_that_differs():
+    def rejects(sizes, shift):
+        for seed in count():
+            rng = np.random.default_rng([11, seed])
+            data = [rng.standard_normal(size) for size in sizes]
+            data[-1] += shift
+            options = {"kernels": "gaussian", "null": Permutation(19), "rng": seed, "threads": 1}
+            yield dhsic.two_sample_test(*data, **options).pvalue <= 0.05
+
+    assert LEVEL.passes(rejects((20, 15, 10, 12), 0.0))
+    assert sum(islice(rejects((50, 40, 30, 40), 1.2), 8)) >= 6
+    assert sum(islice(rejects((2_000, 12), 2.0), 5)) >= 4
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "options", [{"estimator": dhsic.NystromMHSIC(8)}, {"kernels": None}], ids=["few", "grid"]
+)
+def test_permutations__are_exact_with_pooled_landmarks(options):
+    """Neither above nor below the level, with 5 rows in the smaller sample."""
+    options = {"kernels": "gaussian", "null": Permutation(9, within="all"), **options}
+
+    def rejects(seed):
+        x, y = np.split(np.random.default_rng([11, seed]).standard_normal(20), [15])
+        return dhsic.two_sample_test(x, y, rng=seed, threads=1, **options).pvalue <= 0.1 + 1e-9
+
+    assert Check.of(200, 0.1, least=0.1).passes(map(rejects, range(200)))
+
+
+def test_pvalues__of_few_groups_are_exact_to_the_last():
+    """Six patients of 20 ways: P(p <= a) is at most a, and not far below."""
+    found = []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        samples = [np.repeat(rng.standard_normal(3), 4) for _ in range(2)]
+        groups = [np.repeat(np.arange(3), 4), np.repeat(np.arange(3, 6), 4)]
+        options = {"kernels": "gaussian", "estimator": "v-mmd", "rng": seed}
+        found.append(dhsic.two_sample_test(*samples, groups=groups, **options).pvalue)
+    assert 3 < np.count_nonzero(np.array(found) <= 0.2) < Check.of(80, 0.2).allowed.stop
+
+
+# Kernels, names, labels.
 
 
 def test_grid__is_the_default_and_keeps_one_kernel_a_combination(samples):
@@ -221,42 +296,34 @@ def test_grid__is_the_default_and_keeps_one_kernel_a_combination(samples):
     assert all(len(one.kernels) == 1 for one in found.grid.combinations)
     reference = found.grid.combinations[found.grid.reference]
     assert found.variables[0].kernel == reference.kernels[0]
-    assert found.estimate == pytest.approx(reference.statistic / found.n)
-    for one in (reference, found.grid.combinations[found.grid.strongest]):
-        alone = dhsic.two_sample_test(*samples[:2], kernels=one.kernels[0], rng=0)
-        assert alone.statistic == pytest.approx(one.statistic, rel=1e-6)
-
-
-def test_grid__of_the_user(samples):
-    candidates = Candidates("gaussian", (0.5, 1, 2))
-    by_candidates = compare(*samples[:2], kernels=candidates, n_resamples=39)
-    grid = Grid(candidates, combine=[(0,), (2,)], aggregate="min-p")
+    alone = dhsic.two_sample_test(*samples[:2], kernels=reference.kernels[0], rng=0)
+    assert alone.statistic == pytest.approx(reference.statistic, rel=1e-6)
+    candidates = dhsic.Candidates("gaussian", (0.5, 1, 2))
+    grid = dhsic.Grid(candidates, combine=[(0,), (2,)], aggregate="min-p")
     listed = compare(*samples[:2], kernels=grid, n_resamples=39, estimator="rff-mmd")
-    assert len(by_candidates.grid.combinations) == 3
-    assert len(listed.grid.combinations) == 2
-    assert listed.grid.aggregate == "min-p"
+    assert (len(listed.grid.combinations), listed.grid.aggregate) == (2, "min-p")
 
 
-def test_auto__takes_all_pairs_of_few_rows(samples, rng):
+def test_spread__is_seen_by_the_grid():
+    found = 0
+    for seed in range(6):
+        x, y = np.random.default_rng([5, seed]).standard_normal((2, 300))
+        found += dhsic.two_sample_test(x, 1.5 * y, rng=seed, n_resamples=99).pvalue <= 0.05
+    assert found >= 5
+
+
+def test_estimators__are_chosen_and_named(samples):
     assert compare(*samples[:2], estimator="auto").estimator == "v-mmd"
-    many = rng.standard_normal((2, 4_000))
-    found = compare(*many, estimator="auto", null="multiplier")
-    assert (found.estimator, found.landmarks.drawn) == ("nystrom-mmd", 256)
-
-
-def test_names_of_either_kind__are_the_same(samples):
-    for name, cls in MMD_ESTIMATORS.items():
-        by_name = compare(*samples[:2], estimator=name)
-        assert by_name.estimator == name
-        assert compare(*samples[:2], estimator=cls()).pvalue == by_name.pvalue
-        assert compare(*samples[:2], estimator=cls.name).pvalue == by_name.pvalue
-
-
-def test_precision__is_that_of_the_tiles(samples):
-    single = compare(*samples[:2], estimator="v-mmd", precision="float32")
-    double = compare(*samples[:2], estimator="v-mmd")
-    assert single.estimate == pytest.approx(double.estimate, rel=1e-4)
-    assert single.estimate != double.estimate
+    many = compare(*np.random.default_rng(0).standard_normal((2, 4_000)), null="gamma")
+    assert (many.estimator, many.landmarks.drawn) == ("nystrom-mmd", 256)
+    kinds = dhsic.NystromMHSIC, dhsic.RFFHSIC, dhsic.VHSIC, dhsic.UHSIC, dhsic.BlockHSIC
+    for name, kind in zip(ESTIMATORS, kinds, strict=True):
+        found = compare(*samples[:2], estimator=name)
+        assert found.estimator == name
+        assert compare(*samples[:2], estimator=kind()).pvalue == found.pvalue
+        assert compare(*samples[:2], estimator=kind.name).pvalue == found.pvalue
+    two = compare(np.array([0.0, 1.0]), np.array([2.0, 3.5]), estimator="u-mmd", null="permutation")
+    assert two.n == 4
 
 
 def test_categories__are_compared_by_delta(rng):
@@ -267,158 +334,74 @@ def test_categories__are_compared_by_delta(rng):
     found = dhsic.two_sample_test(x, y, kernels="delta", rng=0)
     shares = [np.bincount(a.cat.codes) / 200 for a in (x, y)]
     assert found.estimate == pytest.approx(np.sum((shares[0] - shares[1]) ** 2), rel=1e-6)
-    assert found.pvalue < 0.05
-    assert dhsic.two_sample_test(x, y, rng=0).variables[0].kernel == "delta"
+    texts = dhsic.two_sample_test(x.astype(str), y.astype(str).to_numpy(), kernels="delta", rng=0)
+    assert texts.estimate == pytest.approx(found.estimate, rel=1e-9)
     with pytest.raises(InvalidArgumentError, match="would compare as numbers: take 'delta'"):
         dhsic.two_sample_test(x, y, kernels="gaussian", rng=0)
 
 
-@pytest.mark.parametrize("form", ["category", "str", "object"])
-def test_labels__have_the_same_codes_in_all_samples(rng, form):
-    x, y = rng.choice(list("abc"), 100), rng.choice(list("cab"), 90, p=[0.6, 0.2, 0.2])
-    codes = {label: code for code, label in enumerate("bca")}
-    expected = compare(*([codes[one] for one in sample] for sample in (x, y)), kernels="delta")
-    found = compare(*(pd.Series(sample).astype(form) for sample in (x, y)), kernels=None)
-    assert (found.pvalue, found.estimate) == (expected.pvalue, pytest.approx(expected.estimate))
+def test_stored_samples__with_labels_are_those_in_memory(tmp_path):
+    samples, asked = groups_in_strata(np.random.default_rng(0))
+    whole = dhsic.two_sample_test(*samples, rng=3, **QUICK, **asked)
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for k, name in enumerate("xy"):
+        group.create_array(name, data=samples[k], chunks=(37,))
+        for what, labels in asked.items():
+            group.create_array(f"{what}_{name}", data=labels[k], chunks=(29,))
+    named = {what: [f"{what}_x", f"{what}_y"] for what in asked}
+    found = dhsic.two_sample_test("x", "y", data=group, rng=3, **QUICK, **named)
+    assert found.pvalue == whole.pvalue
+    lazy = [da.from_array(x, chunks=50) for x in samples]
+    assert dhsic.two_sample_test(*lazy, rng=3, **QUICK, **asked).pvalue == whole.pvalue
+    assert whole.quantity == "squared MMD within strata"
 
 
-def test_labels__of_stored_codes_must_be_the_same(tmp_path):
-    group = zarr.create_group(tmp_path / "g.zarr")
-    for name, labels in (("a", ["u", "v"]), ("b", ["v", "u"]), ("c", ["u", "v"])):
-        told = {"kind": "categorical", "columns": ["l"], "categories": {"l": labels}}
-        group.create_array(name, data=np.arange(40) % 2, attributes=told)
-    assert dhsic.two_sample_test(group["a"], group["c"], rng=0).variables[0].kernel == "delta"
-    with pytest.raises(DataError, match="must stand for the same labels in all samples"):
-        dhsic.two_sample_test(group["a"], group["b"], rng=0)
+TENS = np.repeat(np.arange(6), 10)
+REFUSED = [
+    ({"null": "gamma", "estimator": "u-mmd"}, InvalidArgumentError, "it is for nystrom-mmd, rff"),
+    ({"estimator": "coco"}, InvalidArgumentError, "nystrom-mmd"),
+    ({"estimator": dhsic.RFFHSIC(form="complex")}, InvalidArgumentError, "form must be 'cos-sin'"),
+    ({"kernels": ["gaussian", "delta"]}, InvalidArgumentError, "kernels must be one name or"),
+    ({"memory": "1MiB", "estimator": "v-mmd"}, MemoryBudgetError, "estimator='nystrom-mmd'"),
+    ({"groups": [TENS]}, InvalidArgumentError, "labels of each of the 2 samples.*got 1"),
+    ({"groups": [TENS, TENS]}, InvalidArgumentError, "one sample: the group of row . of 'x.' has"),
+    ({"groups": [TENS, TENS[:-1] + 6]}, DataError, "each of the 60 rows of 'x2', got 59"),
+    ({"groups": [TENS // 3, TENS // 3 + 2]}, DataError, "in 6 ways, and a p-value of 5 % takes 20"),
+    ({"strata": [TENS, TENS + 6]}, DataError, "in 1 way, .* rows of several samples"),
+    ({"strata": [TENS, TENS], "null": "multiplier"}, InvalidArgumentError, "keep to strata"),
+    ({"strata": [TENS, TENS], "estimator": "block-mmd"}, InvalidArgumentError, "keep to strata"),
+]
+
+
+@pytest.mark.parametrize(("asked", "error", "words"), REFUSED)
+def test_refused__in_words(asked, error, words):
+    x, y = np.random.default_rng(0).standard_normal((2, 60))
+    with pytest.raises(error, match=words):
+        dhsic.two_sample_test(x, y, **asked)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("samples", "error", "words"),
     [
-        (
-            {"null": "gamma", "estimator": "u-mmd"},
-            "for u-mmd; choose .*; it is for nystrom-mmd, rff-mmd, v-mmd$",
-        ),
-        ({"null": "chi-square"}, "for nystrom-mmd; choose .* or spectral$"),
-        ({"null": "normal", "estimator": dhsic.VHSIC()}, "for v-mmd; .* it is for block-mmd$"),
-        (
-            {"estimator": "block-mmd", "strata": [np.arange(60) // 9] * 2},
-            "'block-mmd' cannot .* take 'auto' or one of nystrom-mmd, rff-mmd, v-mmd, u-mmd$",
-        ),
-        ({"memory": "1MiB", "estimator": "v-mmd"}, "take estimator='nystrom-mmd', fewer rows"),
+        ([np.zeros(9)], InvalidArgumentError, "at least two samples, got 1"),
+        ([np.zeros(9), np.zeros((9, 2))], DataError, "samples must have the same columns"),
+        ([np.zeros(9), np.zeros(1)], DataError, "'x2' must have at least 2 rows, got 1"),
+        ([np.zeros(9), np.zeros(8)], DataError, "'values' is constant"),
+        ([np.ones(9), np.r_[0.0, np.nan]], DataError, "'x2' has NaN or infinity, first in row 1"),
     ],
 )
-def test_errors__name_estimators_of_samples(rng, options, message):
-    x, y = rng.standard_normal((2, 60))
-    # A plan is shown, whatever memory it needs.
-    planned = [] if "memory" in options else [dhsic.plan_two_sample]
-    for test in (dhsic.two_sample_test, *planned):
-        with pytest.raises((InvalidArgumentError, MemoryBudgetError), match=message):
-            test(x, y, **options)
-
-
-def test_labels__beside_integers_that_lose_digits_are_refused():
-    one = pd.DataFrame({"a": [2**60, 2**60 + 1] * 20, "kind": list("uv") * 20})
-    with pytest.raises(DataError, match=r"variable 'x1' has integers beyond 2\*\*53"):
-        dhsic.two_sample_test(one, one[::-1].reset_index(drop=True), rng=0)
+def test_samples__that_cannot_be_compared_are_refused(samples, error, words):
+    with pytest.raises(error, match=words):
+        compare(*samples)
 
 
 def test_columns__of_samples_must_agree_by_kind_and_by_name(rng):
     one = pd.DataFrame({"a": rng.standard_normal(40), "kind": rng.choice(list("uv"), 40)})
     assert dhsic.two_sample_test(one, one.copy(), rng=0).variables[0].columns == 2
-    with pytest.raises(DataError, match=r"same order, got \('a', 'kind'\) .* and \('b', 'kind'\)"):
-        dhsic.two_sample_test(one, one.rename(columns={"a": "b"}))
-    with pytest.raises(DataError, match="got 'x1' 1 of categories and 1 of numbers, 'x2' 0 of cat"):
-        dhsic.two_sample_test(one, one.assign(kind=1.0))
-    turned = one[["kind", "a"]]
-    with pytest.raises(DataError, match="samples must have the same columns"):
-        dhsic.two_sample_test(one, turned)
-    numbers = one.assign(kind=2.0)
-    with pytest.raises(DataError, match=r"in 'x1' and \('kind', 'a'\) in 'x2': choose those"):
-        dhsic.two_sample_test(numbers, numbers[["kind", "a"]])
-    assert dhsic.two_sample_test(one["a"], 1 + one["a"], rng=0).variables[0].name == "a"
-    for other in ("b", "sample"):
-        pair = one["a"].rename("sample"), 1 + one["a"].rename(other)
-        assert dhsic.two_sample_test(*pair, rng=0).variables[0].name == "values"
-
-
-def test_result__comes_back_from_json(samples):
-    found = dhsic.two_sample_test(*samples, names=["a", "b", "c"], rng=0, n_resamples=30)
-    again = dhsic.TwoSampleTestResult.from_json(found.to_json())
-    assert again == found
-    assert [one.n for one in again.samples] == [61, 40, 25]
-    with pytest.raises(InvalidArgumentError, match="JSON of a TwoSampleTestResult"):
-        dhsic.TwoSampleTestResult.from_json(found.to_json().replace('"n": 61', '"m": 61'))
-    with pytest.raises(InvalidArgumentError, match="JSON of a IndependenceTestResult"):
-        dhsic.IndependenceTestResult.from_json(found.to_json())
-
-
-def test_result__reads_well(samples):
-    found = compare(*samples, names=["a", "b", "c"])
-    text = str(found)
-    assert re.search(r"samples +a \(61\), b \(40\), c \(25\)", text)
-    assert re.search(r"variables +values \(2 columns, gaussian:0.3, length 1.826\)", text)
-    assert "mean squared MMD of pairs" in text
-    axes = found.plot()
-    assert axes.get_title() == "Do a, b and c have one distribution?"
-    plt.close("all")
-
-
-@pytest.mark.parametrize("estimator", ["v-mmd", "u-mmd", "nystrom-mmd"])
-def test_samples__may_have_two_rows(estimator):
-    x, y = np.array([0.0, 1.0]), np.array([2.0, 3.5])
-    found = compare(x, y, estimator=estimator, null="permutation")
-    assert found.n == 4
-    assert found.quantity == "squared MMD"
-    assert 1 / 24 <= found.pvalue <= 1.0
-
-
-def test_plan__runs_nothing_and_is_refused_where_it_does_not_fit():
-    samples = np.zeros((6_000, 3)), np.zeros((4_000, 3))
-    planned = dhsic.plan_two_sample(*samples, estimator="nystrom-mmd", threads=1)
-    assert (planned.n, planned.n_landmarks) == (10_000, 800)
-    x = np.random.default_rng(0).standard_normal((2, 30_000))
-    with pytest.raises(MemoryBudgetError, match="fewer landmarks"):
-        compare(*x, estimator=dhsic.NystromMHSIC(40_000))
-
-
-@pytest.mark.parametrize(
-    ("samples", "options", "error", "message"),
-    [
-        ([np.zeros(9)], {}, InvalidArgumentError, "at least two samples, got 1"),
-        ([np.zeros(9), np.zeros((9, 2))], {}, DataError, "samples must have the same columns"),
-        ([np.zeros(9), np.zeros(1)], {}, DataError, "'x2' must have at least 2 rows, got 1"),
-        ([np.zeros(9), np.zeros(8)], {}, DataError, "'values' is constant"),
-        ([np.zeros(9), np.zeros(8)], {"estimator": "coco"}, InvalidArgumentError, "nystrom-mmd"),
-        ([np.zeros(9), np.zeros(8)], {"estimator": dhsic.COCO()}, InvalidArgumentError, "UHSIC"),
-        (
-            [np.zeros(9), np.zeros(8)],
-            {"estimator": dhsic.RFFHSIC(form="complex")},
-            InvalidArgumentError,
-            "form must be 'cos-sin'",
-        ),
-        (
-            [np.zeros(9), np.zeros(8)],
-            {"kernels": ["gaussian", "delta"]},
-            InvalidArgumentError,
-            "kernels must be one name or Kernel",
-        ),
-        (
-            [np.zeros(9), np.zeros(8)],
-            {"kernels": Grid((Candidates(), Candidates()))},
-            InvalidArgumentError,
-            "needs Candidates of the values, got 2",
-        ),
-        ([np.zeros(9), np.zeros(8)], {"names": ["a", "a"]}, InvalidArgumentError, "one a sample"),
-    ],
-)
-def test_bad_input__is_refused_in_words(samples, options, error, message):
-    with pytest.raises(error, match=message):
-        compare(*samples, **options)
-
-
-def test_nan__is_named_by_its_sample(rng):
-    x, y = rng.standard_normal((2, 300))
-    y[123] = np.nan
-    with pytest.raises(DataError, match="'second' has NaN or infinity, first in row 123"):
-        compare(x, y, names=["first", "second"])
+    for other in (
+        one.rename(columns={"a": "b"}),
+        one.assign(kind=1.0),
+        one[["kind", "a"]],
+    ):
+        with pytest.raises(DataError):
+            dhsic.two_sample_test(one, other)

@@ -1,0 +1,636 @@
+"""Commands as data: what each prints and writes, and that no option is ignored.
+
+A command gives the result of its function. An option has a case whose JSON differs from that of
+the line without it. Refusals are in `tests/test_refusals.py`.
+"""
+
+import json
+import logging
+import re
+import signal
+import sys
+import warnings
+from functools import partial
+from html import unescape
+
+import numpy as np
+import pytest
+import zarr
+
+import dhsic
+from dhsic import causal
+from dhsic.cli import main
+from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
+from dhsic.errors import DataError
+
+TEST = "test data.zarr --variable x --variable y"
+QUICK = f"{TEST} --kernel gaussian --resamples 50"
+NYSTROM = f"{QUICK} --estimator nystrom-m"
+RFF = f"{QUICK} --estimator rff-hsic"
+NFSIC = f"{TEST} --estimator nfsic --kernel gaussian"
+DCOV = f"{TEST} --estimator dcov"
+MAP = "sensitivity data.zarr --variable x --variable y"
+RANK = "rank data.zarr --features x --target y --resamples 50"
+TWO = "two-sample data.zarr --sample x --sample far --kernel gaussian --resamples 50"
+THREE = "interaction data.zarr --variable x --variable y --variable z"
+GIVEN = "conditional data.zarr --variable x --variable y --given z"
+CAUSE = "--variable cause --variable effect"
+DAGS = f"cause dags data.zarr {CAUSE}"
+ORDER = f"cause order data.zarr {CAUSE}"
+DIRECTION = f"cause direction data.zarr {CAUSE}"
+RESIDUALS = "cause residuals data.zarr --variable x --variable same --given z --kernel gaussian"
+PAIRS = "cause pairs pairs --criterion hsic"
+DATA = {"data": "data.zarr", "rng": 3}
+
+
+def without_seconds(value):
+    """A result as JSON but for what differs between two runs."""
+    if isinstance(value, dict):
+        return {k: without_seconds(v) for k, v in value.items() if k != "seconds"}
+    return [without_seconds(one) for one in value] if isinstance(value, list) else value
+
+
+def read_arrays(*names):
+    group = zarr.open_group("data.zarr", mode="r")
+    return [group[name] for name in names]
+
+
+def read_pairs():
+    columns = [np.loadtxt(f"pairs/pair000{number}.txt") for number in range(1, 5)]
+    return {f"pair000{k}": (one[:, 0], one[:, 1]) for k, one in enumerate(columns, 1)}
+
+
+SAME = {
+    TEST: lambda: dhsic.independence_test("x", "y", **DATA),
+    MAP: lambda: dhsic.sensitivity_map("x", "y", **DATA),
+    RANK: lambda: dhsic.rank_features(*read_arrays("x", "y"), rng=3, n_resamples=50),
+    "two-sample data.zarr --sample x --sample far": lambda: dhsic.two_sample_test(
+        "x", "far", **DATA
+    ),
+    THREE: lambda: dhsic.interaction_test("x", "y", "z", **DATA),
+    GIVEN: lambda: dhsic.conditional_independence_test("x", "y", given="z", **DATA),
+    DAGS: lambda: causal.score_dags("cause", "effect", **DATA),
+    ORDER: lambda: causal.search_dag("cause", "effect", **DATA),
+    DIRECTION: lambda: causal.direction("cause", "effect", **DATA),
+    RESIDUALS: lambda: causal.residual_independence_test(
+        "x", "same", given="z", kernels="gaussian", **DATA
+    ),
+    PAIRS: lambda: causal.directions(read_pairs(), criterion="hsic", rng=3),
+}
+
+
+@pytest.mark.parametrize("line", SAME)
+def test_command__gives_the_result_of_its_function(line, files, found):
+    expected = json.loads(SAME[line]().to_json())
+    assert without_seconds(found(f"{line} --seed 3")) == without_seconds(expected)
+
+
+PRINTED = {
+    TEST: ["n             300\n", "kernel combinations tried", "independence rejected at level"],
+    f"{QUICK} --variable z": ["variables     x (3 columns, gaussian:", "chain"],
+    f"{TEST} --kernel gaussian --null gamma --alpha 0.0001": [
+        "null          gamma: as asked",
+        "level 0.0001\n",
+    ],
+    f"{QUICK} --null permutation --alpha 0.001": ["50 replicates never can, take 999 or more"],
+    "test data.zarr --variable x --variable z --alpha 0.001": ["independence not rejected"],
+    "test data.zarr --variable y --variable label": ["label (1 column, delta)"],
+    "test table.csv --variable a --variable b,label": ["b,label (2 columns, "],
+    MAP: ["columns of x  first (", "columns of y  y (100.0%)"],
+    f"{MAP} --top 1": ["%), 2 more"],
+    RANK: ["1  first ", "found      1 of 3 at level 0.05 by bh: first"],
+    f"{RANK} --top 1 --alpha 0.9 --control max-t": ["at level 0.9 by max-t", "1  first"],
+    "rank table.csv --target a": ["features   3", "label"],
+    "rank table.csv --features f=b,c --target a": ["features   2"],
+    TWO: ["samples      x (300), far (200)", "squared MMD", "one distribution rejected at level"],
+    THREE: ["x independent of (y, z): p =", "factorisation not rejected at level 0.05"],
+    GIVEN: ["z, which explain", "conditional independence rejected at level"],
+    DAGS: ["1 of 3 graphs are not rejected", "minimal     cause -> effect"],
+    f"{DAGS} --top 1 --alpha 0.9": ["0 of 3 graphs are not rejected at level 0.9"],
+    ORDER: ["graph       cause -> effect"],
+    DIRECTION: ["direction        cause -> effect"],
+    RESIDUALS: ["residuals     given z, by splines", "independence of residuals not rejected"],
+    PAIRS: ["directions  2 forward, 2 backward", "ROC         area 1.0000"],
+    f"{PAIRS} --top 2": ["pair0004  x2 -> x1", "pairs       4"],
+}
+
+
+@pytest.mark.parametrize("line", PRINTED)
+def test_command__prints_what_it_found(line, files, invoke):
+    before = sorted(files.iterdir())
+    done = invoke(line)
+    assert (done.exit_code, done.stderr) == (0, "")
+    for words in PRINTED[line]:
+        assert words in done.stdout
+    assert "\x1b" not in done.stdout
+    assert sorted(files.iterdir()) == before
+
+
+CHANGED = object()  # any other value than without the option
+OPTIONS = {
+    TEST: {
+        "--kernel laplacian:2": {"variables.0.kernel": "laplacian:2.0"},
+        "--kernel gaussian --kernel y=delta": {"variables.1.kernel": "delta"},
+        "--kernel 'x=gaussian|imq'": {"grid.combinations.#": CHANGED},
+        "--factors 0.5,1 --combine all": {"grid.combinations.#": 4},
+        "--factors 0.5,2 --combine matched": {"grid.combinations.#": 2},
+        "--aggregate min-p": {"grid.aggregate": "min-p"},
+        "--reference-share 0": {"grid.reference_share": 0.0},
+        "--missing drop --variable gap": {"dropped": 1, "n": 299},
+        "--missing pairwise --variable gap": {"missing": [0, 0, 1]},
+        "--weights weight": {"null_reason": "the limit law for independent draws with"},
+        "--null gamma --kernel gaussian": {"null": "gamma"},
+    },
+    QUICK: {
+        "--variable z": {"variables.#": 3},
+        "--variable 'back=x[:, 1:3]'": {"variables.2.name": "back", "variables.2.columns": 2},
+        "--strata label": {"null_reason": "within strata"},
+        "--groups fives": {"null_reason": "whole groups of equally many rows"},
+        "--order time --lag 12": {"null_reason": "by multiples of 12 rows"},
+        "--order time --period 14": {"null_reason": "by multiples of 14 rows"},
+        "--estimator u-hsic": {"estimator": "u-hsic"},
+        "--landmarks 64": {"landmarks.drawn": 64, "estimator": "nystrom-m"},
+        "--null permutation": {"null": "permutation", "null_distribution.#": 50},
+        "--resamples 3000": {"null_distribution.#": 2999},
+        "--seed 9": {"seed": 9},
+        "--precision float32": {"precision": "float32"},
+    },
+    NYSTROM: {
+        "--landmarks 2sqrt": {"landmarks.drawn": 35},
+        "--pairing joint": {"landmarks.pairing": "joint"},
+        "--selection rpcholesky": {"landmarks.selection": "rpcholesky"},
+        "--landmarks 9 --selection leverage --pool 3": {"landmarks.pool": 27},
+        "--null permutation --within all": {"null_reason": "all rows|whole"},
+        "--null permutation --within groups --group-rows 50": {"null_reason": "groups of 50 rows"},
+        "--time 0.001s": {"landmarks.drawn": CHANGED},
+    },
+    RFF: {
+        "--features 31": {"features.counts.0": 62},
+        "--form complex": {"statistic": CHANGED},
+        "--orthogonal": {"features.orthogonal": True},
+    },
+    NFSIC: {
+        "--locations 7": {"statistic": CHANGED},
+        "--placement random": {"statistic": CHANGED},
+        "--training-rows 64": {"statistic": CHANGED},
+        "--regularisation 0.01": {"statistic": CHANGED},
+    },
+    DCOV: {
+        "--exponent 0.5": {"variables.0.kernel": "distance:0.5"},
+        "--unbiased": {"estimate": CHANGED},
+        "--root": {"estimate": CHANGED},
+    },
+    f"{TEST} --kernel gaussian --estimator block-hsic --null normal": {
+        "--block-rows 10": {"null_reason": "30 blocks of 10 rows"},
+        "--variance empirical": {"pvalue": CHANGED},
+    },
+    "test data.zarr --variable x --variable z --kernel gaussian --null sequential": {
+        "--exceed 2": {"null_distribution.#": CHANGED}
+    },
+    f"{DCOV} --null spectral": {
+        "--method simulation": {"pvalue": CHANGED},
+        "--method simulation --resamples 99": {"null_distribution.#": 99},
+    },
+    MAP: {
+        "--of estimate": {"of": "estimate"},
+        "--wrt x": {"features.#": 1},
+        "--kernel y=gaussian:0.25": {"measured.variables.1.kernel": "gaussian:0.25"},
+        "--estimator rff-hsic --features 31": {"measured.features.counts.0": 62},
+        "--landmarks 33": {"measured.landmarks.drawn": 33},
+        "--missing drop --variable gap": {"measured.dropped": 1},
+        "--precision float32": {"measured.precision": "float32"},
+        "--time 0.001s": {"measured.landmarks.drawn": CHANGED},
+    },
+    RANK: {
+        "--features z": {"features.0.name": "z"},
+        "--target label": {"target": "label", "target_kernel": "delta"},
+        "--group a=0:1 --group b=second,2": {"features.1.columns": [1, 2]},
+        "--by cka": {"by": "cka"},
+        "--kernel laplacian": {"features.0.kernel": "laplacian"},
+        "--target-kernel imq": {"target_kernel": "imq"},
+        "--estimator nystrom-hsic": {"estimator": "nystrom-hsic"},
+        "--landmarks 30 --pairing joint": {"landmarks.pairing": "joint"},
+        "--null permutation": {"null": "permutation"},
+        "--null permutation --within groups --group-rows 50": {"null_reason": "groups of 50 rows"},
+        "--missing drop --target gap": {"dropped": 1},
+        "--strata label": {"null_reason": "within strata"},
+        "--row-groups fives": {"null_reason": "whole groups"},
+        "--order time --lag 12": {"null_reason": "by multiples of 12 rows"},
+        "--order time --period 14": {"null_reason": "by multiples of 14 rows"},
+        "--precision float32": {"precision": "float32"},
+    },
+    TWO: {
+        "--sample z": {"samples.#": 3},
+        "--estimator rff-mmd --features 31": {"features.counts.0": 62},
+        "--estimator rff-mmd --orthogonal": {"features.orthogonal": True},
+        "--landmarks 33 --selection rpcholesky --pool 2": {"landmarks.pool": 66},
+        "--null permutation --within groups --group-rows 50": {"null_reason": "groups of 50 rows"},
+        "--precision float32": {"precision": "float32"},
+    },
+    "two-sample data.zarr --sample x --sample far": {
+        "--kernel laplacian:2": {"variables.0.kernel": "laplacian:2.0"},
+        "--factors 0.5,1,2": {"grid.combinations.#": 3},
+        "--aggregate min-p": {"grid.aggregate": "min-p"},
+        "--reference-share 0": {"grid.reference_share": 0.0},
+        "--null normal --estimator block-mmd": {"estimator": "block-mmd"},
+    },
+    "two-sample data.zarr --sample x --sample far --estimator block-mmd --null normal": {
+        "--block-rows 10": {"null_reason": "blocks of 10 rows"},
+        "--exponent 0.3": {"null_reason": "blocks of 6 rows"},
+    },
+    THREE: {
+        "--kernel y=laplacian:2": {"variables.1.kernel": "laplacian:2.0"},
+        "--estimator v-lancaster": {"estimator": "v-lancaster"},
+        "--landmarks 33 --selection rpcholesky --pool 2": {"landmarks.pool": 66},
+        "--null permutation --resamples 41": {"null_distribution.#": 41},
+        "--null permutation --within groups --group-rows 50": {"null_reason": "groups of 50 rows"},
+        "--strata label": {"null_reason": "within strata"},
+        "--groups fives": {"null_reason": "whole groups"},
+        "--precision float32": {"precision": "float32"},
+        "--time 0.001s": {"landmarks.drawn": CHANGED},
+    },
+    GIVEN: {
+        "--given label": {"given.#": 2},
+        "--kernel laplacian:2": {"variables.0.kernel": "laplacian:2.0"},
+        "--precision float32": {"precision": "float32"},
+    },
+    "conditional data.zarr --variable x --variable y --given label": {
+        "--method kernel": {"estimator": "kernel-residuals"}
+    },
+    DAGS: {
+        "--variable z": {"names.#": 3},
+        "--knots 5": {"statistics.0": CHANGED},
+        "--folds 2": {"statistics.0": CHANGED},
+        "--regression random-forest --folds 2": {"regression": "random-forest"},
+        "--kernel laplacian": {"kernels.0": "laplacian"},
+        "--estimator nystrom-m --landmarks 30": {"estimator": "nystrom-m"},
+        "--null permutation --resamples 19": {"null": "permutation"},
+        "--precision float32": {"precision": "float32"},
+        "--missing drop --variable gap": {"dropped": 1},
+    },
+    ORDER: {"--alpha 0.01": {"alpha": 0.01}, "--knots 5": {"statistic": CHANGED}},
+    DIRECTION: {
+        "--criterion hsic": {"criterion": "hsic"},
+        "--estimator rff-hsic --features 31": {"estimator": "rff-hsic"},
+        "--estimator nystrom-m --landmarks 20": {"estimator": "nystrom-m"},
+        "--kernel laplacian": {"score": CHANGED},
+        "--null permutation --resamples 19": {"null": "permutation"},
+        "--max-rows 90": {"n": 90},
+        "--knots 6": {"score": CHANGED},
+    },
+    RESIDUALS: {
+        "--given y": {"given.#": 2},
+        "--groups fives": {"null_reason": "whole groups of equally many rows"},
+        "--order time --lag 5": {"null_reason": "asymptotic: right for long series"},
+        "--landmarks 30": {"landmarks.drawn": 30},
+        "--resamples 2000": {"null_distribution.#": CHANGED},
+        "--folds 2": {"statistic": CHANGED},
+    },
+    PAIRS: {
+        "--max-rows 80": {"results.0.n": 80},
+        "--criterion sensitivity": {"results.0.criterion": "sensitivity"},
+        "--kernel laplacian": {"results.0.score": CHANGED},
+    },
+}
+CASES = [(base, more) for base, cases in OPTIONS.items() for more in cases]
+_BASES = {}
+
+
+def field(result, path):
+    for step in path.split("."):
+        if step == "#":
+            result = len(result)
+        elif isinstance(result, list):
+            result = dict(enumerate(result)).get(int(step))
+        else:
+            result = result and result.get(step)
+    return result
+
+
+@pytest.mark.parametrize(("base", "more"), CASES, ids=[f"{b.split()[0]} {m}" for b, m in CASES])
+def test_option__is_not_ignored(base, more, files, found):
+    if base not in _BASES:
+        _BASES[base] = found(base)
+    result = found(f"{base} {more}")
+    for path, expected in OPTIONS[base][more].items():
+        with_it, without_it = field(result, path), field(_BASES[base], path)
+        assert with_it != without_it, path
+        if isinstance(expected, str):
+            assert re.search(expected, with_it), (path, with_it)
+        elif expected is not CHANGED:
+            assert with_it == expected, path
+
+
+ELSEWHERE = {  # of all commands that run: where they run, what they write, the plan, chunks
+    *("--allow-missing-chunks", "--plan", "--calibrate", "--top", "--plot", "--out", "--alpha"),
+    *("--threads", "--workers", "--scheduler", "--scheduler-file", "--cluster", "--tls-ca"),
+    *("--tls-cert", "--tls-key", "--insecure", "--memory", "--json", "--checkpoint", "--time"),
+    *("--log-json", "--report", "--performance-report", "--overwrite", "--control"),
+}
+
+
+def options_of(name):
+    command = main
+    for word in name.split():
+        command = command.commands[word]
+    return {option for one in command.params for option in one.opts if option[0] == "-"}
+
+
+def test_every_option__has_a_case():
+    """Options that a command shares with `test` or `cause dags` are read by the same code."""
+    lines = [f"{base} {more}" for base, more in [*CASES, *((line, "--seed 3") for line in SAME)]]
+    for name, shared in {
+        "test": (),
+        "rank": (),
+        "cause dags": (),
+        "sensitivity": ("test",),
+        "two-sample": ("test",),
+        "interaction": ("test",),
+        "conditional": ("test",),
+        "cause direction": ("cause dags",),
+        "cause residuals": ("test", "cause dags"),
+    }.items():
+        told = " ".join(line for line in lines if line.startswith(name)).split()
+        known = ELSEWHERE.union(told, *map(options_of, shared))
+        assert options_of(name) - known == set(), name
+
+
+PLANS = {
+    "--threads 3": "3 threads of this process",
+    "--workers 3": "3 workers with 3 threads in all",
+    "--estimator nystrom-m --landmarks 77": "77 landmarks before pruning",
+    "--estimator nystrom-m --time 0.00001s": "64 landmarks before pruning",
+    "--memory 1GiB": "allowed 1.0 GiB",
+    "--null permutation": "permutation null",
+    "--kernel gaussian --estimator nystrom-m --null spectral": "spectral null",
+    "--weights weight": "weighted products",
+    "--cluster slurm.yaml": "5 workers with 5 threads in all",
+    "--calibrate --threads 1": "1 thread of this process",
+}
+
+
+@pytest.mark.parametrize("more", PLANS)
+def test_plan__follows_the_options_and_writes_nothing(more, files, invoke, monkeypatch):
+    (files / "slurm.yaml").write_text("kind: slurm\nworkers: {maximum: 5}\n")
+    before = sorted(files.iterdir())
+    line = f"plan data.zarr --variable x --variable y --threads 2 {more}"
+    if "threads" in more or "workers" in more or "cluster" in more:
+        line = line.replace("--threads 2 ", "")
+    outputs = "--seed 3 --alpha 0.1 --json no.json --report no.html --log-json no --checkpoint kept"
+    done = invoke(f"{line} {outputs}")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "300 rows of x, y" in done.stdout
+    assert PLANS[more] in done.stdout
+    assert PLANS[more] not in invoke("plan data.zarr --variable x --variable y --threads 2").stdout
+    assert sorted(files.iterdir()) == before
+
+
+@pytest.mark.parametrize("line", [RANK, TWO, THREE, GIVEN, DIRECTION])
+def test_plan_option__runs_nothing(line, files, invoke):
+    done = invoke(f"{line} --plan")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "allowed" in done.stdout
+    assert "p-value" not in done.stdout
+
+
+def test_plan__of_what_does_not_fit_is_shown_and_refused(files, invoke):
+    done = invoke("plan data.zarr --variable x --variable y --memory 2MiB")
+    assert done.exit_code == 2
+    assert "allowed 2.0 MiB" in done.stdout
+    assert "more memory" in done.stderr
+
+
+ABSENT = [
+    "test lost.zarr --variable x --variable y --kernel gaussian",
+    "plan lost.zarr --variable x --variable y",
+    "sensitivity lost.zarr --variable x --variable y",
+    "rank lost.zarr --features x --target y",
+    "two-sample lost.zarr --sample x --sample z --kernel gaussian",
+    "interaction lost.zarr --variable x --variable y --variable z",
+    "conditional lost.zarr --variable x --variable y --given z",
+    "cause dags lost.zarr --variable x --variable y",
+    "cause order lost.zarr --variable x --variable y",
+    "cause direction lost.zarr --variable x --variable y",
+    "cause residuals lost.zarr --variable x --variable y --given z --kernel gaussian",
+]
+
+
+@pytest.mark.parametrize("line", ABSENT)
+def test_absent_chunks__are_read_where_that_is_allowed(line, files, invoke):
+    refused = invoke(line)
+    assert refused.exit_code == 2
+    assert "lacks 1 stored chunk, of rows 100 to 199" in refused.stderr
+    done = invoke(f"{line} --allow-missing-chunks")
+    assert (done.exit_code, done.stderr) == (0, ""), done.output
+
+
+def listings(page):
+    """The command and the code of a report that give its result again."""
+    found = re.findall(r"<pre[^>]*>(.*?)</pre>", page.read_text(), re.DOTALL)
+    return [unescape(re.sub(r"<[^>]+>", "", text)) for text in found]
+
+
+REPORTS = {
+    f"{TEST} --seed 5 --strata label": "result",
+    f"{NYSTROM} --landmarks 30 --kernel y=laplacian": "result",
+    f"{TEST} --estimator rff-hsic --kernel gaussian:0.5 --null gamma": "result",
+    f"{TEST} --estimator u-hsic --factors 0.5,1 --combine all --groups fives": "result",
+    f"{TEST} --estimator dcov --null spectral --precision float32 --threads 1": "result",
+    f"{TEST} --weights weight": "result",
+    f"{MAP} --estimator rff-hsic --features 40 --of estimate --wrt x": "found",
+    f"{MAP} --variable z --kernel y=imq:2 --precision float32 --landmarks 30": "found",
+    f"{RANK} --by cka --kernel laplacian --target-kernel imq:2 --row-groups fives": "ranking",
+    f"{RANK} --group a=0 --group all=0:3 --order time --lag 12": "ranking",
+    f"{TWO} --landmarks 40": "result",
+    f"{THREE} --landmarks 30 --groups fives": "result",
+    f"{GIVEN} --seed 2": "result",
+    "test lost.zarr --variable x --variable y --kernel gaussian --allow-missing-chunks": "result",
+}
+
+
+@pytest.mark.parametrize("line", REPORTS)
+def test_report__has_code_and_a_command_that_give_its_result(line, files, found, invoke, tmp_path):
+    page, kept = tmp_path / "page.html", tmp_path / "found.json"
+    result = without_seconds(found(f"{line} --report {page}"))
+    command, code = listings(page)
+    again = {}
+    exec(compile(code, "report", "exec"), again)
+    assert without_seconds(json.loads(again[REPORTS[line]].to_json())) == result
+    kept.unlink()
+    page.unlink()
+    assert invoke(command.removeprefix("dhsic ")).exit_code == 0
+    assert without_seconds(json.loads(kept.read_text())) == result
+    assert "of one process" in page.read_text()
+
+
+FILES = {
+    f"{QUICK} --landmarks 20": {"--report": "<!doctype html>", "--log-json": '"event"'},
+    f"{RANK} --landmarks 20": {"--report": "<!doctype html>", "--log-json": '"strongest": "first'},
+    MAP: {"--report": "<!doctype html>", "--log-json": '"of": "statistic"'},
+    TWO: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
+    THREE: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
+    GIVEN: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
+    DAGS: {"--plot": "<svg", "--log-json": '"graph": "cause -> effect"'},
+    ORDER: {"--plot": "<svg", "--log-json": '"result"'},
+    RESIDUALS: {"--plot": "<svg", "--log-json": '"pvalue"'},
+    DIRECTION: {"--log-json": '"direction": "cause -> effect"'},
+    PAIRS: {"--plot": "<svg", "--log-json": '"pairs": 4'},
+}
+
+
+@pytest.mark.parametrize("line", FILES)
+def test_command__writes_its_files_and_goes_on_from_what_it_kept(
+    line, files, found, invoke, tmp_path
+):
+    names = {"--plot": "plot.svg"}
+    targets = {o: tmp_path / names.get(o, o.strip("-")) for o in FILES[line]}
+    outputs = " ".join(f"{option} {path}" for option, path in targets.items())
+    whole = f"{line} {outputs} --checkpoint {tmp_path / 'kept'}"
+    first = found(whole)
+    for option, words in FILES[line].items():
+        assert words in targets[option].read_text()
+    assert "of" in invoke(f"checkpoints list {tmp_path / 'kept'}").stdout
+    assert without_seconds(found(whole)) == without_seconds(first) == without_seconds(found(line))
+    events = [json.loads(one) for one in targets["--log-json"].read_text().splitlines()]
+    latest = [one for one in events if one["run"] == events[-1]["run"]]
+    resumed = [one["resumed"] for one in latest if one["event"] == "pass-started"]
+    assert resumed
+    assert min(resumed) > 0
+    other = invoke(f"{line} --checkpoint {tmp_path / 'kept'} --seed 9")
+    assert (other.exit_code, "another" in other.stderr) == (2, True) or "pairs" in line
+
+
+def test_map__is_written_by_rows(files, invoke, tmp_path):
+    out = tmp_path / "map.zarr"
+    line = f"{MAP} --seed 3 --out {out}"
+    assert invoke(line).exit_code == 0
+    expected = dhsic.sensitivity_map("x", "y", **DATA)
+    group = zarr.open_group(out, mode="r")
+    for name in ("x", "y"):
+        np.testing.assert_allclose(group[name][:], np.asarray(expected.maps[name]), rtol=1e-9)
+    refused = invoke(f"{line} --log-json -")
+    assert refused.exit_code == 2
+    assert "pass-started" not in refused.stderr, "refused before the run"
+    assert invoke(f"{line} --overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize("line", [QUICK, RANK, MAP])
+def test_files__that_cannot_be_written_lose_nothing_that_was_found(
+    line, files, invoke, tmp_path, monkeypatch
+):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    done = invoke(f"{line} --json {tmp_path / 'out.json'}")
+    assert done.exit_code == 2
+    assert "seed " in done.stdout
+    assert done.stderr.endswith("out.json: No space left on device\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_pairs__without_known_directions_have_no_areas(files, invoke, tmp_path, monkeypatch):
+    for name in ("pair0001.txt", "pair0002.txt"):
+        (tmp_path / name).write_text((files / "pairs" / name).read_text())
+    line = f"cause pairs {tmp_path} --criterion hsic --max-rows 80"
+    assert "area" not in invoke(line).stdout
+    assert "known directions of both kinds" in invoke(f"{line} --plot {tmp_path}/roc.png").stderr
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert "A ROC curve needs scikit-learn" in invoke(PAIRS).stdout
+    assert "--plot needs scikit-learn" in invoke(f"{PAIRS} --plot {tmp_path}/roc.png").stderr
+
+
+AT = partial(ClusterSpec, "scheduler", scheduler=SchedulerAt("tls://h:1"))
+CERTIFICATES = "--scheduler tls://h:1 --tls-ca /t/a --tls-cert /t/b --tls-key /t/c"
+PLACES = {
+    "--workers 2": ClusterSpec("local", 2),
+    "--workers 2 --memory 1GiB": ClusterSpec("local", 2, memory=2**30),
+    "--scheduler tls://h:1": AT(),
+    "--scheduler-file /t/s": AT(scheduler=SchedulerAt(scheduler_file="/t/s")),
+    "--scheduler tls://h:1 --insecure": AT(insecure=True),
+    CERTIFICATES: AT(tls=TLS("/t/a", "/t/b", "/t/c")),
+    "--scheduler tls://h:1 --tls-cert /t/b": AT(tls=TLS("/t/a", "/t/b", "/t/c")),
+    "--cluster cluster.yaml": ClusterSpec("local", 2, threads=3, memory=2**30),
+}
+
+
+@pytest.mark.parametrize("more", PLACES)
+def test_place__is_what_was_asked_for(more, files, invoke, monkeypatch):
+    """The options become one description; clusters are started by tests in `tests/cluster`."""
+    asked = []
+
+    def record(spec):
+        asked.append(spec)
+        message = "recorded"
+        raise DataError(message)
+
+    monkeypatch.setattr("dhsic.cli.resources.connect", record)
+    (files / "cluster.yaml").write_text("kind: local\nworkers: 2\nthreads: 3\nmemory: 1GiB\n")
+    if more.endswith("--tls-cert /t/b"):  # the others are those of the environment
+        for name, value in {"CA": "/t/a", "CERT": "/elsewhere", "KEY": "/t/c"}.items():
+            monkeypatch.setenv(f"DHSIC_TLS_{name}", value)
+    assert invoke(f"{QUICK} {more}").stderr == "dhsic: error: recorded\n"
+    assert asked == [PLACES[more]]
+    assert invoke(f"{QUICK} --threads 1").exit_code == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("line", [QUICK, RANK, MAP, TWO, DAGS, DIRECTION])
+def test_workers__find_what_threads_find(line, files, found, tmp_path):
+    page, log = tmp_path / "page.html", tmp_path / "log"
+    there = found(f"{line} --workers 1 --performance-report {page} --log-json {log}")
+    here = found(line)
+    assert "bokeh" in page.read_text().lower()
+    assert '"workers-ready"' in log.read_text()
+    paths = ("pvalue", "value", "features.0.pvalue", "score", "pvalues.0")
+    expected = {path: field(here, path) for path in paths if field(here, path) is not None}
+    assert expected
+    for path, value in expected.items():
+        assert field(there, path) == pytest.approx(value, rel=1e-9)
+
+
+def test_help__names_commands_and_fits_a_terminal(invoke):
+    for line in ("", "--help", "-h"):
+        done = invoke(line)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert all(f"\n  {name} " in done.stdout for name in main.commands)
+    for name in (*main.commands, "convert table", "cause dags", "checkpoints list"):
+        done = invoke(f"{name} --help")
+        assert f"Usage: dhsic {name}" in done.stdout
+        assert max(map(len, done.stdout.partition("Examples")[0].splitlines())) <= 80
+    assert invoke("--version").stdout == f"dhsic {dhsic.__version__}\n"
+    assert invoke("convert").exit_code == 2
+
+
+@pytest.mark.parametrize("debug", ["", "--debug"])
+def test_fault__is_a_line(debug, files, invoke, monkeypatch):
+    def broken(*_, **__):
+        logging.getLogger("distributed").error("noise")
+        message = "first\nof s3://me:secret@bucket/x"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr("dhsic.independence_test", broken)
+    done = invoke(f"{TEST} {debug}")
+    assert (done.exit_code, done.stdout) == (1, "")
+    told = "dhsic: internal error: RuntimeError: first of s3://***@bucket/x; run with --debug"
+    assert done.stderr.splitlines()[-1] == f"{told} for the traceback"
+    assert ("Traceback" in done.stderr) == bool(debug) == (done.stderr.count("\n") > 1)
+
+
+def test_warning__is_a_line_and_a_bar_is_drawn_on_a_terminal(files, invoke, monkeypatch):
+    alike = "cause direction lost.zarr --variable 'x[:, 0]' --variable y --allow-missing-chunks"
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = invoke(alike)
+    assert done.stderr.startswith("dhsic: warning: rows that are stored side by side are alike")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TTY_INTERACTIVE", "1")
+    assert "\x1b[" in invoke(QUICK).stderr
+    assert "\x1b" not in invoke(f"{QUICK} --log-json -").stderr
+
+
+def test_process__is_left_as_it_was(invoke):
+    before = signal.getsignal(signal.SIGTERM), logging.root.manager.disable
+    assert invoke("--version").exit_code == 0
+    assert (signal.getsignal(signal.SIGTERM), logging.root.manager.disable) == before
+    assert signal.set_wakeup_fd(-1) == -1
