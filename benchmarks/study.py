@@ -88,7 +88,7 @@ class Study:
     takes: Callable[[Cell], bool] = everything
     """Whether a cell is measured."""
     follows_defaults: Callable[[Cell], bool] = nothing
-    """Whether a cell describes what a call without options computes."""
+    """Whether a cell leaves its estimator, its kernels or its null to the package."""
     small: Mapping[str, Any] = field(default_factory=dict)
     """Fields of a small run: other `data`, `methods` (names of some), `sizes` and `runs`."""
     picture: Callable[[Table, Path], None] | None = None

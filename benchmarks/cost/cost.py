@@ -190,7 +190,7 @@ def ways() -> dict[str, Way]:
     permuted = dhsic.Permutation(250, within="all")
     found = {
         "independence_test": Way(("few", "many", "functions"), test, default=True, plans=True),
-        "one kernel": Way(("few", "many"), test, {"kernels": "gaussian"}, plans=True),
+        "one kernel": Way(("few", "many"), test, {"kernels": "gaussian"}, default=True, plans=True),
         "hyppo Hsic, chi-square": Way(("few",), partial(_hyppo, kind="Hsic")),
         "hyppo Dcorr, chi-square": Way(("few",), partial(_hyppo, kind="Dcorr")),
         **{
@@ -209,6 +209,7 @@ def ways() -> dict[str, Way]:
                 test,
                 {"estimator": "nystrom-m", "n_resamples": count},
                 most_rows=10_000,
+                default=True,
             )
             for count in (1000, 10_000, 100_000)
         },

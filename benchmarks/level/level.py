@@ -240,15 +240,21 @@ def methods() -> dict[str, Method]:
     one = partial(
         dhsic.independence_test, estimator="nystrom-hsic", kernels="gaussian", **ARGUMENTS
     )
-    found["independence_test, its argument, one kernel"] = Method(("rows",), one)
+    found["independence_test, its argument, one kernel"] = Method(("rows",), one, default=True)
     found["independence_test, as if exchangeable, one kernel"] = Method(
-        ("rows",), partial(exchangeable, kernels="gaussian", estimator="nystrom-hsic")
+        ("rows",),
+        partial(exchangeable, kernels="gaussian", estimator="nystrom-hsic"),
+        default=True,
     )
     found["nystrom-m, tuples"] = Method(
-        ("variables",), partial(dhsic.independence_test, estimator="nystrom-m", **ARGUMENTS)
+        ("variables",),
+        partial(dhsic.independence_test, estimator="nystrom-m", **ARGUMENTS),
+        default=True,
     )
     found["residual_independence_test, gamma"] = Method(
-        ("given",), partial(causal.residual_independence_test, null="gamma", **ARGUMENTS)
+        ("given",),
+        partial(causal.residual_independence_test, null="gamma", **ARGUMENTS),
+        default=True,
     )
     for estimator, null, most in PAIRS:
         test = partial(

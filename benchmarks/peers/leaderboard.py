@@ -121,7 +121,7 @@ STUDY = Study(
     runs=100,
     rows=rows,
     takes=takes,
-    follows_defaults=lambda cell: cell.method == "dhsic default",
+    follows_defaults=lambda cell: cell.method.startswith("dhsic"),
     small={"data": ["linear"], "methods": ["dhsic default"], "runs": 2},
     picture=picture,
 )

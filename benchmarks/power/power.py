@@ -67,7 +67,8 @@ def methods() -> dict[str, Method]:
     """All tests."""
 
     def by(*groups: str, **options: Any) -> Method:
-        return Method(groups, partial(dhsic.independence_test, **ARGUMENTS, **options))
+        call = partial(dhsic.independence_test, **ARGUMENTS, **options)
+        return Method(groups, call, default=True)
 
     joint: dict[str, Any] = {"estimator": "nystrom-m"}
     default = partial(dhsic.independence_test, **ARGUMENTS)
@@ -80,6 +81,7 @@ def methods() -> dict[str, Method]:
             ("two",),
             partial(default, estimator="v-hsic", kernels=dhsic.Grid()),
             most_rows=4000,
+            default=True,
         ),
         "features": by("two", estimator=features, kernels=dhsic.Grid()),
         "tuples": by("two", kernels=dhsic.Grid(), **joint),
@@ -98,7 +100,9 @@ def methods() -> dict[str, Method]:
         "as if exchangeable": Method(("rows",), exchangeable, default=True),
         "its argument, one kernel": by("rows", estimator="nystrom-hsic", kernels="gaussian"),
         "as if exchangeable, one kernel": Method(
-            ("rows",), partial(exchangeable, estimator="nystrom-hsic", kernels="gaussian")
+            ("rows",),
+            partial(exchangeable, estimator="nystrom-hsic", kernels="gaussian"),
+            default=True,
         ),
     }
 

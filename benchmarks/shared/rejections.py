@@ -64,7 +64,7 @@ class Method:
     most_rows: int | None = None
     most_variables: int | None = None
     default: bool = False
-    """Whether it is called without options."""
+    """Whether it is called without its estimator, its kernels or its null."""
 
 
 class Tested(NamedTuple):
