@@ -15,8 +15,10 @@ import importlib
 import json
 import tempfile
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -48,14 +50,15 @@ def studies() -> Mapping[str, Study]:
 def study_of(name: str) -> Study:
     """The study of a name."""
     if name not in studies():
-        msg = f"NAME must be one of `python -m benchmarks list`, got {name!r}: look it up there"
+        near = "".join(f"; near it is {one!r}" for one in get_close_matches(name, studies(), 1))
+        msg = f"NAME must be one of `python -m benchmarks list`, got {name!r}{near}"
         raise click.BadParameter(msg)
     return studies()[name]
 
 
-def small(study: Study) -> Study:
-    """A study that takes seconds."""
-    return study.of(**{"runs": 1, **study.small})
+def small(study: Study, **asked: Any) -> Study:
+    """A study that takes seconds, but for what is asked for."""
+    return study.of(**{"runs": 1, **study.small, **asked})
 
 
 @click.group(help=__doc__)
@@ -86,7 +89,12 @@ def machine() -> None:
 @click.option("--size", "sizes", multiple=True, type=int, help="All where none is given.")
 @click.option("--runs", type=click.IntRange(1), help="Of a cell.")
 @click.option("--first", type=click.IntRange(0), default=0, help="Number of the first run.")
-@click.option("--seconds", default=float("inf"), help="Of a cell; it has 10 runs or more.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.0),
+    default=float("inf"),
+    help="Of a cell; it has 10 runs or more.",
+)
 @click.option("--processes", type=click.IntRange(1), default=1, help="Side by side.")
 @click.option("--again", is_flag=True, help="Measure cells that the table has, too.")
 @click.option("--list", "listed", is_flag=True, help="Name data, methods and sizes, and run none.")
@@ -109,14 +117,21 @@ def run(
     study = study_of(name)
     for what, asked in (("data", data), ("methods", methods)):
         if unknown := [one for one in asked if one not in getattr(study, what)]:
-            msg = f"{unknown[0]!r} is none of the {what} of {name}: `--list` names them"
+            close = get_close_matches(unknown[0], getattr(study, what), 1)
+            near = "".join(f", near it is {one!r}" for one in close)
+            msg = f"{unknown[0]!r} is none of the {what} of {name}{near}: `--list` names them"
             raise click.BadParameter(msg)
-    study = (small(study) if is_small else study).of(data, methods, sizes=sizes, runs=runs)
+    given = {"data": data, "methods": methods, "sizes": sizes, "runs": runs}
+    asked = {field: value for field, value in given.items() if value}
+    study = small(study, **asked) if is_small else study.of(**asked)
     if listed:
         for title, names in (("data", study.data), ("methods", study.methods)):
             click.echo(f"{title}: {'; '.join(names)}")
         click.echo(f"sizes: {', '.join(map(str, study.sizes))}; runs: {study.runs}")
         return
+    if not study.cells():
+        msg = f"{name} has no cell of such data, methods and sizes: `--list` names them"
+        raise click.UsageError(msg)
     folder = out or (Path(tempfile.mkdtemp(prefix=f"{name}-")) if is_small else RESULTS)
     run_study(study, folder, processes=processes, first=first, seconds=seconds, again=again)
     click.echo(f"wrote {folder / f'{name}.csv'}")

@@ -90,7 +90,7 @@ class Study:
     follows_defaults: Callable[[Cell], bool] = nothing
     """Whether a cell leaves its estimator, its kernels or its null to the package."""
     small: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of a small run: other `data`, `methods` (names of some), `sizes` and `runs`."""
+    """Fields of a small run: names of some `data` and `methods`, other `sizes` and `runs`."""
     picture: Callable[[Table, Path], None] | None = None
     """Draws the table to a file."""
     in_pool: bool = True
@@ -160,7 +160,8 @@ def run(
                 }
                 for row in study.rows(cell, found)
             ]
-            table = [row for row in table if keys_of(row) != cell.keys] + [
+            # Read again, as another run may have written other cells meanwhile.
+            table = [row for row in read_table(path) if keys_of(row) != cell.keys] + [
                 {name: shown(row.get(name, "")) for name in study.names} for row in rows
             ]
             write_table(path, study.names, table)
@@ -229,7 +230,7 @@ def stamped() -> dict[str, str]:
         )
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "dhsic", "benchmarks/*.py")
+    changed = git("status", "--porcelain", "--", "dhsic", "benchmarks/*.py")
     commit = git("rev-parse", "--short=7", "HEAD")
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),

@@ -89,12 +89,17 @@ ROWS: Mapping[str, Rows] = {
         "functions", partial(songs, features=20, stored=True), (200_000, 2_000_000)
     ),
     "songs, 10 columns": Rows(
-        "by name", partial(songs, features=10, stored=False), (5000, 20_000, 100_000, 2_000_000)
+        "by name",
+        partial(songs, features=10, stored=False),
+        (5000, 20_000, 100_000, 500_000, 2_000_000),
     ),
     "songs, 1 column, stored": Rows(
         "reach", partial(songs, features=1, stored=True), (*MANY, 10**7, 10**8)
     ),
-    **{f"given {d} columns": Rows("given", partial(conditioned, d=d), MANY) for d in (1, 10)},
+    **{
+        f"given {d} columns": Rows("given", partial(conditioned, d=d), (*MANY, 2000))
+        for d in (1, 10)
+    },
 }
 
 

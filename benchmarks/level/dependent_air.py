@@ -6,10 +6,8 @@ is for: temperature of a place and sunshine of another place of its band of alti
 of a window of sixty days with the same window of another year. A test at level 5 % whose
 assumptions hold rejects 5 % of the controls. Gaps of up to a day in the hours are filled linearly,
 and windows with longer ones are left out. Independence is tested with one Gaussian kernel of each
-variable. Needs `weather/data.csv` and `beijing_air/beijing_air.parquet` in the folder that is
-given, and pyarrow. Writes benchmarks/results/dependent_air.csv, and a picture beside it.
-
-    python -m benchmarks run dependent_air --data FOLDER
+variable. Needs `weather/data.csv` and `beijing_air/beijing_air.parquet` in the folder that
+DHSIC_DATA names, and pyarrow.
 """
 
 from __future__ import annotations

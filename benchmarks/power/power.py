@@ -57,7 +57,9 @@ def sources() -> dict[str, Source]:
                     "given", given_data(case, d, effect), sizes
                 )
     for case in DEPENDENT:
-        found[f"rows: {case}"] = Source("rows", rows_data(case, EFFECT), (500,))
+        found[f"rows: {case}"] = Source(
+            "rows", rows_data(case, EFFECT), (500, 1000) if "weights" in case else (500,)
+        )
     for name, columns in REAL.items():
         found[name] = Source("real", columns, (columns.rows,))
     return found

@@ -16,7 +16,7 @@ from benchmarks import study as runner
 from benchmarks.__main__ import main, small, studies
 from benchmarks.shared.dependence import TWO, Weakened
 from benchmarks.shared.limits import measure
-from benchmarks.study import RESULTS, STAMPS, Study, origin, read_table, run, stale
+from benchmarks.study import RESULTS, STAMPS, Cell, Study, origin, read_table, run, stale
 from dhsic.estimators.choose import DEFAULTS
 from docs import generated
 
@@ -129,6 +129,15 @@ def test_readme__has_the_figures_of_the_tables():
     assert len(generated.README.findall(text)) == 1
 
 
+def test_tables__have_the_version_of_the_defaults_where_something_is_left_to_the_package():
+    for name, study in studies().items():
+        for row in read_table(RESULTS / f"{name}.csv"):
+            if row["data"] in study.data:
+                draw, test = study.data[row["data"]], study.methods[row["method"]]
+                cell = Cell(row["data"], row["method"], int(row["n"]), draw, test)
+                assert bool(row["default"]) == study.follows_defaults(cell), (name, *cell.keys)
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
 def test_tables__are_those_of_studies_and_tell_their_commits(path):
     table = read_table(path)
@@ -164,6 +173,12 @@ def test_study__runs_small_and_leaves_the_results_alone(name, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in RESULTS.iterdir()} == before
 
 
+def test_small__takes_data_that_are_asked_for():
+    asked = ["run", "level", "--small", "--data", "ties, M = 2", "--list"]
+    listed = CliRunner().invoke(main, asked, catch_exceptions=False).output
+    assert listed.startswith("data: ties, M = 2\nmethods: independence_test;")
+
+
 def test_list__has_every_study():
     listed = CliRunner().invoke(main, ["list"], catch_exceptions=False).output
     for name, one in studies().items():
@@ -174,8 +189,11 @@ def test_list__has_every_study():
     ("asked", "named"),
     [
         (["tales"], "python -m benchmarks list"),
+        (["levels"], "near it is 'level'"),
         (["level", "--data", "nothing"], "--list"),
         (["level", "--method", "nothing"], "--list"),
+        (["level", "--method", "rank_featurs"], "near it is 'rank_features'"),
+        (["cost", "--size", "77"], "no cell"),
     ],
 )
 def test_run__refuses_other_names(asked, named):
