@@ -25,7 +25,7 @@ os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 os.environ["DHSIC_RATES"] = "reference"
 
 # Tests look at what a run has kept when it is done, here and in other processes; those of the
-# removal say so (`tests/engine/test_removed_checkpoints.py`).
+# removal say so (`tests/engine/test_checkpoints.py`).
 os.environ["DASK_DHSIC__KEEP_CHECKPOINTS"] = "True"
 dask.config.set({"dhsic.keep-checkpoints": True})
 
