@@ -277,7 +277,7 @@ def origin(table: Table) -> str:
     dates = sorted({row["date"] for row in table})
     commits = list(dict.fromkeys(row["commit"] for row in sorted(table, key=lambda r: r["date"])))
     named = ", ".join(f"`{commit}`" for commit in commits[-3:])
-    more = f" and {len(commits) - 3} earlier ones" if len(commits) > 3 else ""
+    more = f" and {len(commits) - 3} earlier" if len(commits) > 3 else ""
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     old = stale(table)
     if not old:
