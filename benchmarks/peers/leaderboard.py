@@ -26,7 +26,6 @@ from benchmarks.study import Cell, Row, Study, Table
 
 LEVELS = {"5%": 0.05, "1%": 0.01}
 ENOUGH = 1e-9
-PUBLISHED = Path(__file__).parent / "published_power.csv"
 GROUPS = tuple(dict.fromkeys(scenario.group for scenario in SCENARIOS.values()))
 NULL = "independent"
 """How the scenarios begin whose variables are independent."""

@@ -117,5 +117,5 @@ ENTRIES: Mapping[str, Entry] = {
 """In the order of the table.
 
 Without options hyppo takes a chi-square null of more than 20 rows, and Hsic kernels whose width
-does not follow the units; figures that its authors published of permutations are beside it.
+does not follow the units.
 """

@@ -90,15 +90,6 @@ def circle(n: int, rng: Rng, noise: float) -> Data:
     return [x, y]
 
 
-def checkerboard(n: int, rng: Rng, strength: float, cells: int = 4) -> Data:
-    """Uniform on the black cells of a board with probability `strength`, else on all of it."""
-    column = rng.integers(cells, size=n)
-    black = 2 * rng.integers(cells // 2, size=n) + column % 2
-    row = np.where(rng.random(n) < strength, black, rng.integers(cells, size=n))
-    x, y = np.array([column, row]) + rng.random((2, n))
-    return [x, y]
-
-
 def heteroscedastic(n: int, rng: Rng, strength: float) -> Data:
     """No correlation: x sets the logarithm of the standard deviation of y."""
     x, noise = rng.standard_normal((2, n))
