@@ -122,8 +122,8 @@ def run(
             msg = f"{unknown[0]!r} is none of the {what} of {name}{near}: `--list` names them"
             raise click.BadParameter(msg)
     given = {"data": data, "methods": methods, "sizes": sizes, "runs": runs}
-    asked = {field: value for field, value in given.items() if value}
-    study = small(study, **asked) if is_small else study.of(**asked)
+    chosen: dict[str, Any] = {field: value for field, value in given.items() if value}
+    study = small(study, **chosen) if is_small else study.of(**chosen)
     if listed:
         for title, names in (("data", study.data), ("methods", study.methods)):
             click.echo(f"{title}: {'; '.join(names)}")
