@@ -32,7 +32,6 @@ NAMES = ("a", "b", "c")
 CHAIN = DAG.of(NAMES, [("a", "b"), ("b", "c")])
 QUICK = Splines(n_knots=5)
 LINES = CrossFitted(LinearRegression(), n_folds=2)
-FOREST = CrossFitted(RandomForestRegressor(10, min_samples_leaf=5), n_folds=2)
 LANDMARKS = dhsic.NystromMHSIC(n_landmarks=30)
 
 

@@ -86,6 +86,22 @@ def test_run__killed_within_a_pass_over_rows_goes_on_to_the_same_bits(number, lo
     assert_all_is_kept(tmp_path / "kept", whole, *long, memory="3GiB", **BY_ROWS)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_run__that_the_user_interrupts_goes_on_to_the_same_bits(threads, long, tmp_path):
+    blocks = iter(range(20))
+
+    def interrupt(event):
+        if type(event).__name__ == "BlockFinished" and next(blocks) == 6:
+            raise KeyboardInterrupt
+
+    kept = {"threads": threads, **BY_ROWS}
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "kept", *long, progress=interrupt, **kept)
+    found = run(tmp_path / "kept", *long, progress=(seen := Heard()), **kept)
+    assert answer(found) == answer(run(None, *long, **kept))
+    assert len(seen.of("BlockFinished")) < 20
+
+
 def test_run__killed_within_resamples_goes_on_to_the_same_bits(tmp_path):
     whole = run(None, **BY_RESAMPLES)
     with pytest.raises(KilledError):
