@@ -23,6 +23,12 @@ NULLS = {
     "permutations": lambda n: Permutation(99, within="all"),
     "permutations in groups": lambda n: Permutation(99, "groups", n // 4),
 }
+OF_MANY_ROWS = {
+    "shifts": Shifts(1000),
+    "shifts in groups": Shifts(300),
+    "permutations": Permutation(49, within="all"),
+    "permutations in groups": Permutation(49, "groups", 250),
+}
 EVERY_NULL = pytest.mark.parametrize("null", NULLS)
 
 
@@ -77,7 +83,7 @@ DUMMIES = {
 def test_ties__of_two_dummies_are_those_of_whole_numbers(case, n, share, null, precision):
     """All statistics grow with |n #(both are 1) - #(x is 1) #(y is 1)|."""
     estimator, kernels = DUMMIES[case]
-    chosen = NULLS[null](n) if n < 1000 else [Shifts(300), Permutation(49)]["perm" in null]
+    chosen = NULLS[null](n) if n < 1000 else OF_MANY_ROWS[null]
     x, y = (np.random.default_rng([1, n]).random((2, n)) < share) * 1
     found = dhsic.independence_test(
         x, y, kernels=kernels, estimator=estimator, null=chosen, rng=5, precision=precision
