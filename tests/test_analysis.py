@@ -7,7 +7,7 @@ import pytest
 
 import dhsic
 from benchmarks.papers.bounds import CASES, errors
-from benchmarks.shared.embeddings import Mixture, NormalPairs
+from benchmarks.shared.embeddings import NormalPairs
 from dhsic.analysis import (
     CovarianceSpectrum,
     covariance_spectrum,
@@ -22,7 +22,6 @@ from dhsic.kernels import Delta, Gaussian, Linear
 
 SPREAD = CovarianceSpectrum(np.array([0.02] * 40 + [0.2]), supremum=1.0)
 STEEP = CovarianceSpectrum(np.array([2.0, 1.0, 0.5]), supremum=2.0)
-LAWS = {"normal": Mixture.normal(), "clouds": Mixture.clouds(3, 2)}
 
 
 def stated(p, delta, spectra):

@@ -83,7 +83,6 @@ MAKE = {
 }
 # Read by no public function: a step of a benchmark.
 NOT_RETURNED = {"PairResiduals"}
-EXACT = ["independence", "one kernel", "matrix", "ranking"]
 made = cache(lambda name: MAKE[name][0]())
 
 

@@ -63,6 +63,14 @@ def test_numbers__have_one_pvalue_in_every_form(form):
     assert SAME[form]() == PVALUE
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", ">i4", "i8", "f2", "f4", ">f8"])
+def test_numbers__have_one_pvalue_in_every_type_that_holds_them(dtype):
+    """Their squares and sums need not fit the type."""
+    whole = np.round(30.0 * np.abs(X))
+    for form in (np.asarray, zarr.array, lambda x: da.from_array(x, chunks=20)):
+        assert pvalue(form(whole.astype(dtype)), Y) == pvalue(whole, Y)
+
+
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.coo_array, sp.dok_array])
 def test_sparse_matrices__have_the_pvalue_of_dense_ones(form):
     assert pvalue(form(MATRIX), Y) == OF_MATRIX
