@@ -9,8 +9,8 @@ import pytest
 import zarr
 
 import dhsic
-from dhsic.errors import DataError, DependentRowsWarning, InvalidArgumentError
-from tests.dependent_rows import CASES, grouped, groups_case, series, strata_case
+from dhsic.errors import DataError, DependentRowsWarning
+from tests.dependent_rows import CASES, grouped, series, strata_case
 from tests.estimators.levels import Check
 
 QUICK = dhsic.NystromHSIC(n_landmarks=30)
@@ -112,45 +112,6 @@ def test_labels__of_any_kind_are_the_same(table, tmp_path):
     stored = {"data": str(tmp_path / "data.zarr"), "strata": "code"}
     assert pvalue(("x", "y"), stored, 0) in found
     assert pvalue(("x", "y"), {**stored, "data": group}, 0) in found
-
-
-REFUSED = [
-    ({"strata": np.arange(60)}, "alone in their stratum. Take coarser strata"),
-    ({"groups": np.repeat(np.arange(10), np.arange(1, 11))}, "groups of equally many rows"),
-    ({"groups": np.zeros(60)}, "groups of equally many rows"),
-    ({"groups": np.repeat([0, 1, 2], 20)}, "can change places in 6 ways only"),
-    ({"strata": np.zeros(50)}, "strata must have a value for each of the 60 rows, got 50"),
-    ({"groups": np.repeat(np.arange(30), 2), "strata": np.arange(60) % 2}, "within one stratum"),
-    ({"order": "rows"}, "order must be 'time' or a TimeOrder, got 'rows'"),
-    ({"order": "time", "strata": np.zeros(60)}, "order and strata cannot go together"),
-    ({"order": dhsic.TimeOrder(lag=4)}, "the series has 60 rows, which allow 15 shifts by 4"),
-    ({"order": dhsic.TimeOrder(period=24)}, "allow 2 shifts"),
-]
-
-
-@pytest.mark.parametrize(("asked", "message"), REFUSED)
-def test_refused__in_words(asked, message):
-    if "groups" in asked and len(asked["groups"]) == 55:
-        x, y = np.random.default_rng(0).standard_normal((2, 55))
-    else:
-        x, y = np.random.default_rng(0).standard_normal((2, 60))
-    with pytest.raises((DataError, InvalidArgumentError), match=message):
-        dhsic.plan(x, y, **asked)
-
-
-@pytest.mark.parametrize("options", [{"lag": 0}, {"period": 0}, {"lag": 5, "period": 12}])
-def test_time_order__is_checked(options):
-    with pytest.raises(InvalidArgumentError, match="must be"):
-        dhsic.TimeOrder(**options)
-
-
-def test_checkpoint__of_other_groups_is_refused(tmp_path):
-    variables, asked = groups_case(np.random.default_rng(0))
-    options = {"rng": 0, "checkpoint": str(tmp_path / "kept"), **OPTIONS}
-    first = dhsic.independence_test(*variables, **asked, **options)
-    assert dhsic.independence_test(*variables, **asked, **options).pvalue == first.pvalue
-    with pytest.raises(InvalidArgumentError, match="is of another run: moves"):
-        dhsic.independence_test(*variables, groups=asked["groups"] // 2, **options)
 
 
 def warnings_of(call, *variables, **options):

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 import dhsic
-from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
+from dhsic.errors import ApproximateNullWarning, DataError
 from tests.estimators.levels import Check
 from tests.oracles import gaussian_gram, weighted_spectrum, weighted_v_hsic
 
@@ -169,42 +169,3 @@ def test_rare_values__are_told():
     x, y = (rng.random((2, 1000)) < 0.03).astype(float)
     with pytest.warns(ApproximateNullWarning, match="rows show how independent variables vary"):
         dhsic.independence_test(x, y, weights=rng.uniform(1.0, 3.0, 1000), rng=0)
-
-
-def test_checkpoint__of_other_weights_is_refused(table, tmp_path):
-    frame, _ = table
-    asked = {"data": frame, "rng": 0, "checkpoint": str(tmp_path / "kept")}
-    first = dhsic.independence_test("x", "y", weights="w", **asked)
-    assert dhsic.independence_test("x", "y", weights="w", **asked).pvalue == first.pvalue
-    with pytest.raises(InvalidArgumentError, match="is of another run: weights"):
-        dhsic.independence_test("x", "y", weights=np.arange(1.0, 501.0), **asked)
-
-
-ONES = np.ones(60)
-REFUSED = [
-    ({"weights": np.r_[1e16, ONES[1:]]}, r"of several rows, and one of 60 .* are worth 1 rows"),
-    ({"weights": np.arange(60.0)}, "positive finite numbers, got 0.0 in row 0 and 1 such in all"),
-    ({"weights": np.where(np.arange(60) == 5, np.inf, 1.0)}, "got inf in row 5"),
-    ({"weights": np.ones((60, 2))}, "one column of numbers, got 2 columns"),
-    ({"weights": np.arange(60) % 2 == 0}, "got a column of kind 'boolean'"),
-    ({"weights": ["a", "b"] * 30}, "got a column of kind 'category'"),
-    ({"weights": np.ones(50)}, "weights must have a value for each of the 60 rows, got 50"),
-    ({"weights": ONES, "strata": np.arange(60) % 2}, "independent draws alone, got strata as well"),
-    ({"weights": ONES, "groups": np.arange(60) // 2}, "got groups as well"),
-    ({"weights": ONES, "order": "time"}, "got order as well"),
-    ({"weights": ONES, "null": "permutation"}, "would give weights to rows of other values"),
-    ({"weights": ONES, "n_resamples": 99}, "n_resamples must be left out with weights"),
-    ({"weights": ONES, "estimator": "v-hsic"}, "weights need estimator 'auto', 'nystrom-hsic' or"),
-    ({"weights": ONES, "kernels": dhsic.Grid.auto()}, "one kernel for each variable, got"),
-    (
-        {"weights": ONES, "estimator": dhsic.NystromHSIC(20, unbiased_estimate=True)},
-        "without an unbi",
-    ),
-]
-
-
-@pytest.mark.parametrize(("asked", "message"), REFUSED)
-def test_refused__in_words(asked, message):
-    x, y = np.random.default_rng(0).standard_normal((2, 60))
-    with pytest.raises((DataError, InvalidArgumentError), match=message):
-        dhsic.plan(x, y, **asked)

@@ -228,6 +228,8 @@ DIFFERENCES = [
     ({"data": (X.astype(np.float32), Y)}, r'variables\[0\]\.dtype was "<f8"'),
     ({"data": (CHANGED, Y)}, r"content\.variable 'x1'\.rows 0 to 299"),
     ({"data": (X, Y, LABELS)}, r"variables_of_kernels|kernels"),
+    ({"groups": np.arange(N) // 3}, "is of another run: moves"),
+    ({"missing": "pairwise"}, "another run"),
 ]
 
 
