@@ -106,6 +106,11 @@ ARGUMENTS = [
         ({"estimator": "rff-hsic", "kernels": "linear"}, "'linear': take estimator='nystrom-m'"),
         ({"estimator": "sub-corr", "kernels": "gaussian"}, "got 'gaussian': leave it out, or take"),
         ({"null": "normal", "estimator": "v-hsic"}, "not available for v-hsic; choose.*for block"),
+        ({"null": "gamma", "estimator": dhsic.DCov(unbiased=True)}, "take unbiased=False"),
+        *(
+            ({"null": null, "estimator": dhsic.RFFHSIC(form="complex")}, "null must be 'shifts'")
+            for null in ("gamma", "spectral")
+        ),
         ({"null": dhsic.Normal()}, "not available for nystrom-m; choose auto, .*; it is for block"),
         ({"null": dhsic.Permutation}, r"got the class: write Permutation\(\)"),
         ({"null": X}, r"null must be a name, or a value .* got an ndarray of shape \(60,\)"),
@@ -200,6 +205,7 @@ ARGUMENTS = [
         (lambda: dhsic.NOCCO(regularisation=0.0), "at least 1e-06, got .*: leave it out"),
         (lambda: dhsic.Candidates(factors=(1, 0)), "factors of the bandwidth"),
         (lambda: dhsic.Grid(("gaussian",)), "needs Candidates"),
+        (lambda: hsic_pair(kernels=dhsic.Grid()), "one kernel for each variable"),
         (lambda: pair(kernels=dhsic.Grid(combine=[(0, 99)])), r"below .*; got \(0, 99\)"),
         (lambda: dhsic.kernels.parse("gaussian:abc"), "a finite number > 0; got 'abc'"),
         (lambda: dhsic.kernels.Gaussian()(WIDE), r"must be set before use; .* call fit\(sample\)"),
