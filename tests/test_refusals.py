@@ -491,6 +491,8 @@ CAUSES = [
         InvalidArgumentError,
         direction,
         ({"criterion": "hsik"}, "did you mean 'hsic'"),
+        ({"estimator": [X]}, "estimator must be a name or one of"),
+        ({"estimator": X}, "estimator must be a name or one of"),
         ({"criterion": "hsic", "kernel": "linear"}, "must see more than correlation, .* take 'gau"),
         ({"criterion": "hsic", "null": "gamma"}, "null must be left out .* drop it"),
         ({"criterion": "sensitivity", "n_resamples": 9}, "n_resamples must be left out .* drop it"),
