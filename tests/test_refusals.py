@@ -131,6 +131,7 @@ ARGUMENTS = [
         ({"precision": "float16"}, "precision must be one of 'float64', 'float32', got 'float16'"),
         ({"missing": "pairwise", "weights": ONES}, "weights go with"),
         ({"names": ["a", "a"]}, "names must be 2 different words, one a variable"),
+        ({"names": ["a", None]}, "names must be 2 different words"),
         ({"names": "ab"}, "names must be a sequence of words.*give a list"),
         ({"threads": 0}, "threads must be an integer >= 1, got 0"),
         ({"memory": "lots"}, "memory must be a positive number of bytes.* such as '2GiB'"),

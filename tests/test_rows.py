@@ -57,15 +57,6 @@ def test_pvalues__of_few_groups_are_exact_to_the_last():
     assert Check.of(60, 0.2).allowed.stop > np.count_nonzero(np.array(found) <= 0.2) > 3
 
 
-@pytest.fixture
-def table():
-    rng = np.random.default_rng(0)
-    strata = rng.integers(3, size=150)
-    x, y = rng.standard_normal((2, 150)) + 4 * strata
-    site, sex = strata.astype(str), strata % 2
-    return pd.DataFrame({"x": x, "y": y, "site": site, "code": strata, "sex": sex})
-
-
 def test_strata__hide_no_dependence_within_them():
     """The strata differ one way, and within them the variables depend the other way."""
     (x, y), asked = strata_case(np.random.default_rng(0), effect=0.5)
@@ -87,31 +78,6 @@ def test_constant_strata__add_nothing():
     x, y = rng.standard_normal((2, 180))
     x[:60], y[60:120] = 0.1, 1e6
     assert 0.05 < pvalue((x, y), {"strata": strata}, 0) < 1.0
-
-
-def test_labels__of_any_kind_are_the_same(table, tmp_path):
-    group = zarr.create_group(tmp_path / "data.zarr")
-    for name in ("x", "y", "code"):
-        group.create_array(name, data=table[name].to_numpy(), chunks=(40,))
-    ways = [
-        table["code"],
-        table["site"],
-        table["site"].astype("category"),
-        table["code"].to_numpy(float),
-        list(table["code"]),
-        da.from_array(table["code"].to_numpy(), chunks=40),
-        group["code"],
-        str(tmp_path / "data.zarr" / "code"),
-        table[["code", "sex"]].to_numpy(),
-    ]
-    found = {pvalue((table["x"], table["y"]), {"strata": way}, 0) for way in ways}
-    assert len(found) == 1
-    named = {"data": table, "strata": "site"}
-    assert pvalue(("x", "y"), named, 0) in found
-    assert pvalue(("x", "y"), {**named, "strata": ["site", "sex"]}, 0) in found
-    stored = {"data": str(tmp_path / "data.zarr"), "strata": "code"}
-    assert pvalue(("x", "y"), stored, 0) in found
-    assert pvalue(("x", "y"), {**stored, "data": group}, 0) in found
 
 
 def warnings_of(call, *variables, **options):
@@ -283,3 +249,20 @@ def test_period__needs_all_rows():
         dhsic.rank_features(x[:, None], y, missing="drop", order=given["order"], rng=0)
     assert dhsic.independence_test(x, y, missing="pairwise", **given).pvalue > 0.05
     assert dhsic.independence_test(x[:480], y[:480], missing="drop", order="time").pvalue > 0.0
+
+
+def test_labels__are_columns_that_are_named(tmp_path):
+    strata = np.random.default_rng(0).integers(3, size=150)
+    x, y = np.random.default_rng(1).standard_normal((2, 150)) + 4 * strata
+    table = pd.DataFrame({"x": x, "y": y, "site": strata.astype(str), "sex": strata % 2})
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for name, values in {"x": x, "y": y, "code": strata}.items():
+        group.create_array(name, data=values, chunks=(40,))
+    found = {
+        pvalue((x, y), {"strata": way}, 0) for way in (group["code"], f"{tmp_path}/data.zarr/code")
+    }
+    found |= {pvalue((x, y), {"strata": table[["site", "sex"]]}, 0)}
+    found |= {pvalue(("x", "y"), {"data": group, "strata": "code"}, 0)}
+    for names in ("site", ["site", "sex"]):
+        found |= {pvalue(("x", "y"), {"data": table, "strata": names}, 0)}
+    assert found == {pvalue((x, y), {"strata": strata}, 0)}

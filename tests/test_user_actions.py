@@ -7,7 +7,6 @@ import xarray as xr
 import zarr
 
 import dhsic
-from dhsic.errors import DataError
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -78,13 +77,3 @@ def test_labels_of_a_group__are_one_array(tmp_path):
     assert found.pvalue == pvalue(X, Y, strata=np.arange(60) % 3)
     with pytest.raises(ValueError, match="strata of a zarr group or a file must be one"):
         dhsic.independence_test("x", "y", strata=["a", "a"], **options)
-
-
-def test_embedding__of_another_format_is_refused(tmp_path):
-    dhsic.mean_embedding(X, "gaussian:0.5", rng=0).save(tmp_path / "mean.npz")
-    with np.load(tmp_path / "mean.npz") as arrays:
-        kept = dict(arrays)
-    (name,) = [key for key, value in kept.items() if value.dtype.kind == "U"]
-    np.savez(tmp_path / "mean.npz", **{**kept, name: str(kept[name]).replace("1", "9", 1)})
-    with pytest.raises(DataError, match="no mean embedding that can be read"):
-        dhsic.load_embedding(tmp_path / "mean.npz")

@@ -358,8 +358,6 @@ def test_columns__of_a_table_are_variables(form, tmp_path):
     assert [v.name for v in alone.variables] == list(whole)
     columns = [whole[name].to_numpy() for name in whole]
     assert alone.estimate == pytest.approx(dhsic.hsic(*columns, rng=0).estimate)
-    with pytest.raises(InvalidArgumentError, match=r"column 'numbr'.*did you mean 'number'"):
-        dhsic.hsic("other", "numbr", data=data)
     samples = dhsic.two_sample_test("number", "other", data=data, rng=0)
     assert [one.name for one in samples.samples] == ["number", "other"]
     assert samples.pvalue == dhsic.two_sample_test(X[:, 0], X[:, 1], rng=0).pvalue
@@ -399,9 +397,6 @@ def test_names__are_those_of_the_data():
     assert names(series, series + 1, one) == ["x1", "x2", "PE"]
     assert names(pd.DataFrame({"q": Y}), series.rename("x2")) == ["q", "x2"]
     assert names(series, Y, names=["a", "b"]) == ["a", "b"]
-    for wrong in (["a"], ["a", "a"], [1, 2], ["a", None]):
-        with pytest.raises(InvalidArgumentError, match="names must be 2 different words, one a"):
-            names(Y, Y, names=wrong)
 
 
 @pytest.fixture(scope="module")
