@@ -12,9 +12,6 @@ import pytest
 from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 
-from tests.cluster.slurm import slurm as slurm
-from tests.cluster.slurm import slurm_daemons as slurm_daemons
-
 mpl.use("Agg")
 # Examples of docstrings leave their figures open, more of them in one process than it warns of.
 mpl.rcParams["figure.max_open_warning"] = 0
@@ -48,7 +45,7 @@ NOT_QUICK = [
         *("benchmarks", "cluster", "deploy", "engine", "estimators"),
         *("test_bare_install.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
-        *("cli/test_submit.py", "io/test_object_stores.py", "report/test_browser.py"),
+        *("cli/test_submit.py", "io/test_object_stores.py"),
     )
 ]
 NOT_QUICK.append(TESTS.parent / "dhsic" / "cluster")  # examples that start processes

@@ -1,6 +1,6 @@
 """What works without the extras, here where they are kept from being imported.
 
-`.ci/run` does the same in an environment that has none of them.
+`.ci/nightly` does the same in an environment that has none of them.
 """
 
 import subprocess
@@ -8,21 +8,19 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tests.bare import OPTIONAL
-
-ROOT = Path(__file__).parents[1]
+from tests import bare
 
 
 def test_package__imports_without_extras_and_errors_name_them():
-    command = [sys.executable, ROOT / "tests" / "bare.py", "--blocked"]
+    command = [sys.executable, bare.__file__, "--blocked"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "errors name their extras" in done.stdout
 
 
 def test_extras__of_the_package_are_those_that_are_kept_away():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"])
-    assert set(OPTIONAL.values()) <= extras
+    assert set(bare.OPTIONAL.values()) <= extras
     together = {"all", "docs", "notebook", "test"}  # each of several others, or of tools
-    assert extras - together <= set(OPTIONAL.values())
+    assert extras - together <= set(bare.OPTIONAL.values())

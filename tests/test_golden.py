@@ -9,7 +9,7 @@ import pytest
 import zarr
 
 import dhsic
-from tests.reference.golden import CELLS, DEFAULTS, TOLERANCES, differences, main, read, write
+from tests.reference.golden import CELLS, DEFAULTS, differences, main, read, tolerance, write
 
 KEPT = read()
 STORED = [
@@ -36,7 +36,7 @@ def check(cell, *variables, **place):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dhsic.ApproximateNullWarning)
         found = cell.compute(*variables, **place)
-    assert differences(found, KEPT[cell.name]) <= TOLERANCES[cell.precision]
+    assert differences(found, KEPT[cell.name]) <= tolerance(cell)
 
 
 def test_golden__keeps_every_cell_and_no_other():

@@ -38,6 +38,9 @@ def test_docstring__is_complete(name):
     exempt = {"EX01", "PR01"} if name.endswith(RESULTS) else set()
     if name.endswith("Kernel"):
         exempt = {"EX01"}
+    package, _, own = name.rpartition(".")
+    if "Yields" in getattr(import_module(package), own).__doc__:
+        exempt = {"RT01"}
     found = [(code, text) for code, text in validate(name)["errors"] if code in REQUIRED - exempt]
     assert not found
 

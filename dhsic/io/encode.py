@@ -32,7 +32,7 @@ _WHOLE = re.compile(r"\s*[-+\u2212]?\d+\s*")
 _MARKS = "NAType", "NaTType"  # of pandas, for a missing value
 _LABELS_SEEN = 1000
 _ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
-# Measured by the study `power` of benchmarks/, with 200 and 1,000 rows. Where half of the rows or
+# Measured with 200 and 1,000 rows. Where half of the rows or
 # more have a label of their own, a test of labels finds 3 to 15 % of the dependences that numbers
 # show in 80 to 100 %. Where fewer have, groups whose means vary as their rows do are found in 95 %
 # and more, which are taken; those of the others, found in 60 to 100 %, must be called categories.

@@ -11,6 +11,7 @@ from types import MappingProxyType, NoneType, UnionType
 from typing import Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dhsic._files import parse_json
 from dhsic.errors import InvalidArgumentError
@@ -130,10 +131,10 @@ def _arrays_of(cls: Any) -> dict[str, Any]:
     """Types of the numbers of the fields that are arrays, or arrays or None."""
     options = {name: (kind, *get_args(kind)) for name, kind in _written_fields(cls).items()}
     return {
-        name: get_args(get_args(option)[1])[0]
+        name: dtype
         for name, several in options.items()
         for option in several
-        if get_origin(option) is np.ndarray
+        if (dtype := _dtype_of(option)) is not None
     }
 
 
@@ -187,8 +188,8 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
         return _read_any(parts, data, name)
     if origin is tuple:
         return _read_tuple(parts, data, name)
-    if origin is np.ndarray:
-        return _read_array(get_args(parts[1])[0], data, name)
+    if (dtype := _dtype_of(kind)) is not None:
+        return _read_array(dtype, data, name)
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
         return {key: _read_value(parts[1], value, name) for key, value in data.items()}
     codec = Codec.of(kind)
@@ -199,6 +200,15 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, tuple):
         return kind(*_read_tuple(tuple(get_type_hints(kind).values()), data, name))
     return _read_scalar(kind, data, name)
+
+
+def _dtype_of(kind: Any) -> Any:
+    """X of the type NDArray[X], None of any other type."""
+    parts = get_args(kind)
+    if get_origin(kind) is np.ndarray:  # ndarray[shape, dtype[X]]
+        return get_args(parts[1])[0]
+    # From NumPy 2.5 an alias of its own.
+    return parts[0] if get_origin(kind) is get_origin(NDArray[Any]) else None
 
 
 def _read_scalar(kind: Any, data: Any, name: str) -> Any:

@@ -169,9 +169,6 @@ def test_table__weak_gains_count_rows(made):
     assert study.varied == ("workers", "rows"), "landmarks follow from the rows"
     assert study.records()[1]["speedup"] == pytest.approx(1.6)
     assert study.records()[1]["efficiency"] == pytest.approx(0.8)
-    ax = study.plot()
-    assert ax.get_ylabel() == "efficiency"
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.0, 1.0])
 
 
 def test_plot__has_the_quantity_against_the_setting(made):
@@ -198,22 +195,11 @@ def test_plot__has_the_quantity_against_the_setting(made):
 # --- refusals: what is changed, and words of the remedy
 
 ODD = [
-    ({"vary": {}}, "vary must name what varies"),
-    ({"vary": {"worker": [1]}}, "did you mean 'workers'"),
     ({"vary": {"precision": "float32"}}, "must be a list of different values"),
-    ({"vary": {"rows": [100, 100]}}, "must be a list of different values"),
-    ({"vary": {"precision": ["float16"]}}, "must be one of 'float64'"),
-    ({"vary": {"workers": [0]}}, "must be an integer >= 1"),
-    ({"vary": {"rows": [N + 1]}}, "rows must be at most the 600"),
-    ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
-    ({"repeats": 0}, "repeats must be an integer >= 1"),
-    ({"threads": 2}, "threads must be left out of a study"),
-    ({"checkpoint": "x"}, "checkpoint must be left out of a study"),
     ({"kernel": "gaussian"}, "did you mean 'kernels'"),
     ({"vary": {"n_resamples": [9]}}, "n_resamples must be given once"),
+    ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
     ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
-    ({"progress": False}, "progress must be callable"),
-    ({"folder": "nowhere"}, "folder must be a folder that is there"),
     ({"csv": "nowhere/study.csv"}, "csv must be in a folder that is there"),
     ({"vary": {"landmarks": [10], **HERE}, "estimator": "v-hsic"}, "landmarks are varied of an"),
 ]

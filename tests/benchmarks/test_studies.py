@@ -11,13 +11,11 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy.stats import ks_2samp
 
 from benchmarks import study as runner
 from benchmarks.__main__ import main, small, studies
 from benchmarks.shared.dependence import TWO, Weakened
 from benchmarks.shared.limits import measure
-from benchmarks.shared.shapes import SHAPES
 from benchmarks.study import RESULTS, STAMPS, Study, origin, read_table, run, stale
 from dhsic.estimators.choose import DEFAULTS
 from docs import generated
@@ -213,18 +211,3 @@ def test_weakened__keeps_the_rows_of_every_variable(kind):
     np.testing.assert_array_equal(np.sort(weak[1], axis=0), np.sort(whole[1], axis=0))
     same = np.reshape(weak[1] == whole[1], (n, -1)).all(axis=1)
     assert same.sum() >= 400  # sqrt(200 n) are dependent
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_shapes__depend_but_the_last(shape):
-    def features(x, y):
-        yield from (x * y, x**2 * y, np.abs(x) * y, x + y, x**2 * np.abs(y))
-        yield from (y * np.sin(w * np.pi * x) for w in (4.0, 16.0))
-
-    x, y = (v[:, 0] for v in SHAPES[shape](20_000, np.random.default_rng(0), 1))
-    unlinked = np.random.default_rng(1).permutation(y)
-    pvalues = [
-        ks_2samp(one, two, method="asymp").pvalue
-        for one, two in zip(features(x, y), features(x, unlinked), strict=True)
-    ]
-    assert (min(pvalues) < 1e-6) == (shape != "independent")

@@ -7,7 +7,7 @@ import pytest
 
 from dhsic.cli import run_status
 from dhsic.cluster.submit.manifests import RESULT
-from tests.cluster.queues import queues as queues
+from tests.cli.queues import queues as queues
 
 TEST = "test data.zarr --variable x --variable y"
 URL = "test s3://bucket/songs.zarr --variable x --variable y"

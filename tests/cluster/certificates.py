@@ -2,6 +2,8 @@
 
 import datetime
 import ipaddress
+import subprocess
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -10,6 +12,7 @@ from cryptography.x509.oid import NameOID
 
 from dhsic.cluster import TLS
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 _DAY = datetime.timedelta(days=1)
 _PEM = serialization.Encoding.PEM
 
@@ -26,6 +29,12 @@ def make_tls(folder, *, expired=False):
     for name, content in contents.items():
         (folder / f"{name}.pem").write_bytes(content)
     return TLS(*(str(folder / f"{name}.pem") for name in contents))
+
+
+def make_certificates(folder):
+    """Those of the script that users are given."""
+    subprocess.run([DEPLOY / "tls" / "make-certificates.sh", folder], check=True, timeout=60)
+    return folder
 
 
 def private_pem(key, passphrase=None):

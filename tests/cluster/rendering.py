@@ -41,21 +41,8 @@ def slurm_script(folder, *words, runs="/home/me/runs", **section):
 
 def expanded(word, environment):
     """What Kubernetes makes of a word of a command, after its `expansion.Expand`."""
-    out, at = "", 0
-    while at < len(word):
-        if word[at] != "$" or at + 1 == len(word):
-            out += word[at]
-            at += 1
-            continue
-        end = word.find(")", at)
-        if word[at + 1] == "$":
-            out += "$"
-            at += 2
-        elif word[at + 1] == "(" and end > 0:
-            name = word[at + 2 : end]
-            out += environment.get(name, f"$({name})")
-            at = end + 1
-        else:
-            out += word[at : at + 2]
-            at += 2
-    return out
+
+    def value(found):
+        return "$" if found[0] == "$$" else environment.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", value, word)

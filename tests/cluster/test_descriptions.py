@@ -100,20 +100,14 @@ def scheduler(*, workers=None, **section):
 
 BAD = [
     (None, "a cluster must be a mapping, got None: begin with 'kind: local'"),
-    ([1], "must be a mapping"),
     ({"workers": 1}, "must have a kind: add 'kind: ' and one of local, scheduler"),
-    ({"kind": "slrum"}, "got 'slrum'; did you mean 'slurm'"),
     ({**SLURM, "wokers": 1}, "has no key 'wokers'; did you mean 'workers'"),
-    ({**SLURM, "pbs": {}}, "has no key 'pbs'"),
-    (slurm(que="q"), "no key 'que'; did you mean 'queue'"),
     ({**SLURM, "tls": {"ca": "x"}}, "tls must have the key 'cert'"),
     ({**SLURM, "tls": {**CERTIFICATES, "ca": ""}}, "tls: ca"),
     ({"kind": "local", "tls": CERTIFICATES}, "tls must be left out for the kind local"),
     ({"kind": "slurm"}, "workers must be given for the kind slurm"),
-    ({**SLURM, "workers": 0}, "workers must be an integer >= 1, got 0"),
     (scheduler(workers=2, address="tcp://h:1"), "workers must be left out for the kind scheduler"),
     ({**SLURM, "workers": {"minimum": 3, "maximum": 2}}, "at least the"),
-    ({**SLURM, "threads": 1.5}, "threads must be an integer >= 1, got 1.5"),
     ({**SLURM, "memory": "lots"}, "such as '2GiB' or 2000000000, got 'lots'"),
     ({**SLURM, "timeout": float("inf")}, "got inf"),
     ({**SLURM, "insecure": "yes"}, "insecure must be true or false"),
@@ -121,11 +115,9 @@ BAD = [
     (scheduler(address="tcp://h:1", scheduler_file="f"), "got both of them: give one"),
     (slurm(queue="q\n#SBATCH -o x"), "text in one line"),
     (slurm(queue="--wrap=x"), "begin with a letter"),
-    (slurm(account="$(id)"), "one plain word"),
     (slurm(walltime="90"), "write HH:MM:SS or D-HH:MM:SS"),
     (slurm(walltime="00:00:59"), "at least 60 seconds"),
     (slurm(log_directory="/my logs"), "plain characters"),
-    (slurm(prologue="module x"), "must be a list"),
     (slurm(prologue=["a\nb"]), "text in one line"),
     (slurm(directives=["#SBATCH -c 2"]), "write what follows #SBATCH"),
     ({**kubernetes(), "kubernetes": {}}, "kubernetes must have the key 'image'"),
@@ -133,14 +125,10 @@ BAD = [
     (kubernetes(image="a b"), "image must be one plain"),
     (kubernetes(namespace="A_b"), "namespace must be a Kubernetes name, got 'A_b'"),
     (kubernetes(secrets=[{"KEY": "x"}]), "secrets must be text"),
-    (kubernetes(resources={"cpu": 1}), "requests and limits"),
     (kubernetes(resources={"limits": {"cpu": "two"}}), "write as 2, 500m or 4Gi"),
-    (kubernetes(operator_namespace="*"), "operator_namespace must be a Kubernetes name"),
     (kubernetes(storage_ports=[443, 65536]), "storage_ports must be a list of ports"),
-    (gateway("g"), "a URL"),
     (gateway("https://me:pw@h"), "no name or password"),
     (gateway(auth="me:pw"), "use basic, kerberos or jupyterhub"),
-    (gateway(threads=2), "threads must be left out"),
 ]
 
 
@@ -158,13 +146,9 @@ BAD_FILES = [
     (b"kind: [slurm", "must be YAML, and is not in line"),
     (b"kind: local\nworkers: 2\nworkers: 3", "the key 'workers' is there twice"),
     (b"kind: !!python/object/apply:os.system ['true']", "must be YAML"),
-    (b"? [a]\n: b", "must be YAML"),
-    (b"workers: !!int x", "must be YAML"),
     (b"\xff\xfe\x00", "cannot be read (it is not text)"),
-    (b"kind: local\n---\nkind: local", "must be YAML"),
     (b"#" * (2**20 + 1), "larger than 1 MiB"),
     (b"[" * 500, "must be YAML"),
-    (b"kind: local\nworkers: 0", "workers must be an integer >= 1, got 0"),
 ]
 
 
@@ -175,16 +159,3 @@ def test_read__refuses_in_a_line_and_names_the_file(content, words, read, tmp_pa
     assert str(caught.value).startswith(f"{tmp_path / 'cluster.yaml'}: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "words"), [("no.yaml", "No such file"), (".", "Is a directory")])
-def test_read__of_no_file_is_refused(tmp_path, name, words):
-    with pytest.raises(InvalidArgumentError, match=words):
-        ClusterSpec.read(tmp_path / name)
-
-
-def test_spec__checks_what_python_gives_it():
-    with pytest.raises(InvalidArgumentError, match="give TLS"):
-        ClusterSpec("slurm", 2, jobs=JobQueue(), tls="ca.pem")
-    with pytest.raises(InvalidArgumentError, match="jobs must be left out for the kind local"):
-        ClusterSpec("local", jobs=JobQueue())

@@ -10,14 +10,13 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from dhsic.cluster import ClusterSpec, connect
 from dhsic.errors import ClusterError, InsecureWarning
-from tests.cluster.certificates import make_tls
+from tests.cluster.certificates import DEPLOY, make_tls
 from tests.cluster.rendering import (
     HOSTILE,
     PAIR,
@@ -27,9 +26,6 @@ from tests.cluster.rendering import (
     slurm_script,
     submitted,
 )
-
-DEPLOY = Path(__file__).parents[2] / "deploy" / "kubernetes"
-
 
 # --- the script of `dhsic submit slurm`
 
@@ -236,16 +232,14 @@ def test_connect__script_of_few_wishes(job_script, tmp_path):
 def test_connect__makes_certificates_that_no_one_else_reads_and_deletes_them(
     job_script, tmp_path, monkeypatch
 ):
-    home = tmp_path / "home"
+    home, shared = tmp_path / "home", tmp_path / "shared"
     home.mkdir()
+    shared.mkdir()
     monkeypatch.setenv("HOME", str(home))
     assert "--tls-key TLS/home/.dhsic-" in job_script()
     assert (tmp_path / "modes").read_text() == "600\n600\n"
-    assert list(home.iterdir()) == []
-    shared = tmp_path / "shared"
-    shared.mkdir()
     assert "--tls-key TLS/shared/.dhsic-" in job_script("slurm", {"shared_directory": str(shared)})
-    assert list(shared.iterdir()) == []
+    assert [*home.iterdir(), *shared.iterdir()] == []
 
 
 # --- manifests of Kubernetes
@@ -276,26 +270,33 @@ def containers(documents):
 
 
 def test_kubernetes__manifest_is_the_file_of_the_examples(manifests):
-    example = (DEPLOY / "daskjob.yaml").read_text()
-    described = yaml.safe_load((DEPLOY / "cluster.yaml").read_text())
+    example = (DEPLOY / "kubernetes" / "daskjob.yaml").read_text()
+    described = yaml.safe_load((DEPLOY / "kubernetes" / "cluster.yaml").read_text())
     documents = str(manifests(described, "--checkpoint", "s3://bucket/checkpoints/songs"))
     variable = documents.replace("features[:, 0:12]", "features").replace("x=features", "features")
     plain = variable.replace(repr(URL), repr("s3://bucket/songs.zarr"))
     assert plain == str([*yaml.safe_load_all(example.replace("dhsic-songs", "dhsic-ID"))])
 
 
-def test_kubernetes__fixed_cluster_opens_no_dashboard_and_has_no_scaler(manifests):
-    job, policy = manifests(description(workers=3))
+def test_kubernetes__fixed_cluster_opens_no_dashboard_and_encrypts_unless_that_is_allowed(
+    manifests, tmp_path
+):
+    refused = submitted("kubernetes", description({"tls_secret": None}), tmp_path)
+    assert refused.exit_code == 2
+    assert "must be encrypted" in refused.stderr
+    job, policy = manifests(description({"tls_secret": None}, insecure=True, workers=3))
+    assert not re.search("tls|REQUIRE_ENCRYPTION", str([job, policy]))
+    assert "tcp://dhsic-ID-scheduler:8786" in str(job)
+    assert yaml.safe_load(containers([job])["dhsic"]["args"][4])["insecure"] is True
     cluster = job["spec"]["cluster"]["spec"]
     assert cluster["worker"]["replicas"] == 3
-    ports = [port["name"] for port in cluster["scheduler"]["service"]["ports"]]
-    assert ports == ["tcp-comm"]
+    assert [port["name"] for port in cluster["scheduler"]["service"]["ports"]] == ["tcp-comm"]
     assert "--dashboard-address=127.0.0.1:8787" in containers([job])["scheduler"]["args"]
-    cluster = {"podSelector": {"matchLabels": {"dask.org/cluster-name": "dhsic-ID"}}}
-    assert policy["spec"]["ingress"] == [{"from": [cluster]}]
+    members = {"podSelector": {"matchLabels": {"dask.org/cluster-name": "dhsic-ID"}}}
+    assert policy["spec"]["ingress"] == [{"from": [members]}]
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    members, names, storage = policy["spec"]["egress"]
-    assert members == {"to": [cluster]}
+    first, names, storage = policy["spec"]["egress"]
+    assert first == {"to": [members]}
     assert {port["port"] for port in names["ports"]} == {53}
     assert storage == {"ports": [{"protocol": "TCP", "port": 443}]}
 
@@ -309,9 +310,8 @@ def test_kubernetes__pods_and_policy_follow_the_description(manifests):
         "operator_namespace": "tools",
         "storage_ports": [9000],
     }
-    documents = manifests(
-        description(section, workers={"minimum": 2, "maximum": 5}, threads=3, timeout=30)
-    )
+    workers = {"minimum": 2, "maximum": 5}
+    documents = manifests(description(section, workers=workers, threads=3, timeout=30))
     job, policy, scaler = documents
     assert {document["metadata"]["namespace"] for document in documents} == {"lab"}
     assert scaler["spec"] == {"cluster": "dhsic-ID", "minimum": 2, "maximum": 5}
@@ -333,17 +333,6 @@ def test_kubernetes__pods_and_policy_follow_the_description(manifests):
     _, _, storage, metadata = policy["spec"]["egress"]
     assert storage == {"ports": [{"protocol": "TCP", "port": 9000}]}
     assert {"ipBlock": {"cidr": "169.254.169.254/32"}} in metadata["to"]
-
-
-def test_kubernetes__encryption_is_left_out_only_where_that_is_allowed(manifests, tmp_path):
-    refused = submitted("kubernetes", description({"tls_secret": None}), tmp_path)
-    assert refused.exit_code == 2
-    assert "must be encrypted" in refused.stderr
-    body = manifests(description({"tls_secret": None}, insecure=True))
-    assert "tls" not in str(body)
-    assert "REQUIRE_ENCRYPTION" not in str(body)
-    assert "tcp://dhsic-ID-scheduler:8786" in str(body)
-    assert yaml.safe_load(containers(body)["dhsic"]["args"][4])["insecure"] is True
 
 
 @pytest.mark.parametrize("code", [0, 7])

