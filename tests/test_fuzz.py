@@ -33,6 +33,7 @@ OWN_WARNINGS = (
     errors.InsecureWarning,
 )
 LEFT_OUT = {"connect", "local_cluster"}  # they start processes
+LISTEN = {"client", "progress"}  # a callable is called, and may raise what it likes
 
 
 def is_fuzzed(one):
@@ -127,7 +128,7 @@ def calls(draw):
     args, kwargs = valid(name, FUNCTIONS[name])
     parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
     named = {one.name for one in parameters if one.default is not one.empty and one.kind > 0}
-    places = [*range(len(args)), *sorted((named | kwargs.keys()) - {"client"})]
+    places = [*range(len(args)), *sorted((named | kwargs.keys()) - LISTEN)]
     for _ in range(draw(st.integers(1, 2)) if places else 0):
         place, value = draw(st.sampled_from(places)), draw(JUNK)
         (args if isinstance(place, int) else kwargs)[place] = value
