@@ -47,8 +47,8 @@ compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
 NOT_QUICK = [
     TESTS / name
     for name in (
-        *("benchmarks", "cluster", "deploy", "engine", "estimators"),
-        *("test_bare_install.py", "test_reach.py"),
+        *("bench", "benchmarks", "cluster", "conditional", "deploy", "engine", "estimators"),
+        *("sensitivity", "test_bare_install.py", "test_extending.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_submit.py", "io/test_object_stores.py"),
     )

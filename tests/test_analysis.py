@@ -68,6 +68,7 @@ def test_bounds__are_their_formulas():
         expected = math.ceil(5000**0.5 * math.log(5000**0.5 * largest))
         found = landmarks_for_exponential_decay(5000, 0.05, scale, supremum=supremum)
         assert found == expected
+    assert landmarks_for_exponential_decay(100, 0.1, 1.0, supremum=1e-200) == 9216
 
 
 LEAST = least_landmarks(0.1, SPREAD)

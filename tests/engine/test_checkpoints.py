@@ -258,6 +258,7 @@ DIFFERENCES = [
     ({"data": (X.astype(np.float32), Y)}, r'variables\[0\]\.dtype was "<f8"'),
     ({"data": (CHANGED, Y)}, r"content\.variable 'x1'\.rows 0 to 299"),
     ({"data": (X, Y, LABELS)}, r"variables_of_kernels|kernels"),
+    ({"groups": np.arange(N) // 3}, "is of another run: moves"),
 ]
 
 
@@ -272,6 +273,25 @@ def test_checkpoint__of_another_run_is_refused_by_the_field(change, field, tmp_p
         run(tmp_path / "kept", *data, **other)
     assert "take another URL, or remove it with 'dhsic checkpoints clean'" in str(caught.value)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+GAPPED = np.where(np.arange(N) % 7, Y[:, 0], np.nan)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ({"weights": 1.0 + np.arange(N) % 5}, {"weights": 1.0 + np.arange(N)}, "run: weights"),
+        ({"y": GAPPED, "missing": "pairwise"}, {"y": np.nan_to_num(GAPPED)}, "is of another run"),
+    ],
+)
+def test_checkpoint__knows_weights_and_gaps(one, other, told, tmp_path):
+    def begin(y=Y, **options):
+        dhsic.independence_test(X, y, rng=0, checkpoint=str(tmp_path / "kept"), **options)
+
+    begin(**one)
+    with pytest.raises(InvalidArgumentError, match=told):
+        begin(**(one | other))
 
 
 def test_checkpoint__of_another_version_or_question_is_refused(tmp_path):

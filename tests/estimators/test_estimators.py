@@ -610,20 +610,6 @@ def test_option__is_refused_in_words(kind, options, match):
         kind(**options)
 
 
-CALLS = [
-    ({"kernels": "gaussian", "estimator": "dcov"}, "dcov has the kernel of its distances"),
-    ({"kernels": "gaussian", "estimator": "sub-corr"}, "got 'gaussian': leave it out, or take"),
-    ({"kernels": ["gaussian", "linear"], "estimator": "rff-hsic"}, "got 'linear': take estimator"),
-    ({"kernels": dhsic.Grid(), "estimator": "nystrom-m"}, "one kernel for each variable"),
-]
-
-
-@pytest.mark.parametrize(("options", "match"), CALLS, ids=str)
-def test_kernels__that_an_estimator_does_not_take_are_refused(options, match):
-    with pytest.raises(InvalidArgumentError, match=match):
-        dhsic.hsic(*draw(40, 2), rng=0, **options)
-
-
 def test_waves__that_overflow_are_refused():
     data = draw(60, 3)
     data[1][7, 0] = 1e38

@@ -210,19 +210,6 @@ def test_laws__give_tiny_p_values_for_strong_dependence(estimator, null):
     assert 0.0 < dhsic.independence_test(x, x, **options).pvalue < 1e-15
 
 
-@pytest.mark.parametrize(
-    ("estimator", "null", "match"),
-    [
-        (dhsic.DCov(unbiased=True), "gamma", "take unbiased=False"),
-        (dhsic.RFFHSIC(form="complex"), "gamma", "null must be 'shifts', 'permutation'"),
-        (dhsic.RFFHSIC(form="complex"), "spectral", "null must be 'shifts', 'permutation'"),
-    ],
-)
-def test_laws__are_refused_where_they_do_not_hold(estimator, null, match):
-    with pytest.raises(InvalidArgumentError, match=match):
-        dhsic.independence_test(*draw(40, 2), estimator=estimator, null=null, rng=0)
-
-
 # Blocks, whose mean is normal.
 
 VARIANCES = ("permutation", "direct", "empirical")
@@ -309,8 +296,6 @@ def test_blocks__of_rounding_are_no_evidence(variance):
     x = 0.1 + np.repeat(rng.standard_normal(50), 8)
     options = {"estimator": dhsic.BlockHSIC(block_rows=8), "kernels": ["linear", "gaussian:0.5"]}
     assert blocks_test((x, rng.standard_normal(400)), variance, **options).pvalue > 0.9
-    with pytest.raises(InvalidArgumentError, match="needs 2 blocks of 4 rows or more, got 99"):
-        blocks_test(rng.standard_normal((2, 99)), estimator=dhsic.BlockHSIC(block_rows=50))
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
