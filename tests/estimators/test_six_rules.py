@@ -361,6 +361,16 @@ def test_draws__of_bandwidths_are_of_every_variable_by_itself():
     assert first != second
 
 
+def test_draws__of_rare_values_are_of_every_variable_by_itself():
+    """Of 40 rows that differ both samples have none, and 16 of them complete either one."""
+    x, rng = np.zeros(60_000), np.random.default_rng(3)
+    x[rng.choice(60_000, 40, replace=False)] = rng.lognormal(size=40)
+    found = dhsic.hsic(x, x, kernels="gaussian", estimator=dhsic.NystromHSIC(8), rng=0)
+    assert found.passes[0].name == "scan"
+    first, second = (variable.kernel for variable in found.variables)
+    assert first != second
+
+
 @pytest.mark.parametrize("null", [Shifts(300), Permutation(20)])
 def test_draws__of_few_are_the_first_of_many(null):
     """So that whoever asks for more has what a shorter run has."""
