@@ -381,3 +381,10 @@ def test_strata__that_cannot_be_held_are_refused():
         dhsic.plan_conditional(
             *rng.standard_normal((2, n)), given=labels, method="strata", memory="16MiB"
         )
+
+
+def test_draws__of_bandwidths_are_of_every_variable_by_itself():
+    """One draw for both would let the kernels know which rows meet."""
+    x, z = np.random.default_rng(0).standard_normal((2, 1500))
+    first, second = (one.kernel for one in test_given(x, x, given=z).variables)
+    assert first != second
