@@ -271,9 +271,8 @@ def test_witness_functions__have_norm_one_and_coco_as_covariance(kernel):
 # Random waves, and features of peers.
 
 
-@pytest.mark.parametrize("variables", [2, 3])
-@pytest.mark.parametrize("orthogonal", [False, True])
-def test_waves__near_v_hsic_with_the_root_of_their_number(orthogonal, variables):
+@pytest.mark.parametrize(("variables", "orthogonal"), [(2, True), (3, False)])
+def test_waves__near_v_hsic_with_the_root_of_their_number(variables, orthogonal):
     data = draw(100, variables)
     exact = oracles.v_hsic([gaussian(x, x, 0.3) for x in data])
     counts, errors = np.array([16, 128, 512]), []

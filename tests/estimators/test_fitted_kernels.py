@@ -129,7 +129,9 @@ def pvalue(estimator, kernel, power, **options):
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "precision", ["float64", pytest.param("float32", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize(("estimator", "kernel"), WAYS)
 def test_scale__changes_no_p_value_or_is_refused_in_words(estimator, kernel, precision):
     found = {power: pvalue(estimator, kernel, power, precision=precision) for power in POWERS}
