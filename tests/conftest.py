@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 mpl.use("Agg")
@@ -21,11 +22,15 @@ mpl.rcParams["figure.max_open_warning"] = 0
 threadpool_limits(1, user_api="blas")
 os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
+# The same examples on every machine, however slow it is.
+settings.register_profile("same", deadline=None, derandomize=True, database=None)
+settings.load_profile("same")
+
 # Plans tell the seconds of the reference machine: none is measured, here and in other processes.
 os.environ["DHSIC_RATES"] = "reference"
 
 # Tests look at what a run has kept when it is done, here and in other processes; those of the
-# removal say so (`tests/engine/test_checkpoints.py`).
+# removal say so (`removal` of `tests/engine/test_checkpoints.py`).
 os.environ["DASK_DHSIC__KEEP_CHECKPOINTS"] = "True"
 dask.config.set({"dhsic.keep-checkpoints": True})
 
@@ -42,8 +47,8 @@ compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
 NOT_QUICK = [
     TESTS / name
     for name in (
-        *("benchmarks", "cluster", "deploy", "engine", "estimators"),
-        *("test_bare_install.py", "test_reach.py"),
+        *("bench", "benchmarks", "cluster", "conditional", "deploy", "engine", "estimators"),
+        *("sensitivity", "test_bare_install.py", "test_extending.py", "test_reach.py"),
         *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
         *("cli/test_submit.py", "io/test_object_stores.py"),
     )

@@ -6,9 +6,6 @@ from functools import cache
 
 import numpy as np
 
-from dhsic.engine.groups import Groups
-from dhsic.estimators.resample import Orbit
-
 
 def gaussian_gram(x, y, gamma):
     return np.array([[math.exp(-gamma * float(np.sum((a - b) ** 2))) for b in y] for a in x])
@@ -55,51 +52,6 @@ def nystrom_statistic(gram_joint, crosses):
     n = crosses[0].shape[1]
     u = np.prod(crosses, axis=0).mean(axis=1) - np.prod([c.mean(axis=1) for c in crosses], axis=0)
     return float(n * u @ np.linalg.pinv(gram_joint) @ u)
-
-
-def permutation_replicates(gram_joint, crosses, orders):
-    """T of the data with all variables but the first permuted; orders (b, M - 1, n)."""
-    first, *others = crosses
-    return np.array(
-        [
-            nystrom_statistic(
-                gram_joint, [first, *(c[:, o] for c, o in zip(others, order, strict=True))]
-            )
-            for order in orders
-        ]
-    )
-
-
-def orders_of_orbit(orbit, variable=1, shifted=True):
-    """Every permutation of an orbit, one by one: which row of the variable row i meets.
-
-    It is the one that is shifted, or one that cosets permute all the same.
-    """
-    groups = orbit.groups
-    rows = rows_of_groups(groups)
-    orders = []
-    for coset in range(orbit.cosets):
-        within = orbit.orders(coset, 0, groups.count, variable)
-        for k in range(orbit.n_shifts) if shifted else [0] * orbit.n_shifts:
-            order = np.arange(groups.n)
-            for g in range(groups.count):
-                own = rows[g * groups.size : (g + 1) * groups.size]
-                order[own] = own[np.roll(within[g], -k)]
-            orders.append(order)
-    return np.array(orders)
-
-
-def orders_of_permutations(n, null, seed, variables):
-    """The rows that some variables have in every replicate of a null, (b, variables, n)."""
-    size = n if null.within == "all" else n // round(n / null.group_rows)
-    orbit = Orbit(Groups(n, size, seed), null.n_resamples + 1, shifted=False)
-    return np.stack([orders_of_orbit(orbit, m)[1:] for m in variables], axis=1)
-
-
-def rows_of_groups(groups):
-    """Group after group, and then those left over."""
-    found = groups.arrange(0, groups.count)
-    return np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
 
 
 def u_hsic(first, second):

@@ -18,7 +18,9 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, 2))
 Y = X[:, :1] ** 2 + RNG.standard_normal((N, 1))
 Z = RNG.standard_normal((N, 1))
-DATA = {"x": X, "y": Y, "z": Z, "first": X[:, 0], "site": np.arange(N) % 3}
+ROW = np.arange(N)
+DATA = {"x": X, "y": Y, "z": Z, "first": X[:, 0], "site": ROW % 3, "fours": ROW // 4}
+DATA |= {"weights": 1.0 + ROW % 5, "gapped": np.where(ROW % 7 == 3, np.nan, X[:, 0])}
 RESAMPLES = 19
 KERNEL = "gaussian:0.5"
 ROUGH = "laplacian:0.5"  # keeps all landmarks, of which a run may take fewer passes otherwise
@@ -92,6 +94,9 @@ CALLS = {
     "test of a grid": test(options={"kernels": GRID, "estimator": "v-hsic"}),
     "test of features of a grid": test(options=few("nystrom-hsic") | {"kernels": GRID}),
     "test within strata": test(named=(("strata", "site"),)),
+    "test of groups": test(named=(("groups", "fours"),)),
+    "test with weights": test(named=(("weights", "weights"),)),
+    "test with gaps": test(data=("gapped", "y"), options={"missing": "pairwise"}),
     "test of a series": test(options={"order": dhsic.TimeOrder(lag=4), **few("nystrom-hsic")}),
     **{
         f"{name}, {null}": test(options=few(name, null))

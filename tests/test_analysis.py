@@ -7,7 +7,7 @@ import pytest
 
 import dhsic
 from benchmarks.papers.bounds import CASES, errors
-from benchmarks.shared.embeddings import Mixture, NormalPairs
+from benchmarks.shared.embeddings import NormalPairs
 from dhsic.analysis import (
     CovarianceSpectrum,
     covariance_spectrum,
@@ -22,7 +22,6 @@ from dhsic.kernels import Delta, Gaussian, Linear
 
 SPREAD = CovarianceSpectrum(np.array([0.02] * 40 + [0.2]), supremum=1.0)
 STEEP = CovarianceSpectrum(np.array([2.0, 1.0, 0.5]), supremum=2.0)
-LAWS = {"normal": Mixture.normal(), "clouds": Mixture.clouds(3, 2)}
 
 
 def stated(p, delta, spectra):
@@ -69,6 +68,7 @@ def test_bounds__are_their_formulas():
         expected = math.ceil(5000**0.5 * math.log(5000**0.5 * largest))
         found = landmarks_for_exponential_decay(5000, 0.05, scale, supremum=supremum)
         assert found == expected
+    assert landmarks_for_exponential_decay(100, 0.1, 1.0, supremum=1e-200) == 9216
 
 
 LEAST = least_landmarks(0.1, SPREAD)

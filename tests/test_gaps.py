@@ -5,14 +5,12 @@ What is refused, and that nothing changes without gaps, is in `tests/test_missin
 
 from functools import partial
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 
 import dhsic
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError
 from dhsic.kernels import Gaussian, parse
 from tests import oracles
 from tests.estimators.levels import Check
@@ -158,7 +156,6 @@ def test_rank__counts_what_is_missing_and_tells_constants():
     found = dhsic.rank_features(x, y, rng=0, **PAIRWISE)
     assert found.missing == (*np.isnan(x).sum(axis=0).tolist(), 0)
     assert [feature.constant for feature in found.features] == [False, True, False]
-    assert dhsic.ColumnRanking.from_json(found.to_json()).missing == found.missing
 
 
 @pytest.mark.parametrize("estimator", [dhsic.NystromMHSIC(40), dhsic.VHSIC()], ids=repr)
@@ -211,44 +208,7 @@ def test_categories_booleans_and_numbers__may_miss():
         assert found.missing[0] == frame[np.atleast_1d(columns)].isna().any(axis=1).sum()
 
 
-@pytest.mark.parametrize("estimator", ["v-hsic", dhsic.NystromMHSIC(40)], ids=repr)
-def test_result__is_the_same_of_dask_zarr_and_arrays(estimator):
-    x, y = pair(n=300)
-    given = {"estimator": estimator, "kernels": "gaussian", "rng": 0, **PAIRWISE}
-    held = dhsic.independence_test(x, y, **given)
-    stored = zarr.create_array({}, data=x[:, None], chunks=(64, 1))
-    for other in (stored, da.from_array(x, chunks=70)):
-        found = dhsic.independence_test(other, y, **given)
-        assert found.statistic == pytest.approx(held.statistic, rel=1e-10)
-        assert (found.pvalue, found.missing) == (held.pvalue, held.missing)
-
-
-def test_checkpoint__tells_pairwise_from_filled_rows(tmp_path):
-    x, y = pair()
-    given = {"estimator": "v-hsic", "rng": 0, "checkpoint": str(tmp_path / "c")}
-    first = dhsic.independence_test(x, y, **given, **PAIRWISE)
-    again = dhsic.independence_test(x, y, **given, **PAIRWISE)
-    assert again.pvalue == first.pvalue
-    with pytest.raises(InvalidArgumentError, match="another run"):
-        dhsic.independence_test(np.nan_to_num(x), y, **given, **PAIRWISE)
-
-
 X, Y = pair()
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: dhsic.independence_test(X, Y, estimator="rff-hsic", **PAIRWISE), "'rff-hsic'"),
-        (lambda: dhsic.independence_test(X, Y, weights=np.ones(200), **PAIRWISE), "weights go"),
-        (lambda: dhsic.select_features(X, Y, 1, method="lasso", **PAIRWISE), "got 'lasso'"),
-        (lambda: dhsic.select_features(X, Y, 1, method="linear", **PAIRWISE), "got 'linear'"),
-        (lambda: dhsic.rank_features(X, Y, by="sensitivity", **PAIRWISE), "by='sensitivity'"),
-    ],
-)
-def test_pairwise__is_refused_where_it_has_no_place(call, said):
-    with pytest.raises(InvalidArgumentError, match=said):
-        call()
 
 
 def test_variable__without_complete_rows_is_refused():

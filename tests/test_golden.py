@@ -5,6 +5,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import zarr
 
@@ -52,6 +53,14 @@ def test_golden__results_are_those_that_are_kept(name):
 @pytest.mark.parametrize("name", STORED)
 def test_golden__results_of_stored_arrays_are_those_that_are_kept(name, tmp_path):
     check(CELLS[name], *stored(CELLS[name], tmp_path))
+
+
+@pytest.mark.parametrize("name", ["statistic", "pvalue", "estimate"])
+def test_golden__values_that_are_missing_or_of_another_shape_differ(name):
+    kept = KEPT["v-hsic, shifts"]
+    for found in (kept | {name: np.array([np.nan])}, kept | {name: kept["replicates"][:2]}):
+        assert not differences(found, kept) <= 1e300
+    assert differences(kept, kept) == 0.0
 
 
 def test_golden__script_tells_of_a_cell_that_differs(tmp_path, monkeypatch, capsys):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Delta, Laplacian
 from tests.estimators.levels import Check
 
@@ -140,8 +139,6 @@ def test_grid__of_one_combination_is_the_test_with_its_kernels():
     kernels = [Laplacian(gamma=half), Delta()]
     again = dhsic.independence_test(*data, kernels=kernels, **options)
     assert result.statistic == pytest.approx(again.statistic, rel=1e-9)
-    with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
-        dhsic.independence_test(*data, kernels=grid, null="gamma")
 
 
 def test_plan__of_a_grid_needs_more():

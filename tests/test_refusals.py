@@ -54,7 +54,8 @@ select = partial(dhsic.select_features, WIDE, Y, rng=0)
 two_samples = partial(dhsic.two_sample_test, X, Y, rng=0)
 interaction = partial(dhsic.interaction_test, X, Y, Z, rng=0)
 conditional = partial(dhsic.conditional_independence_test, X, Y, rng=0)
-matrix = partial(dhsic.dependence_matrix, X, Y, Z, rng=0)
+matrix = partial(dhsic.dependence_matrix, X, Y, np.sign(Z), rng=0)
+SQUARE = dhsic.kernels.Polynomial(degree=2, coef0=0.0, gamma=1.0, origin=(0.0,))
 sensitivity = partial(dhsic.sensitivity_map, X, Y, rng=0)
 embedding = partial(dhsic.mean_embedding, X, rng=0)
 score_dags = partial(causal.score_dags, WIDE, names=list("abc"), rng=0)
@@ -105,6 +106,11 @@ ARGUMENTS = [
         ({"estimator": "rff-hsic", "kernels": "linear"}, "'linear': take estimator='nystrom-m'"),
         ({"estimator": "sub-corr", "kernels": "gaussian"}, "got 'gaussian': leave it out, or take"),
         ({"null": "normal", "estimator": "v-hsic"}, "not available for v-hsic; choose.*for block"),
+        ({"null": "gamma", "estimator": dhsic.DCov(unbiased=True)}, "take unbiased=False"),
+        *(
+            ({"null": null, "estimator": dhsic.RFFHSIC(form="complex")}, "null must be 'shifts'")
+            for null in ("gamma", "spectral")
+        ),
         ({"null": dhsic.Normal()}, "not available for nystrom-m; choose auto, .*; it is for block"),
         ({"null": dhsic.Permutation}, r"got the class: write Permutation\(\)"),
         ({"null": X}, r"null must be a name, or a value .* got an ndarray of shape \(60,\)"),
@@ -125,6 +131,7 @@ ARGUMENTS = [
         ({"precision": "float16"}, "precision must be one of 'float64', 'float32', got 'float16'"),
         ({"missing": "pairwise", "weights": ONES}, "weights go with"),
         ({"names": ["a", "a"]}, "names must be 2 different words, one a variable"),
+        ({"names": ["a", None]}, "names must be 2 different words"),
         ({"names": "ab"}, "names must be a sequence of words.*give a list"),
         ({"threads": 0}, "threads must be an integer >= 1, got 0"),
         ({"memory": "lots"}, "memory must be a positive number of bytes.* such as '2GiB'"),
@@ -150,6 +157,16 @@ ARGUMENTS = [
         InvalidArgumentError,
         plan_pair,
         ({"weights": ONES, "strata": ORDER % 2}, "independent draws alone, got strata as well"),
+        ({"weights": ONES, "groups": TENS}, "got groups as well"),
+        ({"weights": ONES, "order": "time"}, "got order as well"),
+        ({"weights": ONES, "kernels": dhsic.Grid.auto()}, "one kernel for each variable, got"),
+        (
+            {"weights": ONES, "estimator": dhsic.NystromHSIC(20, unbiased_estimate=True)},
+            "without an unbi",
+        ),
+        ({"groups": TENS, "strata": ORDER % 2}, "within one stratum"),
+        ({"order": "rows"}, "order must be 'time' or a TimeOrder, got 'rows'"),
+        ({"order": "time", "strata": TENS}, "order and strata cannot go together"),
         ({"weights": ONES, "null": "permutation"}, "would give weights to rows of other values"),
         ({"weights": ONES, "n_resamples": 99}, "n_resamples must be left out with weights"),
         ({"weights": ONES, "estimator": "v-hsic"}, "weights need estimator 'auto', 'nystrom-hsic'"),
@@ -161,12 +178,21 @@ ARGUMENTS = [
         ({"weights": np.arange(N)}, "positive finite numbers, got 0.0 in row 0 and 1 such in all"),
         ({"weights": np.ones(50)}, "weights must have a value for each of the 60 rows, got 50"),
         ({"weights": np.r_[1e16, ONES[1:]]}, "of several rows, and one of 60 .* worth 1 rows"),
+        ({"weights": np.where(ORDER == 5, np.inf, 1.0)}, "got inf in row 5"),
+        ({"weights": ORDER % 2 == 0}, "got a column of kind 'boolean'"),
+        ({"weights": WORDS}, "got a column of kind 'category'"),
         ({"strata": ORDER}, "alone in their stratum"),
+        ({"strata": ONES[1:]}, "strata must have a value for each of the 60 rows, got 59"),
+        ({"groups": ORDER // 40}, "groups of equally many rows"),
+        ({"groups": ORDER // 20}, "can change places in 6 ways only"),
         ({"order": dhsic.TimeOrder(lag=50)}, "20 shifts or more"),
+        ({"order": dhsic.TimeOrder(lag=4)}, "the series has 60 rows, which allow 15 shifts by 4"),
+        ({"order": dhsic.TimeOrder(period=24)}, "allow 2 shifts"),
     ),
     *called(
         InvalidArgumentError,
         (lambda: dhsic.TimeOrder(lag=0), "lag must be"),
+        (lambda: dhsic.TimeOrder(period=0), "must be"),
         (lambda: dhsic.TimeOrder(lag=5, period=12), "must be"),
         (lambda: dhsic.Permutation("10"), "an integer >= 1, got '10'"),
         (lambda: dhsic.Chain(combined_by="min"), "combined_by must be one of 'fisher', 'sidak'"),
@@ -180,6 +206,7 @@ ARGUMENTS = [
         (lambda: dhsic.NOCCO(regularisation=0.0), "at least 1e-06, got .*: leave it out"),
         (lambda: dhsic.Candidates(factors=(1, 0)), "factors of the bandwidth"),
         (lambda: dhsic.Grid(("gaussian",)), "needs Candidates"),
+        (lambda: hsic_pair(kernels=dhsic.Grid()), "one kernel for each variable"),
         (lambda: pair(kernels=dhsic.Grid(combine=[(0, 99)])), r"below .*; got \(0, 99\)"),
         (lambda: dhsic.kernels.parse("gaussian:abc"), "a finite number > 0; got 'abc'"),
         (lambda: dhsic.kernels.Gaussian()(WIDE), r"must be set before use; .* call fit\(sample\)"),
@@ -271,8 +298,17 @@ DATA = [
         ),
         (partial(plan_pair, strata=TENS, memory="1KiB"), "labels of rows are held .*Allow memory="),
         (lambda: dhsic.mean_embedding(LARGE[0], n_landmarks=39_000), "fewer landmarks"),
+        (partial(select, 1, method="lasso", memory="1MiB"), "fewer features"),
+        (partial(interaction, estimator="v-lancaster", memory="1KiB"), "nystrom-lancaster"),
+        (partial(two_samples, estimator="v-mmd", memory="1KiB"), "estimator='nystrom-mmd'"),
+        (partial(score_dags, memory="1KiB"), "or regression='splines'"),
+        (lambda: causal.search_dag(*LARGE, regression="gaussian-process"), "regression of"),
+        (partial(matrix, null=dhsic.Shifts(20_000_000), memory="512MiB"), "the replica"),
     ),
 ]
+
+BY_LABELS = {"method": "linear", "target_kernel": "delta"}
+STEEP = dhsic.kernels.Polynomial(8, gamma=1.0) * dhsic.kernels.Polynomial(8, gamma=1.0)
 
 OTHERS = [
     *given(
@@ -289,6 +325,10 @@ OTHERS = [
         ({"target_kernel": 3}, "kernels must be names or Kernel values"),
         ({"by": "sensitivity", "feature_kernels": "delta"}, "must have a differentiable kernel"),
         ({"order": "time", "strata": TENS}, "cannot go together"),
+        ({"estimator": dhsic.NystromMHSIC(selection="leverage")}, "must be drawn uniformly"),
+        ({"groups": ["ab"], "names": list("abc")}, "'group 1' must list different columns"),
+        ({"names": "abc"}, "names must be 3 different words"),
+        ({"by": "sensitivity", "feature_kernels": ["gaussian"] * 3}, "must be one kernel"),
     ),
     *called(
         InvalidArgumentError,
@@ -299,9 +339,16 @@ OTHERS = [
             lambda: dhsic.rank_features(GAPPED, Y, by="sensitivity", missing="pairwise"),
             "by='sensitivity'",
         ),
+        *(
+            (
+                partial(dhsic.select_features, GAPPED, Y, 1, method=m, missing="pairwise"),
+                f"got '{m}'",
+            )
+            for m in ("lasso", "linear")
+        ),
         (
-            lambda: dhsic.select_features(GAPPED, Y, 1, method="lasso", missing="pairwise"),
-            "got 'lasso'",
+            lambda: dhsic.select_features(WIDE, WIDE, 1, method="linear", target_kernel="delta"),
+            "needs a target of one column, got 3",
         ),
         (lambda: rank().ranked("sensitivity"), "rank the features with by='sensitivity'"),
         (lambda: rank().rejected(0.05, "holms"), "did you mean 'holm'"),
@@ -312,6 +359,8 @@ OTHERS = [
         ({"k": 9}, "k must be at most the number of features, 3; got 9"),
         ({"k": 1, "method": X}, r"'forward'.*got an ndarray of shape \(60,\)"),
         ({"k": 1, "criterion": "pvalue"}, "criterion must be one of"),
+        ({"k": 1, "n_permutations": 0}, "n_permutations must be an integer >= 1"),
+        ({"k": 1, "method": "linear", "target_kernel": "gaussian"}, "'linear' or 'delta'"),
     ),
     *given(
         InvalidArgumentError,
@@ -321,6 +370,8 @@ OTHERS = [
         ({"kernels": ["gaussian", "delta"]}, "kernels must be one name or Kernel"),
         ({"kernels": dhsic.Grid((dhsic.Candidates(),) * 2)}, "needs Candidates of the values, got"),
         ({"names": ["a", "a"]}, "different words, one a sample"),
+        ({"estimator": dhsic.RFFHSIC(form="complex")}, "form must be 'cos-sin'"),
+        ({"groups": [TENS]}, "labels of each of the 2 samples.*got 1"),
         ({"groups": TENS}, "labels of each of the 2 samples.*got one ndarray"),
         ({"groups": [TENS, TENS]}, "one sample: the group of row . of 'x.' has"),
         ({"strata": [TENS, TENS], "estimator": "block-mmd"}, "keep to strata"),
@@ -337,11 +388,16 @@ OTHERS = [
         (lambda: dhsic.two_sample_test(X, X[:1]), "'x2' must have at least 2 rows, got 1"),
         (lambda: dhsic.two_sample_test(0 * X, 0 * Y), "'values' is constant"),
         (lambda: two_samples(groups=[TENS // 3, TENS // 3 + 2]), "in 6 ways, and a p-value of 5 %"),
+        (lambda: two_samples(groups=[TENS, TENS[1:] + 6]), "each of the 60 rows of 'x2', got 59"),
+        (lambda: two_samples(strata=[TENS, TENS + 6]), "in 1 way, .* rows of several samples"),
+        (lambda: dhsic.two_sample_test(X, GAPPED), "'x2' has NaN or infinity, first in row 3"),
     ),
     *given(
         InvalidArgumentError,
         interaction,
         ({"estimator": "lancaster"}, "one of 'nystrom-lancaster'"),
+        ({"estimator": dhsic.UHSIC()}, "NystromMHSIC or a VHSIC"),
+        ({"null": "shifts", "estimator": "v-lancaster"}, "has no null"),
         ({"estimator": dhsic.NystromMHSIC(9, pairing="joint")}, "pairing must be 'independent'"),
         ({"null": "spectral"}, "'auto', 'shifts', 'permutation'"),
         ({"kernels": dhsic.Grid.auto()}, "one kernel for each variable"),
@@ -360,6 +416,7 @@ OTHERS = [
         DataError,
         (lambda: conditional.func(X[:9], Y[:9], given=Z[:9]), "at least 20 rows, got 9"),
         (lambda: conditional(given=ONES), "variable 'z' is constant"),
+        (lambda: dhsic.interaction_test(X, ONES, Z), "'x2' is constant"),
     ),
     *given(
         InvalidArgumentError,
@@ -368,6 +425,9 @@ OTHERS = [
         ({"null": "spectral", "n_resamples": 9}, "n_resamples must be left out with null 'spec"),
         ({"n_landmarks": 0}, "n_landmarks"),
         ({"null": "spectral", "groups": TENS}, "cannot keep to strata, groups or the order"),
+        ({"null": dhsic.Shifts(9), "n_resamples": 9}, "where null is"),
+        ({"groups": TENS, "strata": ORDER % 2}, "one stratum"),
+        ({"kernels": ["gaussian", "gaussian", SQUARE]}, "must vary .* 'x3'"),
     ),
     *given(
         InvalidArgumentError,
@@ -383,10 +443,35 @@ OTHERS = [
         InvalidArgumentError,
         (lambda: sensitivity().top("z"), "name must be one of 'x1', 'x2', got 'z'"),
         (lambda: sensitivity().top("x1", 0), "count must be an integer >= 1, got 0"),
+        (lambda: sensitivity(wrt=["x1"]).points(), "points need the map of two variables"),
+        (lambda: sensitivity().points(0), "most must be an integer >= 1"),
+        (
+            lambda: sensitivity(names=["sample_sensitivity", "y"]).to_zarr("map.zarr"),
+            "must not be called",
+        ),
+        (
+            lambda: dhsic.sensitivity_map(X, TENS, kernels=["gaussian", "delta*linear"]),
+            r"got 'delta\*linear': take wrt=\['x1'\]",
+        ),
+        (lambda: embedding(n_landmarks=61), "n_landmarks must be at most"),
         (lambda: embedding(kernel=3), "kernel must be a name or a Kernel"),
         (lambda: dhsic.witness_functions(X, Y, estimator="v-hsic"), "need estimator 'coco'"),
         (lambda: embedding().integrate(lambda z: z[:-1, 0]), "a finite value at each of"),
         (lambda: embedding()(WIDE), r"points must have shape \(q, 1\)"),
+    ),
+    *called(
+        DataError,
+        (lambda: embedding().update(WIDE), "must have 1 column"),
+        (lambda: embedding().like(GAPPED), "variable 'x' has NaN or infinity, first in row 3"),
+        (lambda: embedding("*".join(["polynomial:3"] * 3)).like(X * 1e45), "overflows in rows 0"),
+        (
+            lambda: dhsic.select_features(*[np.arange(1025.0)] * 2, 1, **BY_LABELS),
+            "at most 1,024 classes",
+        ),
+        (
+            lambda: dhsic.sensitivity_map(40 * X, 40 * Y, kernels=STEEP, precision="float32"),
+            "derivatives must be finite in float32, .*='float64'",
+        ),
     ),
 ]
 
@@ -407,10 +492,13 @@ CAUSES = [
         InvalidArgumentError,
         direction,
         ({"criterion": "hsik"}, "did you mean 'hsic'"),
+        ({"estimator": [X]}, "estimator must be a name or one of"),
+        ({"estimator": X}, "estimator must be a name or one of"),
         ({"criterion": "hsic", "kernel": "linear"}, "must see more than correlation, .* take 'gau"),
         ({"criterion": "hsic", "null": "gamma"}, "null must be left out .* drop it"),
         ({"criterion": "sensitivity", "n_resamples": 9}, "n_resamples must be left out .* drop it"),
         ({"max_rows": 3}, "max_rows must be an integer >= 4"),
+        ({"criterion": "sensitivity", "estimator": "coco"}, "map need"),
         ({"missing": "pairwise"}, "is for independence_test"),
     ),
     *called(
@@ -418,12 +506,18 @@ CAUSES = [
         (lambda: causal.score_dags(np.zeros((9, 6))), "2 to 5 nodes, got 6"),
         (lambda: causal.directions([]), "one or more pairs"),
         (lambda: causal.directions([(X, Y), (X,)]), "got 'pair2' without"),
+        (lambda: causal.directions({1: (X, Y), "1": (X, Y)}), "differ as text"),
+        (lambda: causal.directions([(X, Y)], checkpoint="kept"), "rng must be a seed"),
         (lambda: causal.search_dag(WIDE, alpha=0.0), "alpha must be greater than 0"),
         (lambda: causal.DAG("a", 3), "a sequence of names"),
         (lambda: causal.DAG(("a", "b"), ((1,), (0,))), "without a cycle"),
         (lambda: causal.DAG.of(("a", "b"), [("a", "c")]), "join the nodes a, b; got c"),
         (lambda: causal.Splines(n_knots=1), "n_knots must be an integer >= 2"),
         (lambda: causal.Splines(n_knots=100_000), "at most 10,000"),
+        (lambda: causal.Splines(n_folds=1001), "at most 1,000"),
+        (lambda: causal.Splines(extrapolation="cubic"), "extrapolation must be one"),
+        (lambda: causal.CrossFitted("forest"), "regressor must be one of"),
+        (lambda: causal.CrossFitted(int), "regressor must be one of"),
         (lambda: residuals(given=[]), "given must hold a variable or more"),
         (lambda: residuals(given=Z, null="gamma", groups=TENS), "cannot keep to strata or groups"),
     ),
@@ -436,6 +530,10 @@ CAUSES = [
         (lambda: causal.direction(X, ONES), "'x2' is constant in column 0"),
         (lambda: causal.directions({"a": (X, Y), "b": (X, ONES)}), "pair 'b': variable 'x2' is"),
         (lambda: residuals(given=ONES), "variable 'z1' needs columns that vary"),
+        (lambda: residuals(given=1e160 * Z), "span 1e-70 .*: rescale the variable"),
+        (lambda: residuals(given=1e-160 * Z), "span 1e-70 .*: rescale the variable"),
+        (lambda: score_dags.func(WIDE[:13], names=list("abc")), "more rows than that, got 13"),
+        (lambda: score_dags.func(WIDE[:, [0, 1, 1]], names=list("abc")), "'b' is a function of"),
     ),
 ]
 
@@ -484,6 +582,7 @@ MISSING_LIBRARIES = [
     ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
     ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
     ("sklearn", lambda: causal.roc_curve([1.0, 2.0], [True, False]), r"dhsic\[causal\]"),
+    ("sklearn", lambda: causal.find_regression("random-forest"), r"dhsic\[causal\]"),
 ]
 
 

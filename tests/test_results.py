@@ -22,7 +22,7 @@ from matplotlib import pyplot as plt
 import dhsic
 from dhsic import analysis, causal
 from dhsic.bench import scaling_study
-from dhsic.errors import InvalidArgumentError, MissingDependencyError
+from dhsic.errors import InvalidArgumentError
 
 N = 80
 X, Y, Z, W = np.random.default_rng(0).standard_normal((4, N))
@@ -83,7 +83,6 @@ MAKE = {
 }
 # Read by no public function: a step of a benchmark.
 NOT_RETURNED = {"PairResiduals"}
-EXACT = ["independence", "one kernel", "matrix", "ranking"]
 made = cache(lambda name: MAKE[name][0]())
 
 
@@ -302,18 +301,6 @@ def test_plot__is_on_the_axes_that_are_given(result):
     assert result.plot(ax) is ax
     assert ax.lines or ax.patches or ax.collections or ax.images
     assert result.plot() is not ax
-
-
-@pytest.mark.parametrize(
-    ("module", "call", "extra"),
-    [("pandas", "to_pandas", "tables"), ("matplotlib.pyplot", "plot", "plot")],
-)
-@pytest.mark.parametrize("name", ["one kernel", "ranking"])
-def test_missing_library__is_named_with_its_extra(name, module, call, extra, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, module, None)
-    monkeypatch.setitem(__import__("sys").modules, module.partition(".")[0], None)
-    with pytest.raises(MissingDependencyError, match=rf"pip install 'dhsic\[{extra}\]'"):
-        getattr(made(name), call)()
 
 
 # What results say of their p-values

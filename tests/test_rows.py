@@ -9,8 +9,8 @@ import pytest
 import zarr
 
 import dhsic
-from dhsic.errors import DataError, DependentRowsWarning, InvalidArgumentError
-from tests.dependent_rows import CASES, grouped, groups_case, series, strata_case
+from dhsic.errors import DataError, DependentRowsWarning
+from tests.dependent_rows import CASES, grouped, series, strata_case
 from tests.estimators.levels import Check
 
 QUICK = dhsic.NystromHSIC(n_landmarks=30)
@@ -57,15 +57,6 @@ def test_pvalues__of_few_groups_are_exact_to_the_last():
     assert Check.of(60, 0.2).allowed.stop > np.count_nonzero(np.array(found) <= 0.2) > 3
 
 
-@pytest.fixture
-def table():
-    rng = np.random.default_rng(0)
-    strata = rng.integers(3, size=150)
-    x, y = rng.standard_normal((2, 150)) + 4 * strata
-    site, sex = strata.astype(str), strata % 2
-    return pd.DataFrame({"x": x, "y": y, "site": site, "code": strata, "sex": sex})
-
-
 def test_strata__hide_no_dependence_within_them():
     """The strata differ one way, and within them the variables depend the other way."""
     (x, y), asked = strata_case(np.random.default_rng(0), effect=0.5)
@@ -87,70 +78,6 @@ def test_constant_strata__add_nothing():
     x, y = rng.standard_normal((2, 180))
     x[:60], y[60:120] = 0.1, 1e6
     assert 0.05 < pvalue((x, y), {"strata": strata}, 0) < 1.0
-
-
-def test_labels__of_any_kind_are_the_same(table, tmp_path):
-    group = zarr.create_group(tmp_path / "data.zarr")
-    for name in ("x", "y", "code"):
-        group.create_array(name, data=table[name].to_numpy(), chunks=(40,))
-    ways = [
-        table["code"],
-        table["site"],
-        table["site"].astype("category"),
-        table["code"].to_numpy(float),
-        list(table["code"]),
-        da.from_array(table["code"].to_numpy(), chunks=40),
-        group["code"],
-        str(tmp_path / "data.zarr" / "code"),
-        table[["code", "sex"]].to_numpy(),
-    ]
-    found = {pvalue((table["x"], table["y"]), {"strata": way}, 0) for way in ways}
-    assert len(found) == 1
-    named = {"data": table, "strata": "site"}
-    assert pvalue(("x", "y"), named, 0) in found
-    assert pvalue(("x", "y"), {**named, "strata": ["site", "sex"]}, 0) in found
-    stored = {"data": str(tmp_path / "data.zarr"), "strata": "code"}
-    assert pvalue(("x", "y"), stored, 0) in found
-    assert pvalue(("x", "y"), {**stored, "data": group}, 0) in found
-
-
-REFUSED = [
-    ({"strata": np.arange(60)}, "alone in their stratum. Take coarser strata"),
-    ({"groups": np.repeat(np.arange(10), np.arange(1, 11))}, "groups of equally many rows"),
-    ({"groups": np.zeros(60)}, "groups of equally many rows"),
-    ({"groups": np.repeat([0, 1, 2], 20)}, "can change places in 6 ways only"),
-    ({"strata": np.zeros(50)}, "strata must have a value for each of the 60 rows, got 50"),
-    ({"groups": np.repeat(np.arange(30), 2), "strata": np.arange(60) % 2}, "within one stratum"),
-    ({"order": "rows"}, "order must be 'time' or a TimeOrder, got 'rows'"),
-    ({"order": "time", "strata": np.zeros(60)}, "order and strata cannot go together"),
-    ({"order": dhsic.TimeOrder(lag=4)}, "the series has 60 rows, which allow 15 shifts by 4"),
-    ({"order": dhsic.TimeOrder(period=24)}, "allow 2 shifts"),
-]
-
-
-@pytest.mark.parametrize(("asked", "message"), REFUSED)
-def test_refused__in_words(asked, message):
-    if "groups" in asked and len(asked["groups"]) == 55:
-        x, y = np.random.default_rng(0).standard_normal((2, 55))
-    else:
-        x, y = np.random.default_rng(0).standard_normal((2, 60))
-    with pytest.raises((DataError, InvalidArgumentError), match=message):
-        dhsic.plan(x, y, **asked)
-
-
-@pytest.mark.parametrize("options", [{"lag": 0}, {"period": 0}, {"lag": 5, "period": 12}])
-def test_time_order__is_checked(options):
-    with pytest.raises(InvalidArgumentError, match="must be"):
-        dhsic.TimeOrder(**options)
-
-
-def test_checkpoint__of_other_groups_is_refused(tmp_path):
-    variables, asked = groups_case(np.random.default_rng(0))
-    options = {"rng": 0, "checkpoint": str(tmp_path / "kept"), **OPTIONS}
-    first = dhsic.independence_test(*variables, **asked, **options)
-    assert dhsic.independence_test(*variables, **asked, **options).pvalue == first.pvalue
-    with pytest.raises(InvalidArgumentError, match="is of another run: moves"):
-        dhsic.independence_test(*variables, groups=asked["groups"] // 2, **options)
 
 
 def warnings_of(call, *variables, **options):
@@ -322,3 +249,20 @@ def test_period__needs_all_rows():
         dhsic.rank_features(x[:, None], y, missing="drop", order=given["order"], rng=0)
     assert dhsic.independence_test(x, y, missing="pairwise", **given).pvalue > 0.05
     assert dhsic.independence_test(x[:480], y[:480], missing="drop", order="time").pvalue > 0.0
+
+
+def test_labels__are_columns_that_are_named(tmp_path):
+    strata = np.random.default_rng(0).integers(3, size=150)
+    x, y = np.random.default_rng(1).standard_normal((2, 150)) + 4 * strata
+    table = pd.DataFrame({"x": x, "y": y, "site": strata.astype(str), "sex": strata % 2})
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for name, values in {"x": x, "y": y, "code": strata}.items():
+        group.create_array(name, data=values, chunks=(40,))
+    found = {
+        pvalue((x, y), {"strata": way}, 0) for way in (group["code"], f"{tmp_path}/data.zarr/code")
+    }
+    found |= {pvalue((x, y), {"strata": table[["site", "sex"]]}, 0)}
+    found |= {pvalue(("x", "y"), {"data": group, "strata": "code"}, 0)}
+    for names in ("site", ["site", "sex"]):
+        found |= {pvalue(("x", "y"), {"data": table, "strata": names}, 0)}
+    assert found == {pvalue((x, y), {"strata": strata}, 0)}

@@ -1,19 +1,13 @@
 """What users pass, and the answers that they get; what is refused is in `test_refusals.py`."""
 
-from decimal import Decimal
-
 import dask.array as da
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
-import scipy.sparse as sp
 import xarray as xr
 import zarr
 
 import dhsic
-from dhsic.errors import DataError
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -21,8 +15,6 @@ X, Y = RNG.standard_normal((2, ROWS))
 MATRIX = RNG.standard_normal((ROWS, 3))
 WORDS = RNG.choice(["u", "v"], ROWS)
 TABLE = pd.DataFrame({"a": X, "b": Y, "g": WORDS})
-HERE = {"r": np.arange(ROWS)}
-THERE = {"r": np.arange(ROWS)[::-1]}
 
 
 def pvalue(*variables, **options):
@@ -30,42 +22,14 @@ def pvalue(*variables, **options):
 
 
 PVALUE = pvalue(X, Y)
-OF_MATRIX = pvalue(MATRIX, Y)
 
 
-def torch_pvalue():
-    torch = pytest.importorskip("torch")
-    return pvalue(torch.from_numpy(X), torch.from_numpy(Y))
-
-
-def aligned():
-    x, y = xr.DataArray(X, HERE, ["r"]), xr.DataArray(Y[::-1], THERE, ["r"])
-    return pvalue(*xr.align(x, y.sortby("r")))
-
-
-SAME = {
-    "lists": lambda: pvalue(X.tolist(), Y.tolist()),
-    "decimals": lambda: pvalue([Decimal(one) for one in X], Y),
-    "objects that are numbers": lambda: pvalue(X.astype(object), Y),
-    "polars": lambda: pvalue(pl.Series("a", X), pl.Series("b", Y)),
-    "pyarrow": lambda: pvalue(pa.array(X), pa.chunked_array([Y])),
-    "torch": torch_pvalue,
-    "Dask": lambda: pvalue(da.from_array(X, chunks=20), Y),
-    "zarr": lambda: pvalue(zarr.array(X), zarr.array(Y)),
-    "a memory view": lambda: pvalue(memoryview(X), Y),
-    "columns by name": lambda: pvalue("a", "b", data=TABLE),
-    "rows that were aligned": aligned,
-}
-
-
-@pytest.mark.parametrize("form", SAME)
-def test_numbers__have_one_pvalue_in_every_form(form):
-    assert SAME[form]() == PVALUE
-
-
-@pytest.mark.parametrize("form", [sp.csr_matrix, sp.coo_array, sp.dok_array])
-def test_sparse_matrices__have_the_pvalue_of_dense_ones(form):
-    assert pvalue(form(MATRIX), Y) == OF_MATRIX
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", ">i4", "i8", "f2", "f4", ">f8"])
+def test_numbers__have_one_pvalue_in_every_type_that_holds_them(dtype):
+    """Their squares and sums need not fit the type."""
+    whole = np.round(30.0 * np.abs(X))
+    for form in (np.asarray, zarr.array, lambda x: da.from_array(x, chunks=20)):
+        assert pvalue(form(whole.astype(dtype)), Y) == pvalue(whole, Y)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +86,3 @@ def test_labels_of_a_group__are_one_array(tmp_path):
     assert found.pvalue == pvalue(X, Y, strata=np.arange(60) % 3)
     with pytest.raises(ValueError, match="strata of a zarr group or a file must be one"):
         dhsic.independence_test("x", "y", strata=["a", "a"], **options)
-
-
-def test_embedding__of_another_format_is_refused(tmp_path):
-    dhsic.mean_embedding(X, "gaussian:0.5", rng=0).save(tmp_path / "mean.npz")
-    with np.load(tmp_path / "mean.npz") as arrays:
-        kept = dict(arrays)
-    (name,) = [key for key, value in kept.items() if value.dtype.kind == "U"]
-    np.savez(tmp_path / "mean.npz", **{**kept, name: str(kept[name]).replace("1", "9", 1)})
-    with pytest.raises(DataError, match="no mean embedding that can be read"):
-        dhsic.load_embedding(tmp_path / "mean.npz")

@@ -374,7 +374,9 @@ def landmarks_for_exponential_decay(
         check_number(name, value, "greater than 0", lambda x: 0.0 < x < math.inf, "as 1.0")
     root = math.sqrt(n)
     # Chatalic et al. (2022), corollary 4.1, for exponential decay.
-    return math.ceil(root * math.log(root * max(1.0 / delta, scale / (6.0 * supremum**2))))
+    # Sums of logarithms, since the square of a small supremum is 0.
+    largest = max(-math.log(delta), math.log(scale) - math.log(6.0) - 2.0 * math.log(supremum))
+    return math.ceil(root * (math.log(root) + largest))
 
 
 def _check_delta(delta: float, below: float) -> None:

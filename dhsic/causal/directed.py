@@ -83,9 +83,11 @@ class Directed:
     def _least_seconds(self, rows: int) -> float:
         """Quadratic estimators of too many rows are not even planned."""
         estimator = self.measure.estimator
-        name = estimator if isinstance(estimator, str) else estimator.name
+        all_pairs = isinstance(estimator, VHSIC) or (
+            isinstance(estimator, str) and estimator == VHSIC.name
+        )
         # Both directions take all pairs of rows once each.
-        return 2.0 * pair_seconds(rows) if name == VHSIC.name else 0.0
+        return 2.0 * pair_seconds(rows) if all_pairs else 0.0
 
     def settled(self, rows: int) -> tuple[Directed, str]:
         """With the estimator for so many rows, the same for both directions, and why this one."""

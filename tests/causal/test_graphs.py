@@ -4,10 +4,8 @@ import os
 from math import factorial
 from pathlib import Path
 
-import dask.array as da
 import networkx as nx
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import binom
 from sklearn.ensemble import RandomForestRegressor
@@ -22,7 +20,7 @@ from dhsic.causal import (
     score_dags,
     search_dag,
 )
-from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import Permutation
 from tests import oracles
 from tests.dependent_rows import series
@@ -32,7 +30,6 @@ NAMES = ("a", "b", "c")
 CHAIN = DAG.of(NAMES, [("a", "b"), ("b", "c")])
 QUICK = Splines(n_knots=5)
 LINES = CrossFitted(LinearRegression(), n_folds=2)
-FOREST = CrossFitted(RandomForestRegressor(10, min_samples_leaf=5), n_folds=2)
 LANDMARKS = dhsic.NystromMHSIC(n_landmarks=30)
 
 
@@ -86,8 +83,6 @@ def test_dag__is_a_graph_of_networkx():
     for parents in (((1,), (0,)), ((0,), ()), ((2,), ()), ((),)):
         with pytest.raises(InvalidArgumentError, match="without a cycle"):
             DAG(("a", "b"), parents)
-    with pytest.raises(InvalidArgumentError, match="edges must join the nodes a, b; got c"):
-        DAG.of(("a", "b"), [("a", "c")])
 
 
 # Scores
@@ -305,9 +300,6 @@ def test_residual_test__is_a_test_of_residuals(case):
     assert found.pvalue == pytest.approx(alone.pvalue)
     assert found.null_reason == alone.null_reason
     assert found.given == tuple(f"z{k}" for k in range(1, len(given) + 1))
-    lazy = [da.from_array(one, chunks=90) for one in (x, y)]
-    again = residual_independence_test(*lazy, given=given, rng=3, **FAST, **asked)
-    assert again.pvalue == found.pvalue
 
 
 @pytest.mark.parametrize("case", [in_groups, in_time])
@@ -325,35 +317,6 @@ def test_residual_test__of_dependent_rows_keeps_its_level_by_the_argument_alone(
 
 
 # Refusals
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "error", "message"),
-    [
-        ([chain() * [1, 0, 1]], {}, DataError, "variable 'b' needs columns that vary"),
-        ([chain() * [1, 0, 1]], {"regression": LINES}, DataError, "variable 'b' needs columns"),
-        ([chain()[:, [0, 1, 1]]], {}, DataError, "'b' is a function of 'c' up to rounding"),
-        ([chain()[:13]], {}, DataError, "needs more rows than that, got 13"),
-        ([chain()], {"memory": "1MiB"}, MemoryBudgetError, "or regression='splines'"),
-    ],
-)
-def test_score__refuses(given, options, error, message):
-    with pytest.raises(error, match=message):
-        score(given, **options)
-
-
-def test_data__that_no_regression_takes_are_refused():
-    x, y = np.random.default_rng(0).standard_normal((2, 50))
-    with pytest.raises(InvalidArgumentError, match="given must hold a variable or more"):
-        residual_independence_test(x, y, given=[])
-    with pytest.raises(InvalidArgumentError, match="cannot keep to strata or groups"):
-        residual_independence_test(x, y, given=y**2, null="gamma", groups=np.arange(50) // 5)
-    for run in (score_dags, search_dag):
-        with pytest.raises(MemoryBudgetError, match="regression of"):
-            run(*np.zeros((3, 100_000)), regression="gaussian-process", rng=0)
-    frame = pd.DataFrame({"a": pd.Categorical(["x", "y"] * 10)})
-    with pytest.raises(DataError, match="holds categories"):
-        score_dags(frame, np.arange(20.0))
 
 
 @pytest.mark.parametrize("estimator", ["v-hsic", "nystrom-m"])

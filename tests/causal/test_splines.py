@@ -5,11 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from sklearn.linear_model import Ridge
 from sklearn.preprocessing import SplineTransformer
 
-from dhsic.causal import CrossFitted, Splines, find_regression
-from dhsic.errors import DataError, InvalidArgumentError, MissingDependencyError
+from dhsic.causal import CrossFitted, Splines
 from tests import oracles
 
 
@@ -157,30 +155,3 @@ def test_cross_fitted__takes_what_others_have_seen():
     x = np.arange(30.0)[:, None]
     left = CrossFitted(Remembered(), n_folds=3).residuals(0 * x, [x], np.random.default_rng(0))
     assert set(left.ravel()) == {-20.0}
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: Splines(extrapolation="cubic"), InvalidArgumentError, "extrapolation must be one"),
-        (lambda: Splines(n_folds=1001), InvalidArgumentError, "at most 1,000"),
-        (lambda: CrossFitted("forest"), InvalidArgumentError, "regressor must be one of"),
-        (lambda: CrossFitted(Ridge), InvalidArgumentError, "regressor must be one of"),
-        (lambda: left_of(sample(20)[0], 20), DataError, "more rows than that, got 20: give fewer"),
-        (lambda: left_of(1e160 * sample()[0]), DataError, "span 1e-70 .*: rescale the variable"),
-        (lambda: left_of(1e-160 * sample()[0]), DataError, "span 1e-70 .*: rescale the variable"),
-    ],
-)
-def test_refused__in_words(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-
-
-def left_of(given, n=200):
-    return Splines().residuals(sample(n)[2], [given], np.random.default_rng(0))
-
-
-def test_missing_library__is_named(monkeypatch):
-    monkeypatch.setattr("dhsic.causal.regression.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"dhsic\[causal\]"):
-        find_regression("random-forest")

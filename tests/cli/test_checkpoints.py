@@ -85,17 +85,6 @@ def test_process__that_was_ended_goes_on_to_the_same_bits(number, here, invoke):
         assert found[name] == plain[name]
 
 
-def test_run__that_was_done_is_not_done_again(kept, invoke):
-    files = {path: path.stat().st_mtime_ns for path in kept.rglob("shard-*")}
-    for more in ("", "--threads 2", "--memory 3GB"):
-        done = invoke(f"{QUICK.replace('--threads 1', '')} {more} --checkpoint {kept}")
-        assert (done.exit_code, done.stderr) == (0, "")
-    assert {path: path.stat().st_mtime_ns for path in kept.rglob("shard-*")} == files
-    other = invoke(f"{QUICK} --seed 1 --checkpoint {kept}")
-    assert other.exit_code == 2
-    assert "seed was 0 there and is 1 now" in other.stderr
-
-
 @pytest.mark.parametrize("place", ["runs/kept", "runs"])
 def test_list__says_what_is_kept(place, kept, invoke):
     done = invoke(f"checkpoints list {place}")

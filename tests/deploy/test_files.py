@@ -129,9 +129,9 @@ def test_script__is_queued_again_only_where_there_is_more_to_do(
     quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
     with subprocess.Popen(["bash", *words], start_new_session=True, **quiet) as job:
         try:
-            wait_until((tmp_path / "started").exists, 20, "the test does not start")
+            wait_until((tmp_path / "started").exists, 120, "the test does not start")
             job.send_signal(signal.SIGUSR1)
-            assert job.wait(20) == code
+            assert job.wait(120) == code
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)  # as SLURM ends what a job leaves

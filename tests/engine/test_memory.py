@@ -157,6 +157,7 @@ def peak_of(code):
     return float(done.stdout) / 2**10
 
 
+@pytest.mark.nightly
 def test_many_replicates__take_no_more_memory_than_is_allowed():
     peak = peak_of(
         "import numpy as np, dhsic\n"

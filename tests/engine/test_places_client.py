@@ -93,14 +93,14 @@ def test_listener__that_raises_ends_a_run_and_leaves_nothing_on_the_cluster(clie
         if type(event).__name__ == "BlockFinished":
             raise KeyboardInterrupt
 
+    def tasks(dask_scheduler):
+        return set(dask_scheduler.tasks)
+
+    before = client.run_on_scheduler(tasks)  # other tests may have left some
     with pytest.raises(KeyboardInterrupt):
         run(long, client=client, progress=stop)
     run(long, client=client)
-
-    def left(dask_scheduler):
-        return len(dask_scheduler.tasks)
-
-    wait_until(lambda: not client.run_on_scheduler(left), 60, "tasks are left")
+    wait_until(lambda: client.run_on_scheduler(tasks) <= before, 60, "tasks are left")
 
 
 def test_data__that_are_bad_are_named_by_row_and_variable_on_a_cluster(client, long):

@@ -14,7 +14,7 @@ def centred_product(tiles, means):
     return product_of_centred(tiles, means)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     m=st.integers(2, 5),
     b=st.integers(1, 6),

@@ -62,7 +62,8 @@ def test_columns__keep_a_rare_one_and_drop_a_constant_one():
     found = dhsic.hsic(
         x, Y, kernels=["columns(gaussian)", "gaussian"], estimator=dhsic.NystromHSIC(8), rng=SEED
     )
-    assert found.variables[0].kernel.count("gaussian") in (1, 3)
+    assert found.variables[0].kernel.count("gaussian:") == 3
+    assert ",none," in found.variables[0].kernel
     assert np.isfinite(found.estimate)
     y = np.abs(x[:, 3]) + 0.1 * Y
     tested = dhsic.independence_test(x, y, kernels=["columns(laplacian)", "gaussian"], rng=SEED)
@@ -128,7 +129,9 @@ def pvalue(estimator, kernel, power, **options):
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "precision", ["float64", pytest.param("float32", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize(("estimator", "kernel"), WAYS)
 def test_scale__changes_no_p_value_or_is_refused_in_words(estimator, kernel, precision):
     found = {power: pvalue(estimator, kernel, power, precision=precision) for power in POWERS}

@@ -36,7 +36,7 @@ def mixture_tail(weights, x):
     """P(sum_k w_k chi^2_1 >= x), by the inverse of its Laplace transform along c + i t."""
     largest = weights.max()
     weights, x, c = weights / largest, x / largest, 0.25
-    t = np.linspace(0.0, 200.0, 40_001)
+    t = np.linspace(0.0, 2000.0, 400_001)  # of one large weight the integral falls as t^-1.5
     s = c + 1j * t
     logs = sum(-0.5 * np.log1p(-2.0 * w * s) for w in weights[weights > 1e-5])
     rest = weights[weights <= 1e-5].sum()
@@ -101,17 +101,13 @@ def of_all_permutations(statistic, n):
 
 
 @FEW_ROWS
-@pytest.mark.parametrize("case", ["sub-corr", "rff-hsic", "v-hsic", "dcov, gamma", "sub-hsic"])
+@pytest.mark.parametrize("case", ["sub-corr", "rff-hsic", "v-hsic", "dcov, gamma"])
 def test_gamma__has_the_moments_of_all_permutations(case):
     """Of seven rows, which are permuted in 5,040 ways."""
     data = draw(7, 2)
     asked = CASES["dcov"] if case.startswith("dcov") else CASES[case]
     statistic = asked.statistic(data)
     found = asked.test(data, "gamma")
-    if case == "sub-hsic":
-        # A statistic of pairs of columns has the moments of their mean.
-        assert 0.0 < found.pvalue <= 1.0
-        return
     mean, variance = of_all_permutations(statistic, 7)
     expected = gamma_tail(mean, variance, statistic([np.arange(7)] * 2))
     assert found.pvalue == pytest.approx(expected, rel=1e-6)
@@ -210,21 +206,8 @@ def test_laws__agree_with_many_random_signs(null, m):
 @pytest.mark.parametrize("estimator", ["nystrom-m", "nystrom-hsic", "v-hsic"])
 def test_laws__give_tiny_p_values_for_strong_dependence(estimator, null):
     x = np.random.default_rng(0).standard_normal(300)
-    found = dhsic.independence_test(x, x, estimator=estimator, null=null, kernels="gaussian")
-    assert 0.0 < found.pvalue < 1e-15
-
-
-@pytest.mark.parametrize(
-    ("estimator", "null", "match"),
-    [
-        (dhsic.DCov(unbiased=True), "gamma", "take unbiased=False"),
-        (dhsic.RFFHSIC(form="complex"), "gamma", "null must be 'shifts', 'permutation'"),
-        (dhsic.RFFHSIC(form="complex"), "spectral", "null must be 'shifts', 'permutation'"),
-    ],
-)
-def test_laws__are_refused_where_they_do_not_hold(estimator, null, match):
-    with pytest.raises(InvalidArgumentError, match=match):
-        dhsic.independence_test(*draw(40, 2), estimator=estimator, null=null, rng=0)
+    options = {"estimator": estimator, "null": null, "kernels": "gaussian", "rng": 0}
+    assert 0.0 < dhsic.independence_test(x, x, **options).pvalue < 1e-15
 
 
 # Blocks, whose mean is normal.
@@ -313,8 +296,6 @@ def test_blocks__of_rounding_are_no_evidence(variance):
     x = 0.1 + np.repeat(rng.standard_normal(50), 8)
     options = {"estimator": dhsic.BlockHSIC(block_rows=8), "kernels": ["linear", "gaussian:0.5"]}
     assert blocks_test((x, rng.standard_normal(400)), variance, **options).pvalue > 0.9
-    with pytest.raises(InvalidArgumentError, match="needs 2 blocks of 4 rows or more, got 99"):
-        blocks_test(rng.standard_normal((2, 99)), estimator=dhsic.BlockHSIC(block_rows=50))
 
 
 @pytest.mark.parametrize("variance", VARIANCES)

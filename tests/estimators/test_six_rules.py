@@ -23,6 +23,12 @@ NULLS = {
     "permutations": lambda n: Permutation(99, within="all"),
     "permutations in groups": lambda n: Permutation(99, "groups", n // 4),
 }
+OF_MANY_ROWS = {
+    "shifts": Shifts(1000),
+    "shifts in groups": Shifts(300),
+    "permutations": Permutation(49, within="all"),
+    "permutations in groups": Permutation(49, "groups", 250),
+}
 EVERY_NULL = pytest.mark.parametrize("null", NULLS)
 
 
@@ -77,7 +83,7 @@ DUMMIES = {
 def test_ties__of_two_dummies_are_those_of_whole_numbers(case, n, share, null, precision):
     """All statistics grow with |n #(both are 1) - #(x is 1) #(y is 1)|."""
     estimator, kernels = DUMMIES[case]
-    chosen = NULLS[null](n) if n < 1000 else [Shifts(300), Permutation(49)]["perm" in null]
+    chosen = NULLS[null](n) if n < 1000 else OF_MANY_ROWS[null]
     x, y = (np.random.default_rng([1, n]).random((2, n)) < share) * 1
     found = dhsic.independence_test(
         x, y, kernels=kernels, estimator=estimator, null=chosen, rng=5, precision=precision
@@ -351,6 +357,16 @@ def test_draws__of_bandwidths_are_of_every_variable_by_itself():
     """One draw for both would let the kernels know which rows meet."""
     x = np.random.default_rng(0).lognormal(size=4000)
     found = dhsic.hsic(x, x, kernels="gaussian", estimator="nystrom-hsic", rng=0)
+    first, second = (variable.kernel for variable in found.variables)
+    assert first != second
+
+
+def test_draws__of_rare_values_are_of_every_variable_by_itself():
+    """Of 40 rows that differ both samples have none, and 16 of them complete either one."""
+    x, rng = np.zeros(60_000), np.random.default_rng(3)
+    x[rng.choice(60_000, 40, replace=False)] = rng.lognormal(size=40)
+    found = dhsic.hsic(x, x, kernels="gaussian", estimator=dhsic.NystromHSIC(8), rng=0)
+    assert found.passes[0].name == "scan"
     first, second = (variable.kernel for variable in found.variables)
     assert first != second
 

@@ -282,6 +282,9 @@ MATRICES = {
     "dictionary": lambda f: {"a": X[:, 0], "b": X[:, 1]},
     "Dataset": lambda f: FRAME.to_xarray(),
     "sparse": lambda f: sp.csr_array(X),
+    "sparse matrix": lambda f: sp.csr_matrix(X),
+    "sparse dictionary": lambda f: sp.dok_array(X),
+    "torch": lambda f: pytest.importorskip("torch").from_numpy(X),
 }
 
 
@@ -298,20 +301,14 @@ def test_numbers__of_every_form_give_the_result_of_their_array(form, estimator, 
 @pytest.mark.parametrize(
     ("x", "match"),
     [
-        (np.zeros((2, 2, 2)), r"'x1' must have shape \(n,\) or \(n, d\), got \(2, 2, 2\)"),
         (da.zeros((2, 2, 2)), r"must have shape \(n,\) or \(n, d\), got \(2, 2, 2\)"),
         (np.array(1.0), r"must have shape \(n,\) or \(n, d\), got \(\)"),
         ([[1, 2], [3]], r"must have shape \(n,\) or \(n, d\), got rows of different lengths"),
         (np.zeros(0), "must have rows and columns, got 0 x 1"),
         (pd.DataFrame(index=range(2)), "must have rows and columns, got 2 x 0"),
         (pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"]), "must have different names .*: renam"),
-        (iter([1, 2]), r"got list_iterator: call list\(\) on it"),
-        (None, "'x1' must be a NumPy, Dask, .* or the path of a zarr array, got NoneType"),
         ({"a": 1}, "variable 'a' must be a NumPy, .* got int"),
         ({"a": [1, 2], "b": [1, 2, 3]}, "columns of one variable must have the same rows; got 'a'"),
-        (np.zeros(3), "same rows, one observation each; got 'x1' 3, 'x2' 2"),
-        (da.from_array(Y)[da.from_array(Y) > 0], r"unknown chunk sizes: call \.compute_ch"),
-        ("nowhere", "nowhere' is not a readable zarr array .*: check the path"),
         (pa.array([[1.0, 2.0], [3.0, 4.0]]), r"must have one number or label a row|values of type"),
     ],
 )
@@ -328,8 +325,6 @@ def test_arrays__that_numpy_cannot_read_are_refused_with_what_they_say():
 
     with pytest.raises(DataError, match=r"OnDevice that NumPy cannot read .*cannot convert a tens"):
         dhsic.hsic(OnDevice(), Y)
-    with pytest.raises(DataError, match=r"LazyFrame is not computed yet: call \.collect\(\)"):
-        dhsic.hsic(polars().DataFrame({"a": Y}).lazy(), Y)
 
 
 # Names and columns of data -----------------------------------------------------------------------
@@ -363,8 +358,6 @@ def test_columns__of_a_table_are_variables(form, tmp_path):
     assert [v.name for v in alone.variables] == list(whole)
     columns = [whole[name].to_numpy() for name in whole]
     assert alone.estimate == pytest.approx(dhsic.hsic(*columns, rng=0).estimate)
-    with pytest.raises(InvalidArgumentError, match=r"column 'numbr'.*did you mean 'number'"):
-        dhsic.hsic("other", "numbr", data=data)
     samples = dhsic.two_sample_test("number", "other", data=data, rng=0)
     assert [one.name for one in samples.samples] == ["number", "other"]
     assert samples.pvalue == dhsic.two_sample_test(X[:, 0], X[:, 1], rng=0).pvalue
@@ -404,11 +397,6 @@ def test_names__are_those_of_the_data():
     assert names(series, series + 1, one) == ["x1", "x2", "PE"]
     assert names(pd.DataFrame({"q": Y}), series.rename("x2")) == ["q", "x2"]
     assert names(series, Y, names=["a", "b"]) == ["a", "b"]
-    for wrong in (["a"], ["a", "a"], [1, 2], ["a", None]):
-        with pytest.raises(InvalidArgumentError, match="names must be 2 different words, one a"):
-            names(Y, Y, names=wrong)
-    with pytest.raises(InvalidArgumentError, match="at least two variables, got 1"):
-        names(Y)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,9 @@ def draws(rng, b, g):
 class Naive:
     """Scores of all rows by loops, and which combination gave that of the data."""
 
-    def __init__(self, rows, how, rounding, *, reference=(), share=0.0, dtype=np.float64):
+    def __init__(
+        self, rows, how, rounding, *, reference=(), share=0.0, dtype=np.float64, weights=None
+    ):
         self.rows, self.how, count = rows, how, rows.shape[1]
         largest = np.abs(rows).max(axis=0)
         self.ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * largest)
@@ -38,9 +40,9 @@ class Naive:
         self.z = np.array([self.distances(r) for r in range(len(rows))])
         alone, others = list(reference), [c for c in range(count) if c not in reference]
         if how == "soft" or share == 0.0 or not others:
-            given = WEIGHTS_OF_FIVE.get((tuple(reference) or None, share))
-            weights = given if how == "soft" and given else [1.0 / count] * count
-            self.scores, self.rounding, self.strongest = self.of(range(count), weights)
+            given = weights or WEIGHTS_OF_FIVE.get((tuple(reference) or None, share))
+            given = given if how == "soft" and given else [1.0 / count] * count
+            self.scores, self.rounding, self.strongest = self.of(range(count), given)
         else:
             self.scores, self.rounding, self.strongest = self.weighed(alone, others, share)
 
@@ -271,10 +273,8 @@ def test_grid__has_the_score_of_the_statistics_of_its_combinations(how, share, d
     found = dhsic.independence_test(x, y, kernels=grid, **options)
     alone = [dhsic.independence_test(x, y, kernels=kernel, **options) for kernel in kernels]
     rows = np.array([[one.statistic, *one.null_distribution] for one in alone]).T
-    weights = {3: [0.4, 0.3, 0.3]}
-    if how == "soft" and share:
-        WEIGHTS_OF_FIVE[(0,), share] = weights[3]
-    naive = Naive(rows, how, np.zeros(3), reference=(0,), share=share)
+    weights = [0.4, 0.3, 0.3] if share else [1 / 3] * 3
+    naive = Naive(rows, how, np.zeros(3), reference=(0,), share=share, weights=weights)
     np.testing.assert_allclose(
         [found.score, *found.null_scores], naive.scores, rtol=1e-8, atol=1e-8
     )

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from dhsic.errors import InvalidArgumentError, MemoryBudgetError
-from dhsic.kernels import Polynomial, parse
+from dhsic.errors import MemoryBudgetError
+from dhsic.kernels import parse
 from tests import oracles
 from tests.dependent_rows import CASES, groups_case, strata_case, time_case
 
@@ -228,24 +228,3 @@ def test_summary__says_what_was_found(found):
     assert lines["dependent"].startswith("1 pair at level 0.05")
     crossed = found.plot(alpha=1e-300)
     assert sum("×" in text.get_text() for text in crossed.texts) == 12
-
-
-SQUARE = Polynomial(degree=2, coef0=0.0, gamma=1.0, origin=(0.0,))
-SIGNS = np.where(np.arange(N) % 2, 1.0, -1.0)
-
-
-@pytest.mark.parametrize(
-    ("variables", "options", "error", "words"),
-    [
-        ([SIGNS], {"kernels": ["gaussian", SQUARE]}, InvalidArgumentError, "must vary .* 'x2'"),
-        (4, {"null": dhsic.Shifts(9), "n_resamples": 9}, InvalidArgumentError, "where null is"),
-        (4, {"order": "time", "null": "spectral"}, InvalidArgumentError, "cannot keep to strata"),
-        (4, {"groups": np.arange(N) // 5, "strata": SIGNS}, InvalidArgumentError, "one stratum"),
-        (4, {"null": dhsic.Shifts(2_000_000)}, MemoryBudgetError, "the plan needs"),
-    ],
-)
-def test_refused__in_words(data, variables, options, error, words):
-    given = data[:variables] if isinstance(variables, int) else [data[0], *variables]
-    memory = "180MiB" if error is MemoryBudgetError else "2GiB"
-    with pytest.raises(error, match=words):
-        dhsic.dependence_matrix(*given, rng=0, memory=memory, threads=1, **options)
