@@ -47,18 +47,23 @@ def studies() -> Mapping[str, Study]:
     return found
 
 
+def near(name: str, names: Iterable[str]) -> str:
+    return "".join(f"; near it is {one!r}" for one in get_close_matches(name, list(names), 1))
+
+
 def study_of(name: str) -> Study:
     """The study of a name."""
     if name not in studies():
-        near = "".join(f"; near it is {one!r}" for one in get_close_matches(name, studies(), 1))
-        msg = f"NAME must be one of `python -m benchmarks list`, got {name!r}{near}"
+        msg = (
+            f"NAME must be one of `python -m benchmarks list`, got {name!r}{near(name, studies())}"
+        )
         raise click.BadParameter(msg)
     return studies()[name]
 
 
 def small(study: Study, **asked: Any) -> Study:
     """A study that takes seconds, but for what is asked for."""
-    return study.of(**{"runs": 1, **study.small, **asked})
+    return study.of(**{"runs": 1, **study.small, **{k: v for k, v in asked.items() if v}})
 
 
 @click.group(help=__doc__)
@@ -90,10 +95,7 @@ def machine() -> None:
 @click.option("--runs", type=click.IntRange(1), help="Of a cell.")
 @click.option("--first", type=click.IntRange(0), default=0, help="Number of the first run.")
 @click.option(
-    "--seconds",
-    type=click.FloatRange(0.0),
-    default=float("inf"),
-    help="Of a cell; it has 10 runs or more.",
+    "--seconds", type=click.FloatRange(0), default=float("inf"), help="Of 10 runs or more."
 )
 @click.option("--processes", type=click.IntRange(1), default=1, help="Side by side.")
 @click.option("--again", is_flag=True, help="Measure cells that the table has, too.")
@@ -117,12 +119,10 @@ def run(
     study = study_of(name)
     for what, asked in (("data", data), ("methods", methods)):
         if unknown := [one for one in asked if one not in getattr(study, what)]:
-            close = get_close_matches(unknown[0], getattr(study, what), 1)
-            near = "".join(f", near it is {one!r}" for one in close)
-            msg = f"{unknown[0]!r} is none of the {what} of {name}{near}: `--list` names them"
+            close = near(unknown[0], getattr(study, what))
+            msg = f"{unknown[0]!r} is none of the {what} of {name}{close}: `--list` names them"
             raise click.BadParameter(msg)
-    given = {"data": data, "methods": methods, "sizes": sizes, "runs": runs}
-    chosen: dict[str, Any] = {field: value for field, value in given.items() if value}
+    chosen: dict[str, Any] = {"data": data, "methods": methods, "sizes": sizes, "runs": runs}
     study = small(study, **chosen) if is_small else study.of(**chosen)
     if listed:
         for title, names in (("data", study.data), ("methods", study.methods)):

@@ -160,7 +160,6 @@ def run(
                 }
                 for row in study.rows(cell, found)
             ]
-            # Read again, as another run may have written other cells meanwhile.
             table = [row for row in read_table(path) if keys_of(row) != cell.keys] + [
                 {name: shown(row.get(name, "")) for name in study.names} for row in rows
             ]

@@ -231,30 +231,24 @@ OTHERS = {"kci": kci, "rcit": rcit, "gcm": gcm}
 def methods() -> dict[str, Method]:
     """All tests."""
     found = {
-        name: Method((group,), partial(call, **ARGUMENTS), pvalues, default=True)
+        name: Method((group,), partial(call, **ARGUMENTS), pvalues)
         for name, (group, call, pvalues) in FUNCTIONS.items()
     }
     graphs = {"": lambda one: one.pvalues[0]}
     every = ("one cause", "one cause of 1")
-    found["score_dags"] = Method(every, partial(score_truth, **ARGUMENTS), graphs, default=True)
+    found["score_dags"] = Method(every, partial(score_truth, **ARGUMENTS), graphs)
     one = partial(
         dhsic.independence_test, estimator="nystrom-hsic", kernels="gaussian", **ARGUMENTS
     )
-    found["independence_test, its argument, one kernel"] = Method(("rows",), one, default=True)
+    found["independence_test, its argument, one kernel"] = Method(("rows",), one)
     found["independence_test, as if exchangeable, one kernel"] = Method(
-        ("rows",),
-        partial(exchangeable, kernels="gaussian", estimator="nystrom-hsic"),
-        default=True,
+        ("rows",), partial(exchangeable, kernels="gaussian", estimator="nystrom-hsic")
     )
     found["nystrom-m, tuples"] = Method(
-        ("variables",),
-        partial(dhsic.independence_test, estimator="nystrom-m", **ARGUMENTS),
-        default=True,
+        ("variables",), partial(dhsic.independence_test, estimator="nystrom-m", **ARGUMENTS)
     )
     found["residual_independence_test, gamma"] = Method(
-        ("given",),
-        partial(causal.residual_independence_test, null="gamma", **ARGUMENTS),
-        default=True,
+        ("given",), partial(causal.residual_independence_test, null="gamma", **ARGUMENTS)
     )
     for estimator, null, most in PAIRS:
         test = partial(
@@ -265,9 +259,10 @@ def methods() -> dict[str, Method]:
             **ARGUMENTS,
         )
         name = f"{label(estimator)}, {label(null)}"
-        found[name] = Method(("by name",), test, most_variables=most)
+        found[name] = Method(("by name",), test, most_variables=most, default=False)
     found |= {
-        name: Method(("given",), call, {"": float}, most_rows=2000) for name, call in OTHERS.items()
+        name: Method(("given",), call, {"": float}, 2000, default=False)
+        for name, call in OTHERS.items()
     }
     return found
 

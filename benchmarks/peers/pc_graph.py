@@ -33,7 +33,6 @@ EDGES: tuple[Edge, ...] = ((0, 2), (1, 2), (2, 3), (3, 4), (1, 5), (5, 6), (4, 7
 COLLIDERS: tuple[Edge, ...] = ((0, 2), (1, 2), (4, 7), (6, 7))
 SQUARED: tuple[Edge, ...] = ((1, 2), (1, 5), (6, 7))
 LEVEL = 0.01
-SHAPES = ("linear", "nonlinear")
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ def by_pgmpy(x: NDArray[np.float64], test: str) -> tuple[set[Edge], set[Edge]]:
 
 
 SEARCHES = {"causal-learn": by_causal_learn, "pgmpy": by_pgmpy}
-MODULES = {"causal-learn": "causallearn", "pgmpy": "pgmpy"}
 TESTS = {"causal-learn": ("dhsic", "fisherz", "rcit"), "pgmpy": ("dhsic", "pearsonr")}
 
 
@@ -131,7 +129,7 @@ def rows(cell: Cell, found: Sequence[Row]) -> Iterator[Row]:
 STUDY = Study(
     name="pc_graph",
     title="Does PC of causal-learn and of pgmpy find a known graph of eight nodes?",
-    data=dict.fromkeys(SHAPES),
+    data=dict.fromkeys(("linear", "nonlinear")),
     methods={f"{library}, {test}": (library, test) for library in TESTS for test in TESTS[library]},
     sizes=(20_000, 1_000_000),
     measure=measure,

@@ -57,9 +57,7 @@ def sources() -> dict[str, Source]:
                     "given", given_data(case, d, effect), sizes
                 )
     for case in DEPENDENT:
-        found[f"rows: {case}"] = Source(
-            "rows", rows_data(case, EFFECT), (500, 1000) if "weights" in case else (500,)
-        )
+        found[f"rows: {case}"] = Source("rows", rows_data(case, EFFECT), (500, 1000))
     for name, columns in REAL.items():
         found[name] = Source("real", columns, (columns.rows,))
     return found
@@ -69,21 +67,16 @@ def methods() -> dict[str, Method]:
     """All tests."""
 
     def by(*groups: str, **options: Any) -> Method:
-        call = partial(dhsic.independence_test, **ARGUMENTS, **options)
-        return Method(groups, call, default=True)
+        return Method(groups, partial(dhsic.independence_test, **ARGUMENTS, **options))
 
     joint: dict[str, Any] = {"estimator": "nystrom-m"}
     default = partial(dhsic.independence_test, **ARGUMENTS)
     features = dhsic.NystromHSIC(256, n_features="auto")
-    rejected = {"": float}
     return {
-        "default": Method(("two", "several", "real"), default, default=True),
+        "default": Method(("two", "several", "real"), default),
         "one kernel": by("two", "several", "real", kernels="gaussian"),
         "v-hsic": Method(
-            ("two",),
-            partial(default, estimator="v-hsic", kernels=dhsic.Grid()),
-            most_rows=4000,
-            default=True,
+            ("two",), partial(default, estimator="v-hsic", kernels=dhsic.Grid()), most_rows=4000
         ),
         "features": by("two", estimator=features, kernels=dhsic.Grid()),
         "tuples": by("two", kernels=dhsic.Grid(), **joint),
@@ -91,20 +84,19 @@ def methods() -> dict[str, Method]:
         "shifts": by("several", null="shifts", **joint),
         "chain": by("several", null="chain", **joint),
         "distance covariance": by("two", "real", kernels="distance"),
-        "two_sample_test": Method(
-            ("samples",), partial(dhsic.two_sample_test, **ARGUMENTS), default=True
-        ),
+        "two_sample_test": Method(("samples",), partial(dhsic.two_sample_test, **ARGUMENTS)),
         "conditional_independence_test": Method(
-            ("given",), partial(dhsic.conditional_independence_test, **ARGUMENTS), default=True
+            ("given",), partial(dhsic.conditional_independence_test, **ARGUMENTS)
         ),
-        **{name: Method(("given",), call, rejected, 2000) for name, call in OTHERS.items()},
-        "its argument": Method(("rows",), default, default=True),
-        "as if exchangeable": Method(("rows",), exchangeable, default=True),
+        **{
+            name: Method(("given",), call, {"": float}, 2000, default=False)
+            for name, call in OTHERS.items()
+        },
+        "its argument": Method(("rows",), default),
+        "as if exchangeable": Method(("rows",), exchangeable),
         "its argument, one kernel": by("rows", estimator="nystrom-hsic", kernels="gaussian"),
         "as if exchangeable, one kernel": Method(
-            ("rows",),
-            partial(exchangeable, estimator="nystrom-hsic", kernels="gaussian"),
-            default=True,
+            ("rows",), partial(exchangeable, estimator="nystrom-hsic", kernels="gaussian")
         ),
     }
 

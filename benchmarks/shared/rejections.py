@@ -63,7 +63,7 @@ class Method:
     pvalues: Mapping[str, Callable[[Any], float]] = field(default_factory=lambda: {"": whole})
     most_rows: int | None = None
     most_variables: int | None = None
-    default: bool = False
+    default: bool = True
     """Whether it is called without its estimator, its kernels or its null."""
 
 
