@@ -248,8 +248,9 @@ def _kind_of_labels(kind: type) -> str | None:
         return None
     if issubclass(kind, bool | np.bool_):
         return "boolean"
-    # NumPy's durations are whole numbers to Python.
-    if issubclass(kind, Real | Decimal) and not issubclass(kind, np.timedelta64):
+    if issubclass(kind, np.timedelta64):  # a whole number to Python
+        return "other"
+    if issubclass(kind, Real | Decimal):
         return "number"
     return "text" if issubclass(kind, str | bytes) else "other"
 
