@@ -185,9 +185,9 @@ def sums_of_norms(data, z, squares):
 
 REACH = {
     "pointwise": (dhsic.NystromMHSIC(1), 2000, 1, 1),
-    "pointwise, in groups": (dhsic.NystromMHSIC(1), 36_864, 1, 9),
+    "pointwise, in strata": (dhsic.NystromMHSIC(1), 36_000, 1, 9),
     "outer": (dhsic.NystromHSIC(1), 2000, 1, 1),
-    "outer, in groups": (dhsic.NystromHSIC(1), 36_864, 1, 9),
+    "outer, in strata": (dhsic.NystromHSIC(1), 36_000, 1, 9),
     "gram": (dhsic.VHSIC(), 500, FEWEST, 1),
 }
 
@@ -204,8 +204,9 @@ def test_ties__reach_as_far_as_rounding_may_and_no_farther(contraction):
     rng = np.random.default_rng(0)
     data, null = rng.standard_normal((2, n, 1)), Shifts(100_000)
     options = {"kernels": "gaussian:0.5", "null": null, "rng": 5, "precision": "float32"}
-    found = dhsic.independence_test(*data, estimator=estimator, **options)
-    size, groups, _, _ = Moves(n, null, 5, least=least).shape
+    rows = {} if count_of_groups == 1 else {"strata": np.arange(n) % count_of_groups}
+    found = dhsic.independence_test(*data, estimator=estimator, **options, **rows)
+    size, groups, _, _ = Moves(n, null, 5, 2, least, data, **rows).shape
     assert (size, groups) == (n // count_of_groups, count_of_groups)
     unit = np.finfo(np.float32).eps * math.log2(size + 1) + 3e-7
     values = np.append(found.statistic, found.null_distribution)
@@ -213,12 +214,12 @@ def test_ties__reach_as_far_as_rounding_may_and_no_farther(contraction):
         error = 4 * unit * sums_of_norms(data, data, True) / n
         gaps = values[0] - values
     else:
-        rows = landmark_rows(5, n, 1, 2)
-        z = [x[r] for x, r in zip(data, rows, strict=True)]
+        drawn = landmark_rows(5, n, 1, 2)
+        z = [x[r] for x, r in zip(data, drawn, strict=True)]
         norms = sums_of_norms(data, z, False)
         if isinstance(estimator, dhsic.NystromHSIC):
             unit += 3e-7 * extra_of_raw(data, z)
-        # Groups are drawn at random, so that each has about the same share of the squares.
+        # Each stratum has about the same share of the squares.
         error = 2 * 4 * unit * norms / np.sqrt(n * groups)
         gaps = np.sqrt(values[0]) - np.sqrt(values)
     count = found.pvalue * len(values)
@@ -318,6 +319,16 @@ SETS = {
     "a series": (48, Shifts(60), {"order": dhsic.TimeOrder(lag=2)}),
     "units": (48, Shifts(60), {"groups": np.arange(48) // 2}),
 }
+
+
+@pytest.mark.parametrize("null", [Shifts(180), Permutation(9), Permutation(9, "groups", 20)])
+def test_draws__are_others_with_another_seed(null):
+    data = np.random.default_rng(0).standard_normal((2, 60, 1))
+    asked = {"estimator": "v-hsic", "kernels": "gaussian:0.5", "null": null}
+    drawn = [dhsic.independence_test(*data, rng=seed, **asked) for seed in (0, 1)]
+    assert drawn[0].statistic == pytest.approx(drawn[1].statistic)
+    first, second = (one.null_distribution[-9:] for one in drawn)
+    assert not np.isclose(first, second).any()
 
 
 MANY = {"groups": np.repeat(np.arange(20), 10), "strata": np.arange(200) % 3}
