@@ -500,12 +500,12 @@ def test_checkpoint__removed_during_a_run_is_said(long, tmp_path):
 
 
 def test_removal__tells_how_many_other_files_are_left(tmp_path):
-    run(tmp_path)
-    (one,) = (path.parent for path in tmp_path.glob("*/pass.json"))
-    for name in ("thesis.txt", f"{one.name}/notes", f"{one.name}/shard-x"):
+    run(tmp_path, estimator="nystrom-m", null="gamma")
+    one, other, *_ = sorted(path.parent.name for path in tmp_path.glob("*/pass.json"))
+    for name in ("thesis.txt", f"{one}/notes", f"{one}/shard-x", f"{other}/draft"):
         (tmp_path / name).write_text("mine")
-    assert remove_checkpoint(Folder.at(str(tmp_path), "it")) == 3
-    assert files(tmp_path) == ["notes", "shard-x", "thesis.txt"]
+    assert remove_checkpoint(Folder.at(str(tmp_path), "it")) == 4
+    assert files(tmp_path) == ["draft", "notes", "shard-x", "thesis.txt"]
 
 
 @pytest.mark.parametrize("stays", [True, False])

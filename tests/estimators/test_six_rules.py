@@ -190,9 +190,11 @@ def sums_of_norms(data, z, squares):
 
 
 REACH = {
-    "pointwise": (dhsic.NystromMHSIC(1), 2000, 1),
-    "outer": (dhsic.NystromHSIC(1), 2000, 1),
-    "gram": (dhsic.VHSIC(), 500, FEWEST),
+    "pointwise": (dhsic.NystromMHSIC(1), 2000, 1, 1),
+    "pointwise, in strata": (dhsic.NystromMHSIC(1), 36_000, 1, 9),
+    "outer": (dhsic.NystromHSIC(1), 2000, 1, 1),
+    "outer, in strata": (dhsic.NystromHSIC(1), 36_000, 1, 9),
+    "gram": (dhsic.VHSIC(), 500, FEWEST, 1),
 }
 
 
@@ -201,27 +203,30 @@ def test_ties__reach_as_far_as_rounding_may_and_no_farther(contraction):
     """With S the root of T, those of S_k >= S_0 - 2 d count, and |dT| <= d of Gram matrices.
 
     d is 4 (eps log2 b + 3e-7) times the norms of what is transformed, of float32 and one landmark.
-    So many replicates lie so near to the statistic that their number tells how far ties reach.
+    Errors of groups are independent: |d| is the norm of those of each. So many replicates lie so
+    near to the statistic that their number tells how far ties reach.
     """
-    estimator, n, least = REACH[contraction]
+    estimator, n, least, count_of_groups = REACH[contraction]
     rng = np.random.default_rng(0)
     data, null = rng.standard_normal((2, n, 1)), Shifts(100_000)
     options = {"kernels": "gaussian:0.5", "null": null, "rng": 5, "precision": "float32"}
-    found = dhsic.independence_test(*data, estimator=estimator, **options)
-    size, groups, _, _ = Moves(n, null, 5, least=least).shape
-    assert (size, groups) == (n, 1)
-    unit = np.finfo(np.float32).eps * math.log2(n + 1) + 3e-7
+    rows = {} if count_of_groups == 1 else {"strata": np.arange(n) % count_of_groups}
+    found = dhsic.independence_test(*data, estimator=estimator, **options, **rows)
+    size, groups, _, _ = Moves(n, null, 5, 2, least, data, **rows).shape
+    assert (size, groups) == (n // count_of_groups, count_of_groups)
+    unit = np.finfo(np.float32).eps * math.log2(size + 1) + 3e-7
     values = np.append(found.statistic, found.null_distribution)
-    if contraction == "gram":
+    if isinstance(estimator, dhsic.VHSIC):
         error = 4 * unit * sums_of_norms(data, data, True) / n
         gaps = values[0] - values
     else:
-        rows = landmark_rows(5, n, 1, 2)
-        z = [x[r] for x, r in zip(data, rows, strict=True)]
+        drawn = landmark_rows(5, n, 1, 2)
+        z = [x[r] for x, r in zip(data, drawn, strict=True)]
         norms = sums_of_norms(data, z, False)
-        if contraction == "outer":
+        if isinstance(estimator, dhsic.NystromHSIC):
             unit += 3e-7 * extra_of_raw(data, z)
-        error = 2 * 4 * unit * norms / np.sqrt(n)
+        # Each stratum has about the same share of the squares.
+        error = 2 * 4 * unit * norms / np.sqrt(n * groups)
         gaps = np.sqrt(values[0]) - np.sqrt(values)
     count = found.pvalue * len(values)
     assert np.sum(gaps <= 0.8 * error) <= count <= np.sum(gaps <= 1.25 * error)
@@ -320,6 +325,36 @@ SETS = {
     "a series": (48, Shifts(60), {"order": dhsic.TimeOrder(lag=2)}),
     "units": (48, Shifts(60), {"groups": np.arange(48) // 2}),
 }
+
+
+@pytest.mark.parametrize("null", [Shifts(180), Permutation(9), Permutation(9, "groups", 20)])
+def test_draws__are_others_with_another_seed(null):
+    data = np.random.default_rng(0).standard_normal((2, 60, 1))
+    asked = {"estimator": "v-hsic", "kernels": "gaussian:0.5", "null": null}
+    drawn = [dhsic.independence_test(*data, rng=seed, **asked) for seed in (0, 1)]
+    assert drawn[0].statistic == pytest.approx(drawn[1].statistic)
+    first, second = (one.null_distribution[-9:] for one in drawn)
+    assert not np.isclose(first, second).any()
+
+
+MANY = {"groups": np.repeat(np.arange(20), 10), "strata": np.arange(200) % 3}
+DRAWN = [
+    (Shifts(50), None, "all 50 shifts within 4 groups of rows"),
+    (Permutation(9, group_rows=50), None, "all rows shuffled"),
+    (Permutation(9, "groups", 50), None, "shuffled in groups of 50 rows"),
+    (Shifts(50), "groups", "all 20 shifts of 3 orders of whole groups of equally many rows"),
+    (Permutation(9), "groups", "whole groups of equally many rows shuffled"),
+    (Shifts(33), "strata", "all 33 shifts of rows within strata; 2 of 200 rows stay"),
+]
+
+
+@pytest.mark.parametrize("estimator", ["nystrom-m", "nystrom-hsic"])
+@pytest.mark.parametrize(("null", "rows", "told"), DRAWN)
+def test_draws__are_told_by_their_numbers(estimator, null, rows, told):
+    data = np.random.default_rng(0).standard_normal((2, 200, 1))
+    asked = {} if rows is None else {rows: MANY[rows]}
+    found = dhsic.independence_test(*data, estimator=estimator, null=null, rng=0, **asked)
+    assert found.null_reason.endswith(f"; {told}")
 
 
 @pytest.mark.parametrize("variable", [1, 2])
