@@ -70,7 +70,7 @@ def described(cell: Cell, found: Sequence[tuple[float, ...]]) -> Iterator[Row]:
         yield {
             "quantity": name,
             "mean": float(values.mean()),
-            "KS": float(ks_2samp(values, others).statistic),
+            "KS": float(ks_2samp(values, others, method="asymp").statistic),
             **{f"{p:g}%": float(q) for p, q in zip(PERCENTAGES, quantiles, strict=True)},
         }
 
