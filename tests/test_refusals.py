@@ -435,6 +435,7 @@ OTHERS = [
         ({"of": "pvalue"}, "of must be one of 'statistic', 'estimate', got 'pvalue'"),
         ({"wrt": "x1"}, "wrt must be a sequence of names of variables, got 'x1'"),
         ({"wrt": ["yaer"], "names": ["timbre", "year"]}, r"'year'; did you mean 'year'\?"),
+        ({"wrt": [np.zeros(3)]}, "wrt must name variables, got array"),
         ({"estimator": "dcov"}, "needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got 'dcov'"),
         ({"kernels": "delta"}, "'x1' must have .*: take another kernel"),
         ({"missing": "pairwise"}, "take 'drop', or fill the gaps"),

@@ -190,7 +190,7 @@ def _varied(
         msg = f"wrt must be a sequence of names of variables, got {wrt!r}: leave it out for all"
         raise InvalidArgumentError(msg)
     for name in wrt or ():
-        if name not in session.names:
+        if not isinstance(name, str) or name not in session.names:
             known = ", ".join(map(repr, session.names))
             close = nearest(str(name), session.names)
             msg = f"wrt must name variables, got {name!r}; there are {known}{close}"
