@@ -34,7 +34,7 @@ from dhsic.nulls import (
 Vector = NDArray[np.float64]
 
 _CENTRED = 6.0  # passes over an entry of a Gram matrix that is centred and summed
-_FEWEST_ROWS = 4  # of the unbiased estimate
+FEWEST_BLOCK_ROWS = 4  # of the unbiased estimate
 
 
 @final
@@ -90,7 +90,7 @@ class BlockHSIC:
 
     def __post_init__(self) -> None:
         if self.block_rows is not None:
-            check_integer("block_rows", self.block_rows, minimum=_FEWEST_ROWS)
+            check_integer("block_rows", self.block_rows, minimum=FEWEST_BLOCK_ROWS)
         check_number(
             "exponent",
             self.exponent,
@@ -159,12 +159,12 @@ class BlockHSIC:
         """Number of blocks of n rows and rows of each, as even as they can be."""
         # n^g rows with 0 < g < 1: blocks grow, and so does their number (Zhang et al. 2018, section
         # 3.3).
-        rows = self.block_rows or max(_FEWEST_ROWS, round(n**self.exponent))
+        rows = self.block_rows or max(FEWEST_BLOCK_ROWS, round(n**self.exponent))
         blocks = n // rows
         # One block has no variance over blocks.
         if blocks < 2:
             msg = (
-                f"{self.name} needs 2 blocks of {_FEWEST_ROWS} rows or more, got {n} rows in "
+                f"{self.name} needs 2 blocks of {FEWEST_BLOCK_ROWS} rows or more, got {n} rows in "
                 f"blocks of {rows}: take smaller block_rows, more rows, or estimator='u-hsic'"
             )
             raise InvalidArgumentError(msg)

@@ -14,6 +14,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.estimators.base import Estimator, Null
+from dhsic.estimators.block import FEWEST_BLOCK_ROWS
 from dhsic.estimators.resample import keeping_replicates
 from dhsic.kernels import Combinations
 from dhsic.landmarks import landmark_count
@@ -29,7 +30,7 @@ _SIZES = {  # the option of an estimator that its memory follows first of all
 }
 _USUAL = {"n_landmarks": "8sqrt", "n_locations": 10}  # of "auto", at most
 _FEWEST_ROWS = 8
-_FEWEST = {"block_rows": 4}  # of the unbiased estimate; one of all others
+_FEWEST = {"block_rows": FEWEST_BLOCK_ROWS}  # one of all others
 
 
 class Offer(NamedTuple, Generic[Value]):
