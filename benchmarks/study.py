@@ -144,8 +144,7 @@ def run(
     done = {keys_of(row) for row in table}
     cells = [cell for cell in study.cells() if again or cell.keys not in done]
     stamp = stamped()
-    pool = _pool(study, processes if study.in_pool else 1)
-    with pool as workers, threadpool_limits(1, "blas"):
+    with _pool(study, processes if study.in_pool else 1) as workers, threadpool_limits(1, "blas"):
         for number, cell in enumerate(cells, 1):
             began = time.perf_counter()
             found = _measured(study, cell, workers, first, seconds)
@@ -209,11 +208,8 @@ def _measured(study: Study, cell: Cell, workers: Any, first: int, seconds: float
     began = time.perf_counter()
     found = [study.measure(cell, first)]
     spent = time.perf_counter() - began
-    count = min(
-        study.runs,
-        max(FEWEST_RUNS, int(seconds / spent) if spent * study.runs > seconds else study.runs),
-    )
-    numbers = range(first + 1, first + count)
+    fits = study.runs if spent * study.runs <= seconds else int(seconds / spent)
+    numbers = range(first + 1, first + min(study.runs, max(FEWEST_RUNS, fits)))
     if workers is None:
         return found + [study.measure(cell, number) for number in numbers]
     tasks = [(cell.data, cell.method, cell.n, number) for number in numbers]
@@ -271,12 +267,17 @@ def stale(table: Table) -> list[Row]:
     return [row for row in table if row["default"] not in ("", str(DEFAULTS))]
 
 
+def commits(table: Table) -> list[str]:
+    """Those that rows were measured with, the last one last."""
+    return list(dict.fromkeys(row["commit"] for row in sorted(table, key=lambda row: row["date"])))
+
+
 def origin(table: Table) -> str:
     """When and by which commits rows were measured, and whether their defaults are today's."""
     dates = sorted({row["date"] for row in table})
-    commits = list(dict.fromkeys(row["commit"] for row in sorted(table, key=lambda r: r["date"])))
-    named = ", ".join(f"`{commit}`" for commit in commits[-3:])
-    more = f" and {len(commits) - 3} earlier" if len(commits) > 3 else ""
+    found = commits(table)
+    named = ", ".join(f"`{commit}`" for commit in found[-3:])
+    more = f" and {len(found) - 3} earlier" if len(found) > 3 else ""
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     old = stale(table)
     if not old:

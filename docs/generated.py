@@ -11,14 +11,13 @@ does so. To look at the parts without it, and to write the figures of the README
 
 from __future__ import annotations
 
-import csv
 import inspect
 import json
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,12 +33,9 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.__main__ import studies
-from benchmarks.study import DEFAULTS, origin, stale
+from benchmarks.study import DEFAULTS, RESULTS, Row, commits, origin, read_table, stale
 
-RESULTS = ROOT / "benchmarks" / "results"
 SHOWN_ROWS, SHOWN_COLUMNS = 12, 12
-
-Row = Mapping[str, str]
 
 
 def write(folder: Path) -> None:
@@ -54,10 +50,10 @@ def write(folder: Path) -> None:
             path.write_text(text)
 
 
-def table(name: str) -> list[Row]:
-    """The rows of a table of the benchmarks."""
-    with (RESULTS / name).open(newline="") as file:
-        return list(csv.DictReader(file))
+@cache
+def table(name: str) -> Sequence[Row]:
+    """The rows of the table of a study, which many parts and figures are made of."""
+    return read_table(RESULTS / f"{name}.csv")
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -98,7 +94,7 @@ def cells(name: str, **chosen: object) -> list[Row]:
     def fits(row: Row) -> bool:
         return all(row[key] == str(value) for key, value in chosen.items())
 
-    return [row for row in table(f"{name}.csv") if fits(row)]
+    return [row for row in table(name) if fits(row)]
 
 
 def power() -> str:
@@ -142,7 +138,7 @@ def cost() -> str:
 def nulls_cost() -> str:
     """Seconds by null."""
     named = re.compile(r"v-hsic, .* (shifts|permutations)|nystrom-m, .* replicates")
-    rows = [r for r in table("cost.csv") if named.fullmatch(r["method"])]
+    rows = [r for r in table("cost") if named.fullmatch(r["method"])]
     lines = (
         [r["method"], f"{int(r['n']):,} x ({r['data']})", seconds(r["processor"])] for r in rows
     )
@@ -152,7 +148,7 @@ def nulls_cost() -> str:
 def default_cost() -> str:
     """Seconds of the default beside one kernel."""
     names = ("independence_test", "one kernel")
-    rows = [r for r in table("cost.csv") if r["method"] in names and " columns" in r["data"][-8:]]
+    rows = [r for r in table("cost") if r["method"] in names and " columns" in r["data"][-8:]]
     found = {(r["data"], r["n"], r["method"]): r for r in rows}
     lines = []
     for (data, n, method), row in sorted(found.items(), key=lambda one: int(one[0][1])):
@@ -169,7 +165,7 @@ def default_cost() -> str:
 def conditional_cost() -> str:
     """Seconds of conditional tests beside others."""
     rows = sorted(
-        (r for r in table("cost.csv") if r["data"].startswith("given ")),
+        (r for r in table("cost") if r["data"].startswith("given ")),
         key=lambda r: (int(r["n"]), len(r["data"])),
     )
     shapes = [{**r, "shape": f"{int(r['n']):,}, {r['data']}"} for r in rows]
@@ -183,7 +179,7 @@ def conditional_level() -> str:
     """Rejections where x and y hold the same function of z."""
     rows = [
         r
-        for r in table("level.csv")
+        for r in table("level")
         if r["data"].split(", given")[0] in HELD_TWICE and "given" in r["data"] and r["warned"]
     ]
     shapes = [{**r, "shape": f"{r['data']}, {int(r['n']):,} rows"} for r in rows]
@@ -207,7 +203,7 @@ def conditional_level() -> str:
 def level() -> str:
     """The largest rate of every estimator with every null."""
     named = re.compile(r"(gaussian|heavy tails|ties|mixed dimensions), M = [23]")
-    rows = [r for r in table("level.csv") if named.fullmatch(r["data"]) and ", " in r["method"]]
+    rows = [r for r in table("level") if named.fullmatch(r["data"]) and ", " in r["method"]]
     most: dict[str, Row] = {}
     for row in rows:
         test = re.sub(r" n_resamples=\d+| within=all", "", row["method"])
@@ -222,7 +218,7 @@ def level() -> str:
 
 def latest(name: str) -> list[Row]:
     """Rows of a table with the data of the last one, where a study came to other data."""
-    rows = table(f"{name}.csv")
+    rows = table(name)
     return [row for row in rows if row["data"] == rows[-1]["data"]]
 
 
@@ -254,7 +250,7 @@ def machine() -> str:
 
 def dependent_air() -> str:
     """Rejections of real pairs and of controls."""
-    rows, lines = table("dependent_air.csv"), []
+    rows, lines = table("dependent_air"), []
     for name in dict.fromkeys(row["data"] for row in rows):
         lines.append([f"**{name}**", "", "", ""])
         for row in (row for row in rows if row["data"] == name):
@@ -280,7 +276,7 @@ def tables() -> str:
 
 
 def _shown(name: str) -> str:
-    title, rows = studies()[name].title, table(f"{name}.csv")
+    title, rows = studies()[name].title, table(name)
     head = [key for key in rows[0] if key not in ("date", "commit", "default")][:SHOWN_COLUMNS]
     parts = [f"## {name}\n", f"{title} `python -m benchmarks run {name}`\n", f"{origin(rows)}\n"]
     picture = RESULTS / ("time_against_n.png" if name == "peers_limits" else f"{name}.png")
@@ -317,7 +313,7 @@ class Figure(NamedTuple):
 
 def _level_of_defaults() -> Figure:
     functions = ("independence_test", "two_sample_test", "dependence_matrix", "rank_features")
-    rows = [r for r in table("level.csv") if r["method"] in (*functions, "interaction_test")]
+    rows = [r for r in table("level") if r["method"] in (*functions, "interaction_test")]
     rates = [100 * float(row["5%"]) for row in rows]
     count = len({(row["data"], row["method"], row["n"]) for row in rows})
     return Figure(f"{min(rates):.1f} to {max(rates):.1f} % in {count} cells", rows, "level")
@@ -362,7 +358,7 @@ def _permutations() -> Figure:
 
 
 def _over_one_kernel() -> Figure:
-    rows = [r for r in table("cost.csv") if re.fullmatch(r"\d+ \+ \d+ columns", r["data"])]
+    rows = [r for r in table("cost") if re.fullmatch(r"\d+ \+ \d+ columns", r["data"])]
     own = {(r["data"], r["n"], r["method"]): float(r["processor"]) for r in rows}
     times = [
         value / own[data, n, "one kernel"]
@@ -383,14 +379,14 @@ def _sure(method: str) -> Figure:
 
 
 def _planned_bytes() -> Figure:
-    rows = [r for r in table("cost.csv") if r["planned"] and r["peak"] and not r["stopped"]]
+    rows = [r for r in table("cost") if r["planned"] and r["peak"] and not r["stopped"]]
     used = [float(r["peak"]) / float(r["planned"]) for r in rows]
     text = f"{min(used):.2f} to {max(used):.2f} of the bytes in {len(rows)} runs"
     return Figure(text, rows, "cost")
 
 
 def _slopes(named: str) -> Figure:
-    rows = [r for r in table("convergence.csv") if r["method"].startswith(named)]
+    rows = [r for r in table("convergence") if r["method"].startswith(named)]
     slopes = []
     for key in dict.fromkeys((r["data"], r["method"]) for r in rows):
         own = [r for r in rows if (r["data"], r["method"]) == key]
@@ -545,8 +541,8 @@ def short(listed: Mapping[str, str] = MORE) -> str:
 
 
 def _commits(rows: Sequence[Row]) -> str:
-    found = dict.fromkeys(row["commit"] for row in sorted(rows, key=lambda row: row["date"]))
-    return f"{', '.join(list(found)[-2:])}{' and others' * (len(found) > 2)}"
+    found = commits(rows)
+    return f"{', '.join(found[-2:])}{' and others' * (len(found) > 2)}"
 
 
 README = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- end of figures -->)", re.DOTALL)

@@ -29,7 +29,6 @@ from benchmarks.shared.conditional_data import ONLY_DEPENDENT
 from benchmarks.shared.dependent_data import CASES as DEPENDENT
 from benchmarks.shared.null_data import KINDS, Drawing
 from benchmarks.shared.rejections import Drawn, Method, Source, whole
-from benchmarks.study import Study
 from dhsic import causal
 from dhsic.estimators.registry import TABLE
 
@@ -267,18 +266,14 @@ def methods() -> dict[str, Method]:
     return found
 
 
-STUDY = Study(
+STUDY = rejections.of_rejections(
     name="level",
     title="Do tests keep their level, by default and by name?",
     data=sources(),
     methods=methods(),
     sizes=(*SIZES, 2000),
-    measure=rejections.measure,
     columns=(*rejections.COLUMNS, "warned", "unwarned", "seconds"),
     runs=1000,
-    rows=rejections.rates,
-    takes=rejections.takes,
-    follows_defaults=rejections.follows_defaults,
     small={
         "data": ["5% dummies, M = 2", "gaussian, M = 3", "AR(0.9)", "additive, given 1"],
         "methods": [

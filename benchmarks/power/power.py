@@ -30,7 +30,7 @@ from benchmarks.shared.conditional_data import CASES as CONDITIONAL
 from benchmarks.shared.dependent_data import CASES as DEPENDENT
 from benchmarks.shared.real_columns import REAL
 from benchmarks.shared.rejections import Method, Source
-from benchmarks.study import Row, Study
+from benchmarks.study import Row
 
 RESAMPLES = 499
 PERMUTED = dhsic.Permutation(RESAMPLES, within="all")
@@ -107,18 +107,14 @@ def picture(table: Sequence[Row], path: Path) -> None:
     curves.picture(shown, path, "log")
 
 
-STUDY = Study(
+STUDY = rejections.of_rejections(
     name="power",
     title="How much do tests find, in how much time?",
     data=sources(),
     methods=methods(),
     sizes=sorted({200, 300, 500, 1000, 2000, 4000, 10_000, *(one.rows for one in REAL.values())}),
-    measure=rejections.measure,
     columns=("power", "error", "1%", "warned", "refused", "seconds"),
     runs=100,
-    rows=rejections.rates,
-    takes=rejections.takes,
-    follows_defaults=rejections.follows_defaults,
     small={
         "data": ["linear", "xor of 3", "samples: mean, halves", "rows: AR(0.9)"],
         "methods": ["default", "features", "chain", "two_sample_test", "its argument"],

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.stats import binom
 from threadpoolctl import threadpool_limits
 
 from benchmarks.shared.cases import Data, Rng
-from benchmarks.study import Cell, Row
+from benchmarks.study import Cell, Row, Study
 from dhsic.errors import DependentRowsWarning, DhsicError, UnexplainedWarning
 
 LEVELS = (0.1, 0.05, 0.01, 0.001)
@@ -157,3 +158,9 @@ def rates(cell: Cell, found: Sequence[Tested]) -> Iterator[Row]:
             "unwarned": float((rejected[0.05] & ~warned).mean()) if count else math.nan,
             "seconds": float(np.mean([one.seconds for one in found])),
         }
+
+
+of_rejections = partial(
+    Study, measure=measure, rows=rates, takes=takes, follows_defaults=follows_defaults
+)
+"""A study of how often tests reject."""
