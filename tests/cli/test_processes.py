@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from dhsic.io.synthetic import generate
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.nightly
 
@@ -52,20 +52,15 @@ def start():
             process.communicate()
 
 
-def wait_for(condition):
-    until = time.monotonic() + 120.0
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
-
-
 def test_interrupt__ends_workers_and_leaves_nothing(tmp_path, start):
     generate(tmp_path / "big.zarr", rows=1_000_000, features=4)
     log, out = tmp_path / "log.jsonl", tmp_path / "out"
     out.mkdir()
     options = ("--workers", 2, "--json", out / "out.json", "--log-json", log)
     process = start(SCRIPT, "test", tmp_path / "big.zarr", *PAIR, *options)
-    wait_for(lambda: log.exists() and "block-finished" in log.read_text())
+    wait_until(
+        lambda: log.exists() and "block-finished" in log.read_text(), 120, "no block is done"
+    )
     children = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
     stdout, stderr = process.communicate(timeout=120)
@@ -77,8 +72,9 @@ def test_interrupt__ends_workers_and_leaves_nothing(tmp_path, start):
 def test_library_code__does_not_keep_the_process(start):
     process = start(sys.executable, "-c", STUCK)
     assert process.stdout.readline() == "ready\n"
-    spent = psutil.Process(process.pid).cpu_times().user
-    wait_for(lambda: psutil.Process(process.pid).cpu_times().user > spent + 0.2)
+    own = psutil.Process(process.pid)
+    spent = own.cpu_times().user
+    wait_until(lambda: own.cpu_times().user > spent + 0.2, 120, "it does not compute")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (130, "dhsic: interrupted\n")

@@ -1,15 +1,16 @@
-"""A throwaway SLURM of one node on loopback, made of the real daemons, and ways to wait."""
+"""A throwaway SLURM of one node on loopback, made of the real daemons."""
 
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.processes import free_ports, wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "setpriv")
 CONFIG = """\
@@ -85,22 +86,3 @@ def running_slurm():
         stack.callback(wait_until, lambda: not asked("squeue", "-h"), 60, "jobs are still there")
         stack.callback(asked, "scancel", "--user", "root")
         yield
-
-
-def wait_until(condition, seconds, otherwise):
-    """Wait for a condition to hold, and fail with a message where it does not in time."""
-    end = time.monotonic() + seconds
-    while not (held := condition()):
-        if time.monotonic() > end:
-            shown = otherwise() if callable(otherwise) else otherwise
-            pytest.fail(f"not within {seconds:g} s: {shown}")
-        time.sleep(0.15)  # many conditions start a process
-    return held
-
-
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

@@ -16,7 +16,7 @@ import zarr
 import dhsic
 from dhsic.cluster import local_cluster
 from tests.cluster.quiet import OPTIONS, same_bits
-from tests.cluster.slurm import wait_until
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.nightly
 BLOCKS = 40

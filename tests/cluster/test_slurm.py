@@ -12,7 +12,8 @@ from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
 from tests.cluster.certificates import DEPLOY, make_certificates
 from tests.cluster.quiet import same_bits
-from tests.cluster.slurm import asked, running_slurm, wait_until
+from tests.cluster.slurm import asked, running_slurm
+from tests.processes import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slurm]
 

@@ -14,7 +14,7 @@ import yaml
 
 from tests.cluster.certificates import DEPLOY, make_certificates
 from tests.cluster.rendering import slurm_script
-from tests.cluster.slurm import wait_until
+from tests.processes import wait_until
 
 README = (DEPLOY / "README.md").read_text()
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

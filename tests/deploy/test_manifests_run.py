@@ -18,7 +18,7 @@ from dhsic.results import IndependenceTestResult
 from tests.cluster.certificates import DEPLOY, make_certificates
 from tests.cluster.quiet import same_bits
 from tests.cluster.rendering import expanded
-from tests.cluster.slurm import free_ports
+from tests.processes import free_ports
 
 pytestmark = pytest.mark.nightly
 PAIR = ("--variable", "features", "--variable", "year")

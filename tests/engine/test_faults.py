@@ -21,9 +21,9 @@ from distributed import Client, LocalCluster, get_client, get_worker
 
 import dhsic
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MemoryBudgetError
-from tests.cluster.slurm import wait_until
 from tests.conftest import start_cluster
 from tests.places import Heard, answer
+from tests.processes import wait_until
 
 N = 40_000
 
