@@ -243,6 +243,15 @@ def differs(found, expected, call):
     return next((one for pair in pairs if (one := differs(*pair, call))), None)
 
 
+def check_plan(call, data, heard, **where):
+    """The run that was heard took the steps of its plan, and read what the plan says."""
+    plan = call.planned(data, **where)
+    assert steps_of(heard.events) == [step.name for step in plan.steps]
+    read = [one.bytes_read for one in heard.of("PassFinished") if one.unit != "resamples"]
+    assert read == [step.bytes_read for step in plan.passes]
+    return plan
+
+
 def steps_of(events):
     """Names of the passes over data and of the steps that ran, in their order."""
     names = []

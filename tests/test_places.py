@@ -26,10 +26,10 @@ from tests.places import (
     KilledError,
     N,
     answer,
+    check_plan,
     differs,
     kill_at_each_pass,
     places_of,
-    steps_of,
 )
 
 # Few rows, of which the guard of approximate nulls warns.
@@ -96,17 +96,11 @@ def test_call__gives_its_answer_in_every_place_by_the_passes_that_it_names(
             done[one.name] += one.amount
     assert amounts[0] == amounts[1]
     if call.plan is not None:
-        plan = call.planned(data, threads=2)
-        assert steps_of(heard.events) == [step.name for step in plan.steps]
-        read = [one.bytes_read for one in heard.of("PassFinished") if one.unit != "resamples"]
-        assert read == [step.bytes_read for step in plan.passes]
+        check_plan(call, data, heard, threads=2)
 
 
 @settings(
     max_examples=2,
-    deadline=None,
-    derandomize=True,
-    database=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -138,7 +132,7 @@ def test_answer__is_the_same_for_any_order_in_memory(call, here):
 
 
 @pytest.mark.parametrize("estimator", ["v-hsic", "u-hsic", "sub-hsic", "dcov", "dcor", "rff-hsic"])
-@settings(max_examples=5, deadline=None, derandomize=True, database=None)
+@settings(max_examples=5)
 @given(order=st.permutations(range(N)))
 def test_estimate__does_not_depend_on_the_order_of_rows(estimator, order):
     kernels = {} if estimator in ("dcov", "dcor") else {"kernels": KERNEL}
@@ -197,8 +191,7 @@ def test_test__of_many_blocks_is_that_of_one(name, n):
     assert max(event.parts for event in heard.of("PassStarted")) > 1
     assert differs(answer(found), answer(one), replace(call, bits=False)) is None
     assert answer(call(stored, threads=1)) == answer(found)
-    plan = call.planned(stored, threads=2)
-    assert steps_of(heard.events) == [step.name for step in plan.steps]
+    plan = check_plan(call, stored, heard, threads=2)
     done = [one for one in heard.of("PassFinished") if one.unit != "resamples"]
     assert [(one.name, one.blocks, one.amount) for one in done] == [
         (step.name, step.blocks, step.amount) for step in plan.passes

@@ -7,17 +7,17 @@ from distributed import Client, LocalCluster
 import dhsic
 from dhsic.engine.checkpoint import CheckpointWarning
 from dhsic.errors import DataError, InvalidArgumentError
-from tests.cluster.slurm import wait_until
 from tests.places import (
     CALLS,
     Heard,
     KilledError,
     answer,
+    check_plan,
     differs,
     kill_at_each_pass,
     places_of,
-    steps_of,
 )
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 
@@ -30,10 +30,7 @@ def test_call__gives_its_answer_on_a_cluster_by_the_steps_of_its_plan(call, clie
     found = call(data, client=client, progress=heard)
     assert differs(answer(found), answer(call(threads=1)), call) is None
     if call.plan is not None:
-        plan = call.planned(data, client=client)
-        assert steps_of(heard.events) == [step.name for step in plan.steps]
-        read = [one.bytes_read for one in heard.of("PassFinished") if one.unit != "resamples"]
-        assert read == [step.bytes_read for step in plan.passes]
+        check_plan(call, data, heard, client=client)
 
 
 @pytest.mark.parametrize("places", [("threads", "client"), ("client", "threads")])
