@@ -236,9 +236,6 @@ def check_command(*line):
 def check_many(count, drawn, check):
     @settings(
         max_examples=count,
-        deadline=None,
-        derandomize=True,
-        database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

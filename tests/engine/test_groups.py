@@ -1,7 +1,7 @@
 """Groups of rows decide which rows a null distribution moves, and so every exact p-value.
 
-No public result shows them, so that these tests call them directly: every group against loops that
-do what DESIGN says of it, sets and series of rows by the moves that they allow.
+No public result shows them, so that these tests call them directly: every group against loops of
+their definition, sets and series of rows by the moves that they allow.
 """
 
 import pickle
@@ -75,7 +75,7 @@ def test_groups__are_those_of_the_definition(n, size, seed):
     np.testing.assert_array_equal(np.sort(whole), np.arange(n))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60)
 @given(data=st.data(), n=st.integers(1, 90), seed=st.integers(0, 99))
 def test_runs__of_any_bounds_read_every_row_once(data, n, seed):
     size = data.draw(st.integers(1, n))

@@ -141,11 +141,11 @@ def crossed(features_of, size, data):
     return lambda rows: n * size(first.T @ second[rows[1]].conj() / n)
 
 
-def tuples(pairing, data):
+def tuples(pairing, data, gram=gaussian):
     """T = n u' K_J^- u at landmark tuples."""
     z = landmarks_of(data, pairing=pairing)
-    joint = np.prod([gaussian(p, p) for p in z], axis=0)
-    crosses = [gaussian(p, x) for p, x in zip(z, data, strict=True)]
+    joint = np.prod([gram(p, p) for p in z], axis=0)
+    crosses = [gram(p, x) for p, x in zip(z, data, strict=True)]
     return lambda rows: oracles.nystrom_statistic(
         joint, [c[:, r] for c, r in zip(crosses, rows, strict=True)]
     )

@@ -272,7 +272,7 @@ def test_files__are_known_by_their_names(name, tmp_path):
 FIELDS = st.text(st.sampled_from('ab1,"\n é'), max_size=5)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.lists(FIELDS, min_size=1, max_size=1), min_size=1, max_size=6), st.data())
 def test_quotes__hide_no_rows(tmp_path_factory, rows, data):
     """All rows that were written are read; with one more quote they are, or all are refused."""
