@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
@@ -27,6 +28,7 @@ from dhsic.estimators import (
     tries_grids,
 )
 from dhsic.estimators.base import check_gaps
+from dhsic.estimators.choose import Runner, run_null
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
 from dhsic.io.missing import GapTreatment
@@ -169,11 +171,12 @@ def choose_measure(
     *,
     unbiased: bool = True,
     planner: Planner | None = None,
+    runner: Runner | None = None,
 ) -> tuple[Estimator, str, tuple[Kernel, ...]]:
     """The estimator, why this one, and the kernel that it will fit to each variable.
 
     "auto" is unbiased of two variables, unless it is to be one that tests are made of. `planner`
-    tells what would run, where that is not the estimate alone.
+    and `runner` tell what would run, where that is not the estimate alone.
 
     Raises
     ------
@@ -187,7 +190,14 @@ def choose_measure(
     named = _estimator_as_given(estimator, session)
     fitting = _checked(_single(asked, named, session.sources), session)
     chosen, _, reason = choose_estimator(
-        estimator, session, fitting, None, None, unbiased=unbiased, planner=planner
+        estimator,
+        session,
+        fitting,
+        None,
+        None,
+        unbiased=unbiased,
+        planner=planner,
+        runner=runner,
     )
     check_gaps(session, chosen)
     return chosen, reason, fitting.kernels
@@ -300,7 +310,11 @@ class Method:
         def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
             return plan_once(estimator, some, combinations, self.drawn)
 
-        return planned(planner, self.estimator, session, self.combinations)
+        plan = planned(planner, self.estimator, session, self.combinations)
+        return replace(plan, pilot=partial(session.timed, self._run))
+
+    def _run(self, session: Session) -> object:
+        return run_null(self.estimator, session, self.combinations, self.null)
 
 
 def choose_method(

@@ -68,10 +68,11 @@ def independence_test(
         1,000 rows drawn for that variable; where these are all the same, as of a rare flag, a scan
         of the data finds some that differ.
     estimator : str or Estimator, optional
-        A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, where
-        that is quick and fits the memory. Beyond, of two variables it takes "nystrom-hsic" with
-        principal features of 256 landmarks, and of more "nystrom-m", both linear in n; with fewer
-        of them, or one kernel of each variable, where more would not fit the memory and the time.
+        A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, up to
+        500 rows of two single columns and 1,500 of more, where it fits the memory. Beyond, of two
+        variables it takes "nystrom-hsic" with principal features of 256 landmarks, and of more
+        "nystrom-m", both linear in n; with fewer of them, or one kernel of each variable, where
+        more would not fit the memory and the time.
         Another name takes as many landmarks, features or the like as fit, its usual number at most
         and 64 at least; a value is taken as it is. The result says what was taken and why.
     null : str or a value of a null, optional
@@ -138,9 +139,10 @@ def independence_test(
     memory : int or str, optional
         Bytes that one process may use, as "2GiB".
     time : float or str, optional
-        Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that the run may take
-        by its plan, as 600 or "1h", where estimator, landmarks, features or kernels are left open;
-        ten minutes of one thread where not given.
+        Seconds that the run may take, as 600 or "1h", where landmarks, features or kernels are
+        left open: a block of the data is timed, and the most are taken whose run is predicted to
+        end in time. Which they are depends on the machine; the result says the number that repeats
+        it, and a checkpoint keeps it. No limit where not given.
     progress : bool or callable, optional
         Whether a bar shows how far the run is; where not given, one comes after two seconds in
         terminals and notebooks. Or what receives events of `dhsic.engine.events`.
@@ -296,7 +298,7 @@ def plan(
     memory: int | str = "2GiB",
     time: float | str | None = None,
 ) -> Plan:
-    """Plan `independence_test`: its steps, their memory and their time; runs nothing.
+    """Plan `independence_test`: its steps, their memory and their time.
 
     Parameters
     ----------
@@ -310,8 +312,8 @@ def plan(
     Returns
     -------
     Plan
-        Its `processor_seconds` and `seconds` are of this machine, or of the workers, whose rates
-        take a second to measure the first time; `calibrated` measures anew.
+        Its `processor_seconds` and `seconds` are those of one block of every pass, which is read
+        and computed when they are first asked for.
 
     Examples
     --------

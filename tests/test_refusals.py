@@ -784,7 +784,6 @@ COMMANDS = {
         "--kernel x=gaussian": "there are: values",
         "--landmarks 501": "n_landmarks must be at most the number of rows",
         "--groups fives": "labels of each of the 2 samples",
-        "--calibrate": "--calibrate is for plans, got a test to run: add --plan",
         "--json table.csv": "exists: give another name",
     },
     "interaction data.zarr --variable x --variable y --variable z": {
@@ -794,7 +793,6 @@ COMMANDS = {
         "--null multiplier --within all": "goes with --null permutation",
         "--landmarks auto": "take a number",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
-        "--calibrate": "add --plan",
         "--json table.csv": "exists: give another name",
     },
     "conditional data.zarr --variable x --variable y --given z": {
@@ -823,7 +821,6 @@ COMMANDS = {
         "--criterion hsic --null gamma": "--null needs --criterion p-value",
         "--features 9": "--features goes with --estimator nystrom-hsic or rff-hsic",
         "--max-rows 2": "max_rows must be an integer >= 4",
-        "--calibrate": "add --plan",
         "--json table.csv": "exists: give another name",
     },
     "cause residuals data.zarr --variable x --variable y": {

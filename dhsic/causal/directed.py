@@ -10,7 +10,6 @@ import numpy as np
 
 from dhsic._random import generator
 from dhsic._validation import check_integer
-from dhsic._work import pair_seconds
 from dhsic.causal.measure import MeasuredSide, ResidualMeasure
 from dhsic.causal.nodes import FEWEST_ROWS
 from dhsic.causal.regression import Regression
@@ -27,6 +26,7 @@ from dhsic.kernels import Combinations
 from dhsic.results import AS_ASKED
 
 _FEWEST_CHOSEN = 256
+_GAUSSIAN_PROCESS_ROWS, _ALL_PAIRS_ROWS = 2048, 2**17  # of a run of minutes
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
 _GIVEN = {1: [(0,)]}  # the effect given the cause
 
@@ -72,22 +72,22 @@ class Directed:
         n = self.session.n
         if most is not None:
             return RowsUsed(min(n, check_integer("max_rows", most, minimum=FEWEST_ROWS)), AS_ASKED)
+        if getattr(self.regression, "regressor", "") == "gaussian-process":
+            n = min(n, _GAUSSIAN_PROCESS_ROWS)
+        elif isinstance(self.measure.estimator, VHSIC) or str(self.measure.estimator) == VHSIC.name:
+            n = min(n, _ALL_PAIRS_ROWS)
         # All rows, or the powers of two below, until the plan fits.
         offers = [
-            Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
+            Offer(k, f"{k:,} rows", partial(self.plan, k), partial(self._run, k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
         ]
         number, reason = first_that_fits(self.session, [offers])
+        if not reason and number < self.session.n:
+            reason = f"{number:,} rows, since more would take long: set max_rows for them"
         return RowsUsed(number, reason or AS_ASKED)
 
-    def _least_seconds(self, rows: int) -> float:
-        """Quadratic estimators of too many rows are not even planned."""
-        estimator = self.measure.estimator
-        all_pairs = isinstance(estimator, VHSIC) or (
-            isinstance(estimator, str) and estimator == VHSIC.name
-        )
-        # Both directions take all pairs of rows once each.
-        return 2.0 * pair_seconds(rows) if all_pairs else 0.0
+    def _run(self, rows: int, session: Session) -> object:
+        return replace(self, session=session).settled(rows)[0].measured(rows)
 
     def settled(self, rows: int) -> tuple[Directed, str]:
         """With the estimator for so many rows, the same for both directions, and why this one."""
@@ -96,9 +96,15 @@ class Directed:
             del session, combinations  # of one side, where the plan is of all that runs
             return replace(self, measure=replace(self.measure, estimator=estimator))._plan(rows)
 
+        def runner(estimator: Estimator, some: Session, combinations: Combinations) -> object:
+            del combinations
+            measure = replace(self.measure, estimator=estimator)
+            whole = some.over(self.session.sources)
+            return replace(self, session=whole, measure=measure).measured(rows)
+
         session, _ = self._selected(rows)
         side = _residual_session(session, *_stand_ins(session))
-        measure, reason = self.measure.settled(side, planner)
+        measure, reason = self.measure.settled(side, planner, runner)
         return replace(self, measure=measure), reason
 
     def told(self, rows: int) -> Plan:

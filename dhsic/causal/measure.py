@@ -26,7 +26,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     find_estimator,
 )
-from dhsic.estimators.choose import choose_among, plan_test
+from dhsic.estimators.choose import Runner, choose_among, plan_test
 from dhsic.estimators.reach import Planner, plan_once
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.results import AS_ASKED
@@ -92,7 +92,7 @@ class ResidualMeasure:
                 raise InvalidArgumentError(msg)
 
     def settled(
-        self, session: Session, planner: Planner | None = None
+        self, session: Session, planner: Planner | None = None, runner: Runner | None = None
     ) -> tuple[ResidualMeasure, str]:
         """With the estimator for two variables and the residuals of either, and why this one.
 
@@ -100,8 +100,8 @@ class ResidualMeasure:
         ----------
         session : Session
             Over two variables of these shapes.
-        planner : callable, optional
-            Function that plans the run, where it is not the measure of one side alone.
+        planner, runner : callable, optional
+            Functions that plan and run, where that is not the measure of one side alone.
 
         Returns
         -------
@@ -117,7 +117,8 @@ class ResidualMeasure:
         auto = self.estimator == "auto"
         names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
         first, _ = find_estimator(names[0], widest)
-        chosen, _, reason = choose_among(names, widest, self._single(first), planner or self._plan)
+        asked = self._single(first), planner or self._plan, runner
+        chosen, _, reason = choose_among(names, widest, *asked)
         return replace(self, estimator=chosen), reason
 
     def plan(self, session: Session) -> Plan:

@@ -101,8 +101,8 @@ def direction(
     rng, names, data, missing, client, threads, memory
         As for `independence_test`.
     time : float or str, optional
-        Seconds of a reference machine that rows and an estimator which are left open may take, as
-        for `independence_test`.
+        Seconds that rows and an estimator which are left open may take, as for
+        `independence_test`.
     progress, checkpoint
         As for `independence_test`.
 

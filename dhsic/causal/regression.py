@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_integer, named_arguments, nearest, shown
-from dhsic._work import NOTHING, Work
 from dhsic.causal.splines import Splines
 from dhsic.errors import InvalidArgumentError, require
 
 Vector = NDArray[np.float64]
 
-_EVALUATIONS = 50  # of the likelihood of a Gaussian process, for its optimiser
 _MATRICES = 10  # of all pairs of rows
-_FOREST = 1000.0  # units of 100 trees, for a level and for a column of it, as measured
 _BYTES_OF_TREES = 3000  # a row, of 100 trees with five rows a leaf
 
 
@@ -56,15 +52,6 @@ class Regression(Protocol):
     ) -> Vector:
         """Residuals of a target (n, d) regressed on arrays (n, d_j), shape (n, d)."""
         ...
-
-
-class Cost(NamedTuple):
-    """Work and memory of a regression on all rows."""
-
-    work: Work = NOTHING
-    """Work of one thread."""
-    working_bytes: int = 0
-    """Besides the rows and the residuals."""
 
 
 @dataclass(frozen=True)
@@ -166,19 +153,11 @@ class CrossFitted:
                 out[fold, column] = y[fold, column] - fitted.predict(x[fold])
         return out
 
-    def cost(self, n: int, d: int, columns: int) -> Cost:
-        """Cost of the residuals of some columns of n rows given d.
-
-        Regressors of your own are taken for as slow as a forest.
-        """
-        rows, fits = n - n // self.n_folds, self.n_folds * columns
-        if self.regressor == "gaussian-process":
-            # Cholesky factor, inverse and gradients in every evaluation of the optimiser.
-            once = Work.of(factors=2.0 * rows**3, entries=10.0 * (3 + d) * rows**2, calls=1000.0)
-            return Cost(_EVALUATIONS * fits * once, 8 * _MATRICES * rows**2)
-        levels = rows * max(1.0, math.log2(rows))
-        once = Work.of(sorts=_FOREST * levels, gathers=_FOREST * d * levels)
-        return Cost(fits * once, _BYTES_OF_TREES * rows)
+    def working_bytes(self, n: int) -> int:
+        """Bytes beside n rows and their residuals; regressors of your own as those of a forest."""
+        rows = n - n // self.n_folds
+        gaussian = self.regressor == "gaussian-process"
+        return 8 * _MATRICES * rows**2 if gaussian else _BYTES_OF_TREES * rows
 
     def _made(self, seed: int) -> Any:
         """A fresh regressor, seeded."""
@@ -231,25 +210,6 @@ def described_regression(regression: Regression) -> dict[str, Any]:
         return {"regression": regression}
     # Another version may grow other trees from the same seed.
     return {"regression": regression, "scikit-learn": version("scikit-learn")}
-
-
-def cost_of(regression: Regression, n: int, d: int, columns: int) -> Cost:
-    """Cost of a regression that holds all rows; nothing is known of those of a user.
-
-    Parameters
-    ----------
-    regression : Regression
-        Any but splines, whose passes are planned by themselves.
-    n, d, columns : int
-        Rows, columns of what is given, and columns of the target.
-
-    Returns
-    -------
-    Cost
-    """
-    if isinstance(regression, CrossFitted):
-        return regression.cost(n, d, columns)
-    return Cost()
 
 
 RegressionName = Literal["splines", "random-forest", "gaussian-process"]

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic._work import Work
 from dhsic.causal.design import SplineDesign
-from dhsic.causal.regression import Regression, cost_of
+from dhsic.causal.regression import CrossFitted, Regression
 from dhsic.causal.rows import SplineResiduals
 from dhsic.causal.splines import PILOT_ROWS, Splines, check_varied
 from dhsic.engine.blocks import Source
@@ -60,9 +59,7 @@ class SplinePass:
         q, folds = self.design.size, self.design.n_folds
         state = 8 * folds * q * q
         scratch = 8 * 3 * min(rows, _TILE_ROWS) * q + state
-        return Footprint(
-            self.design.nbytes, scratch, state, Work.of(products=2.0 * q * q, entries=10.0 * q)
-        )
+        return Footprint(self.design.nbytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> FoldSums:
         """Sums over one block."""
@@ -133,13 +130,13 @@ def _held_steps(session: Session, regression: Regression, wanted: Regressions) -
     """The regressions of `_HeldResiduals`, whose residuals stay."""
     n, dims = session.n, session.dims
     made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
-    steps = []
-    for target, sets in wanted.items():
-        for own in sets:
-            cost = cost_of(regression, n, sum(dims[j] for j in own), dims[target])
-            name, held = _regressing(session, target, own), 8 * n * dims[target]
-            steps.append(DriverStep(name, 2 * made + cost.working_bytes, held, cost.work))
-    return steps
+    # Nothing is known of the regressions of a user.
+    beside = regression.working_bytes(n) if isinstance(regression, CrossFitted) else 0
+    return [
+        DriverStep(_regressing(session, target, own), 2 * made + beside, 8 * n * dims[target])
+        for target, sets in wanted.items()
+        for own in sets
+    ]
 
 
 def _regressing(session: Session, target: int, given: tuple[int, ...]) -> str:

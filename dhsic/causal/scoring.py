@@ -248,7 +248,7 @@ class ResidualTest:
         # An estimator that was given is kept, and refused where it does not fit.
         if not self.names:
             return self
-        chosen, _, told = choose_among(self.names, session, combinations, self._plan)
+        chosen, _, told = choose_among(self.names, session, combinations, self._plan, self._run)
         assert isinstance(chosen, DependenceMeasure)
         reasons = [reason for reason in (self.estimator_reason, told) if reason != AS_ASKED]
         return replace(self, estimator=chosen, estimator_reason="; ".join(reasons) or AS_ASKED)
@@ -259,6 +259,9 @@ class ResidualTest:
 
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
         return plan_once(estimator, session, combinations, self.null)
+
+    def _run(self, estimator: Any, session: Session, combinations: Combinations) -> object:
+        return replace(self, estimator=estimator).test(session, combinations)
 
     def test(self, session: Session, combinations: Combinations) -> list[Score]:
         """Statistic and p-value of every combination by itself."""

@@ -13,7 +13,6 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
-from dhsic._work import LONG
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import kernels_of_nodes, open_nodes
 from dhsic.causal.regression import (
@@ -246,8 +245,7 @@ def search_dag(
     estimator, null, n_resamples, rng, precision
         As for `score_dags`.
     client, threads, memory, time, progress, checkpoint
-        As for `score_dags`. Tests share the time equally, ten minutes of one thread for every node
-        where not given.
+        As for `score_dags`. Tests share the time equally.
 
     Returns
     -------
@@ -297,8 +295,8 @@ def search_dag(
     fitted = fit_regressions(session, regressor, wanted)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     p, runtime = len(everything), session.runtime
-    whole = runtime.seconds or LONG * p / runtime.threads
-    session.runtime = replace(runtime, seconds=whole / p**2)
+    if runtime.seconds is not None:
+        session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
     search = _Search(session, fitted, method, kernel_of)
     order, ordering = search.order()
     parents, pruning = search.prune(order, level)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic._work import Work
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
@@ -57,7 +56,7 @@ class _ScalesPass:
         """Cost of a block of so many rows."""
         d = sum(map(len, self.centres))
         widest = max(map(len, self.centres))
-        return Footprint(16 * d, 3 * 8 * rows * widest, 16 * d, Work.of(entries=6.0 * d))
+        return Footprint(16 * d, 3 * 8 * rows * widest, 16 * d)
 
     def chunk(self, block: RowBlock) -> _CentredSums:
         """Sums over one block."""

@@ -20,7 +20,6 @@ from dhsic.cli.options import (
     PERFORMANCE_OPTION,
     PRECISION_OPTION,
     SEED_OPTION,
-    Request,
 )
 from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
@@ -151,7 +150,7 @@ class Seen:
         self.options, self.journal, self._page = options, journal, page
 
     @contextmanager
-    def run(self, place: RunResources | Request) -> Iterator[dict[str, Any]]:
+    def run(self, place: RunResources) -> Iterator[dict[str, Any]]:
         """Arguments of every function of `dhsic.causal`: seed, client, progress, checkpoint."""
         with seen_run(place.client, self.options, self.journal, self._page) as arguments:
             yield arguments

@@ -31,7 +31,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.printing import PLAN_OPTIONS, check_planned, print_plan
+from dhsic.cli.printing import PLAN_OPTIONS, print_plan
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, read_resources
 from dhsic.errors import DataError, MissingDependencyError, require
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
@@ -141,13 +141,12 @@ def direction_command(**options: Any) -> None:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     if options["only_plan"]:
-        print_plan(_request(options), calibrate=options["calibrate"])
+        print_plan(_request(options))
         return
-    check_planned(options)
     with seen(options, options["data"]) as run:
         request = _request(options)
         x, y = request.sources
-        with run.run(request) as watched:
+        with run.run(request.place) as watched:
             result = find_direction(x, y, **request.arguments, **watched)
         if options["json_path"] is not None:
             write_whole(options["json_path"], result.to_json(indent=2) + "\n")

@@ -107,7 +107,7 @@ def interaction(**options: Any) -> None:
     at the level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read_interaction(options), calibrate=options["calibrate"])
+        print_plan(_read_interaction(options))
     else:
         print_test(options, _read_interaction, dhsic.interaction_test, code_of_interaction)
 

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.blocks import ValueKind
 from dhsic.kernels import Kernel
 
@@ -77,11 +76,6 @@ class Centre:
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return 8 * (self.mean.size + self.slopes.size)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return Work.of(products=2.0 * self.slopes.size)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows."""

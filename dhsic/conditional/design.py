@@ -11,7 +11,6 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.conditional.centre import Centre
 from dhsic.features import (
     ColumnFeatures,
@@ -70,12 +69,6 @@ class ColumnProducts:
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return self.columns.nbytes + 2 * self.left.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        own = Work.of(entries=6.0 * self.columns.n_features + 3.0 * self.n_features)
-        return self.columns.work + own
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows besides the result."""
@@ -166,11 +159,6 @@ class Projection:
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return self.map.nbytes + 8 * (self.axes.size + self.centre.size)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return self.map.work + Work.of(products=2.0 * self.axes.size)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows besides the result."""
@@ -325,12 +313,6 @@ class ConditionalDesign:
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return sum(one.nbytes for one in self.parts) + sum(one.nbytes for one in self.centres)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        predicted = sum((one.work for one in self.centres), NOTHING)
-        return sum((one.work for one in self.parts), predicted)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows, the features among them."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
 from dhsic.conditional.centre import Centre
 from dhsic.conditional.design import ConditionalDesign
 from dhsic.conditional.ridge import Ridges, SumsByFold
@@ -116,11 +115,6 @@ class FirstDesign:
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return self.base.nbytes + sum(one.units.nbytes for one in self.columns)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return sum((one.units.work for one in self.columns), self.base.work)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows, the features among them."""

@@ -35,7 +35,6 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.conditional.design import ConditionalDesign, FeatureRows, Projection, projections
 from dhsic.conditional.folds import FOLDS
 from dhsic.conditional.ridge import Ridges
@@ -130,12 +129,6 @@ class Index:
         """Bytes of all of it."""
         own = self.mean.size + self.slopes.size + self.linear.size
         return 8 * own + sum(one.nbytes for one in self.parts)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        own = Work.of(products=2.0 * (self.slopes[0].size + self.linear.size))
-        return sum((one.work for one in self.parts), own)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows, the features among them."""
@@ -235,11 +228,6 @@ class IndexedDesign:
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return self.base.nbytes + self.x.nbytes + self.y.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return sum((one.work for one in (self.base, self.x, self.y)), NOTHING)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows, the features among them."""

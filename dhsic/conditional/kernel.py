@@ -10,11 +10,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.conditional.design import ConditionalDesign
 from dhsic.conditional.drawn import Drawn, given_kinds, predicted_columns
 from dhsic.conditional.first import FirstDesign
-from dhsic.conditional.folds import FOLDS
 from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
@@ -100,7 +98,6 @@ class KernelResiduals:
         indices = (Index.likely(p, len(at), dtype) for at in predicted)
         design = IndexedDesign(base, *indices)
         places, of = design.places, (session.n, session.seed)
-        ways = max(len(base.left_out), 1)
         fitted = rows_of_regression(session.n)
         second = ProductsPass(
             design,
@@ -113,13 +110,11 @@ class KernelResiduals:
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows + design.nbytes),
             session.plan(DesignPass(first, *of, _FIRST, by_fold=True)),
-            _solving("solve", first.size, ways * (1 + FOLDS)),
+            _solving("solve", first.size),
             session.plan(DesignPass(design, *of, _SECOND)),
-            _solving("solve again", design.size, 3 * ways),
+            _solving("solve again", design.size),
             session.plan(second),
-            DriverStep(
-                "spectrum", 3 * 8 * second.size**2, 0, Work.of(eigenvalues=float(second.size) ** 3)
-            ),
+            DriverStep("spectrum", 3 * 8 * second.size**2, 0),
         ]
         return plan_of(session, steps, _REMEDY)
 
@@ -198,7 +193,6 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     return "; ".join(filter(None, (text, unexplained)))
 
 
-def _solving(name: str, q: int, times: int = 1) -> DriverStep:
-    """Regressions from sums of q features, so many times."""
-    work = times * Work.of(eigenvalues=float(q) ** 3, products=8.0 * q**3)
-    return DriverStep(name, 12 * 8 * q * q, 8 * q * q, work)
+def _solving(name: str, q: int) -> DriverStep:
+    """Regressions from sums of q features."""
+    return DriverStep(name, 12 * 8 * q * q, 8 * q * q)

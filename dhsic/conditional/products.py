@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.conditional.folds import TILE_ROWS, tiles_of_folds
 from dhsic.conditional.indices import IndexedDesign
 from dhsic.conditional.ridge import Ridges
@@ -101,7 +100,6 @@ class ProductsPass:
             self.design.nbytes + self.x.nbytes + self.y.nbytes,
             scratch,
             state,
-            self.design.work + Work.of(products=operations, entries=8.0 * m),
         )
 
     def chunk(self, block: RowBlock) -> ProductSums:

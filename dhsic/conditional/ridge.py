@@ -13,7 +13,6 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic._work import Work
 from dhsic.conditional.folds import FOLDS, TILE_ROWS, tiles_of_folds
 from dhsic.engine.reduction import Footprint, RowBlock, add
 
@@ -48,11 +47,6 @@ class Joined(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
-        ...
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
         ...
 
     def scratch(self, rows: int) -> int:
@@ -161,8 +155,7 @@ class DesignPass:
         state = 8 * parts * (q * (q + 1) + 1)
         # Keys of all rows, twice, and numbers of the drawn ones.
         scratch = self.design.scratch(tile) + 8 * tile * q + 8 * q * q + 24 * rows + state
-        work = self.design.work + Work.of(products=2.0 * q * q)
-        return Footprint(self.design.nbytes, scratch, state, self._share * work)
+        return Footprint(self.design.nbytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> SumsByFold:
         """Sums over the drawn rows of one block."""

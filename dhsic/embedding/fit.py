@@ -129,7 +129,8 @@ def mean_embedding(
     choice = ""
     if n_landmarks is None:
         offers = [
-            Offer(k, f"{k:,} landmarks", partial(planner, k)) for k in powers_below(p, _FEWEST)
+            Offer(k, f"{k:,} landmarks", partial(planner, k), partial(_run_uniform, asked, k))
+            for k in powers_below(p, _FEWEST)
         ]
         p, choice = first_that_fits(session, [offers])
     session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
@@ -325,6 +326,12 @@ def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
     # Known at the landmarks, before the pass whose sums would carry it.
     warn_of_rounding(session.names, (kernel,), tiling.columns, session.dtype)
     return session.run(EmbeddingPass(tiling))
+
+
+def _run_uniform(asked: Kernel, p: int, session: Session) -> object:
+    """The pass at p uniform landmarks as they are drawn, for its seconds."""
+    fitted, drawn = _drawn_landmarks(session, asked, p)
+    return _sums(session, fitted, drawn.points[0])
 
 
 def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int:

@@ -36,7 +36,7 @@ class EmbeddingPass:
         t = self.tiling
         state, groups = 8 * LIMBS * t.n_landmarks, 8 * t.n_landmarks * (rows // GROUP_ROWS + 1)
         scratch = t.scratch_bytes + 2 * state + 2 * groups
-        return Footprint(t.nbytes, scratch, state, t.work)
+        return Footprint(t.nbytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> ExactSums:
         """Sums over one block."""

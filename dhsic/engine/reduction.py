@@ -10,7 +10,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
 
 State = TypeVar("State")
@@ -69,14 +68,11 @@ class Footprint:
         Bytes a running task needs besides its block and its result.
     state : int
         Bytes of one partial result.
-    work : Work
-        Work of a row; of a pair of rows, where the reduction is over pairs.
     """
 
     payload: int
     scratch: int
     state: int
-    work: Work
 
 
 class RowReduction(Protocol[State]):

@@ -133,6 +133,35 @@ def run_pass(
     return total.state, done
 
 
+def run_first(
+    reduction: Reduction[State],
+    sources: Sequence[Source],
+    plan: PassPlan,
+    runtime: Runtime,
+    *,
+    finite: bool | tuple[bool, ...],
+) -> tuple[State, int, float]:
+    """Map the first block of a pass, or pair of them, where tasks run.
+
+    Returns
+    -------
+    state
+        Its partial result.
+    int
+        Its rows, or pairs of them.
+    float
+        Its seconds, of reading too.
+    """
+    shared, first = read_by_tasks(sources, plan, runtime), _spans(plan)[:1]
+    payload = Payload(reduction, shared, finite, None, plan.groups, runtime.budget)
+
+    def job(there: Numbers) -> Job:
+        return _job(payload, [first], there, sources, plan, runtime)
+
+    (partial,) = compute_missing(job, None, runtime, lambda amount: None)
+    return partial.state, _amount(plan, first[0]), partial.seconds
+
+
 def _spans(plan: PassPlan) -> list[Spans]:
     """Bounds of the blocks of every task: of one, or of two in the order of the rows."""
     spans = itertools.pairwise(plan.bounds)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic._work import Work
 from dhsic.engine.blocks import Source
 from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.errors import DataError
@@ -111,7 +110,6 @@ class Scan:
             payload=16 * columns,
             scratch=rows * (9 * widest + 16),
             state=_KEPT * 8 * (columns + len(self.still)),
-            work=Work.of(entries=4.0 + 4.0 * columns),
         )
 
     def chunk(self, block: RowBlock) -> Extent:

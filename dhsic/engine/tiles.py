@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel
 
@@ -101,13 +100,6 @@ class Tiling:
         tiles = self._tiles * self.row_tile * min(self.column_tile, self.n_landmarks)
         rows = 3 * self.row_tile * sum(columns.shape[1] for columns in self.columns)
         return int(self.dtype.itemsize * tiles + 8 * rows)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        pairs = zip(self.shared.roots, self.columns, strict=True)
-        widths = {k: int(columns.shape[1]) for k, columns in pairs}
-        return self.n_landmarks * self.shared.work(self.dtype, widths, self.parts)
 
     def row_tiles(
         self, values: Sequence[NDArray[Any]], row_tile: int | None = None

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_integer, check_number
-from dhsic._work import Work
 from dhsic.engine.plan import Plan
 from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.engine.session import Session
@@ -22,7 +21,6 @@ from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of, ro
 from dhsic.estimators.gram.centring import Centring
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.shared import tile_work
 from dhsic.nulls import (
     GammaDistribution,
     Normal,
@@ -33,7 +31,6 @@ from dhsic.nulls import (
 
 Vector = NDArray[np.float64]
 
-_CENTRED = 6.0  # passes over an entry of a Gram matrix that is centred and summed
 FEWEST_BLOCK_ROWS = 4  # of the unbiased estimate
 
 
@@ -279,10 +276,7 @@ class BlockPass:
         widths = sum(k.width(d) for k, d in zip(self.kernels, self.dims, strict=True))
         grams = 3 + max(kernel.work_tiles for kernel in self.kernels)
         scratch = grams * self.block_rows**2 * self.dtype.itemsize + 4 * 8 * rows * widths
-        pairs = zip(self.kernels, self.dims, strict=True)
-        tiles = (tile_work(k, self.dtype, k.width(d)) for k, d in pairs)
-        work = sum(tiles, Work.of(self.dtype, entries=_CENTRED))
-        return Footprint(0, scratch, 128, self.block_rows * work)
+        return Footprint(0, scratch, 128)
 
     def chunk(self, block: RowBlock) -> BlockSums:
         """Sums over the whole blocks among the rows."""

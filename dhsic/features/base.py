@@ -7,8 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
-
 Matrix = NDArray[np.floating[Any]]
 
 
@@ -28,11 +26,6 @@ class FeatureMap(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the map itself."""
-        ...
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
         ...
 
     def scratch(self, rows: int) -> int:

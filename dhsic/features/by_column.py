@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.features.base import Matrix
-from dhsic.kernels import Columns, Kernel
-from dhsic.kernels.shared import tile_work
+from dhsic.kernels import Columns
 from dhsic.linalg import pivoted_cholesky
 
 Vector = NDArray[np.float64]
-
-_OF_LAPLACIAN = 12.0  # passes over a feature: two products of exponentials that lie far apart
 
 
 def at_quantiles(column: Vector, count: int) -> Vector:
@@ -127,20 +121,6 @@ class LandmarksByColumn:
     def nbytes(self) -> int:
         """Bytes of the prepared landmarks."""
         return sum(z.nbytes for z in self.landmarks)
-
-    @cached_property
-    def work(self) -> Work:
-        """Work of a row."""
-        if self.kernel.of_laplacians:
-            return Work.of(self.dtype, entries=_OF_LAPLACIAN * self.n_features)
-        entries: dict[type[Kernel], float] = defaultdict(float)
-        for (part, _), z in zip(
-            self.kernel.counted(len(self.landmarks)), self.landmarks, strict=True
-        ):
-            entries[type(part)] += len(z)
-        kinds = self.kernel.kinds(len(self.landmarks)).items()
-        each = (entries[k] * tile_work(part, self.dtype, part.width(1)) for k, (part, _) in kinds)
-        return sum(each, NOTHING)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernels' work tiles and of prepared rows."""

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
 from dhsic.features.base import Matrix
 
 
@@ -56,11 +55,6 @@ class ColumnFeatures:
     def nbytes(self) -> int:
         """Bytes of centre and scale."""
         return self.centre.nbytes + self.scale.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return Work.of(entries=4.0 * self.n_features)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the centred rows."""

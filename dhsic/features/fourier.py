@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
 from dhsic.errors import DataError
 from dhsic.features.base import Matrix
 from dhsic.kernels import Kernel
@@ -110,12 +109,6 @@ class FourierFeatures:
     def nbytes(self) -> int:
         """Bytes of the frequencies."""
         return self.frequencies.nbytes + self.centre.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        d = self.frequencies.shape[1]
-        return len(self.frequencies) * Work.of(self.dtype, products=2.0 * d, cosines=2)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the centred rows and of the phases."""

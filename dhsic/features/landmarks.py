@@ -9,12 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
 from dhsic.features.base import FeatureMap, Matrix
-from dhsic.kernels import Kernel, Ranked
-from dhsic.kernels.shared import tile_work
-
-_RANKED = 50.0  # passes over a number whose place among knots is looked up
+from dhsic.kernels import Kernel
 
 
 @dataclass(frozen=True)
@@ -78,14 +74,6 @@ class KernelFeatures:
     def nbytes(self) -> int:
         """Bytes of the prepared landmarks."""
         return self.columns.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        tiles = len(self.columns) * tile_work(self.kernel, self.dtype, self.width)
-        if not isinstance(self.kernel, Ranked):
-            return tiles
-        return tiles + Work.of(entries=_RANKED * len(self.kernel.knots or ()))
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernel's work tiles and of prepared rows."""

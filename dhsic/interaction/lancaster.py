@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
@@ -248,7 +248,11 @@ class _LancasterMethod:
         chosen_null, why = _interaction_null(null, asked, session, n_resamples)
         name_or_value = asked.name if isinstance(estimator, str) else asked
         chosen, reason, fitting = choose_measure(
-            session, kernels, name_or_value, planner=partial(_interaction_plan, null=chosen_null)
+            session,
+            kernels,
+            name_or_value,
+            planner=partial(_interaction_plan, null=chosen_null),
+            runner=partial(_run_interaction, null=chosen_null),
         )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
         return cls(chosen, reason, fitting, chosen_null, why)
@@ -261,16 +265,15 @@ class _LancasterMethod:
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         combinations = Combinations.single(self.kernels)
-        return planned(
+        plan = planned(
             partial(_interaction_plan, null=self.null), self.estimator, session, combinations
         )
+        return replace(plan, pilot=partial(session.timed, self.run))
 
     def run(self, session: Session) -> LancasterReplicates:
         """The statistic and its replicates."""
-        if isinstance(self.estimator, VHSIC):
-            assert isinstance(self.null, Permutation | Multiplier)
-            return replicate_pairs(session, self.kernels, self.null)
-        return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
+        single = Combinations.single(self.kernels)
+        return _run_interaction(self.estimator, session, single, self.null)
 
 
 def _interaction_plan(
@@ -281,6 +284,16 @@ def _interaction_plan(
         return plan_of_pairs(session, combinations.kernels, null)
     assert isinstance(estimator, NystromMHSIC)
     return plan_at_landmarks(session, estimator, combinations.kernels, null)
+
+
+def _run_interaction(
+    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
+) -> LancasterReplicates:
+    if isinstance(estimator, VHSIC):
+        assert isinstance(null, Permutation | Multiplier)
+        return replicate_pairs(session, combinations.kernels, null)
+    assert isinstance(estimator, NystromMHSIC)
+    return replicate_at_landmarks(session, estimator, combinations.kernels, null)
 
 
 def _interaction_null(

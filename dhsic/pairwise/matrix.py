@@ -208,7 +208,7 @@ class _Matrix:
         choice = ""
         if open_:
             offers = [
-                Offer(k, f"{k:,} landmarks", partial(self.plan, k))
+                Offer(k, f"{k:,} landmarks", partial(self.plan, k), partial(self._run, k))
                 for k in powers_below(p, _FEWEST)
             ]
             p, choice = first_that_fits(self.session, [offers])
@@ -216,6 +216,10 @@ class _Matrix:
         self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
         drawn, chosen = self.drawn(p)
         return drawn._replace(summary=replace(drawn.summary, choice=choice)), chosen
+
+    def _run(self, p: int, session: Session) -> object:
+        drawn, chosen = replace(self, session=session).drawn(p)
+        return _measured_pairs(session, drawn, chosen.null)
 
     def plan(self, p: int) -> Plan:
         """The rest of the plan with p landmarks as pruned; or drawing them, if that is too much."""

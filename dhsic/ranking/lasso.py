@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.errors import require
 from dhsic.kernels import Combinations
@@ -74,8 +73,7 @@ class LassoPass:
         # Fewer than 1.5 b rows stay one block, so that the widest has less than 2 b.
         scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
         # The Gram matrix of the lasso has a product of every pair of kernels in a block.
-        entries = Work.of(products=2.0 * b * kernels**2, entries=5.0 * b * kernels)
-        return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * entries)
+        return Footprint(0, scratch, 2 * 8 * kernels**2)
 
     def chunk(self, block: RowBlock) -> LassoSums:
         """Sums over one block of the pass."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.errors import DataError
 
@@ -59,9 +58,7 @@ class LinearPass:
         """Cost of a block of so many rows."""
         columns = self.d + self.q
         state = 8 * (1 + 2 * self.d + self.q + self.d * self.q)
-        return Footprint(
-            0, 2 * 8 * rows * columns, state, Work.of(products=2.0 * self.d * (self.q + 2))
-        )
+        return Footprint(0, 2 * 8 * rows * columns, state)
 
     def chunk(self, block: RowBlock) -> LinearMoments:
         """Moments of one block."""
@@ -117,7 +114,7 @@ class ClassPass:
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         state = 8 * 2 * self.most * (self.d + 1)
-        return Footprint(0, 2 * 8 * rows * (self.d + 1), state, Work.of(products=4.0 * self.d))
+        return Footprint(0, 2 * 8 * rows * (self.d + 1), state)
 
     def chunk(self, block: RowBlock) -> ClassMoments:
         """Moments of one block."""

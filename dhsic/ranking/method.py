@@ -22,6 +22,7 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import check_gaps
+from dhsic.estimators.choose import run_null
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
 from dhsic.kernels.missing import of_present, with_missing
@@ -47,7 +48,11 @@ class RankingMethod:
     def plan(self, session: Session, read: JointReader) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         planner = partial(_ranking_plan, null=self.null, n_resamples=None, read=read)
-        return planned(planner, self.estimator, session, self.combinations)
+        plan = planned(planner, self.estimator, session, self.combinations)
+        return replace(plan, pilot=partial(session.timed, self._run))
+
+    def _run(self, session: Session) -> object:
+        return run_null(self.estimator, session, self.combinations, self.null)
 
 
 def _ranking_plan(

@@ -9,7 +9,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.reduction import RowBlock
 from dhsic.engine.tiles import Matrix, Tile, Tiling
 from dhsic.features import FourierFeatures
@@ -31,11 +30,6 @@ class BlockGradient(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the value itself."""
-        ...
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
         ...
 
     def scratch(self, rows: int) -> int:
@@ -94,16 +88,6 @@ class TileGradient:
         """Bytes of landmarks and coefficients."""
         offsets = 0 if self.offsets is None else self.offsets.nbytes
         return self.tiling.nbytes + self._coefficient_bytes + offsets
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        t = self.tiling
-        # Per entry of a tile: products of the others, the three terms, and the kernel's own
-        # gradient.
-        products = len(t.kernels) + 4 + 2 * max(self._kernel(m).gradient_tiles for m in self.wrt)
-        entries = products * len(self.wrt) + 2.0 * sum(self.dims)
-        return t.work + (t.parts * t.n_landmarks) * Work.of(t.dtype, products=entries)
 
     def scratch(self, rows: int) -> int:
         """Bytes of all tiles."""
@@ -202,14 +186,6 @@ class FeatureGradient:
         """Bytes of features and derivative."""
         maps = sum(features.nbytes for features in self.maps)
         return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        features = sum(features_of.n_features for features_of in self.maps)
-        products = 4.0 * features + 2.0 * self.derivative.size * len(self.wrt)
-        made = sum((features_of.work for features_of in self.maps), NOTHING)
-        return made + Work.of(self.maps[0].dtype, products=products)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features, of their weights and of the slopes."""

@@ -93,4 +93,4 @@ class MapPass:
 def _footprint(gradient: BlockGradient, rows: int, state: int) -> Footprint:
     maps = 8 * rows * sum(gradient.dims)
     scratch = gradient.scratch(rows) + maps
-    return Footprint(gradient.nbytes, scratch, state, gradient.work)
+    return Footprint(gradient.nbytes, scratch, state)

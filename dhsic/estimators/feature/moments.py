@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
@@ -80,7 +79,6 @@ class MomentsPass:
             payload=f.nbytes,
             scratch=f.scratch(tile) + 8 * (largest + (1 + self.weighted) * tile * f.n_features),
             state=8 * (f.n_features + f.n_products),
-            work=f.work + Work.of(products=2.0 * f.n_products),
         )
 
     def chunk(self, block: RowBlock) -> MomentSums:
@@ -192,11 +190,6 @@ class NormedFeatures:
         """Bytes of the map, the mean and the factor."""
         factor = 0 if self.side.factor is None else self.side.factor.nbytes
         return self.side.map.nbytes + self.side.centre.nbytes + factor
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return self.side.map.work + Work.of(self.dtype, products=float(self.side.n_features**2))
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features as they come, centred and whitened."""

@@ -25,7 +25,6 @@ from dhsic.estimators.feature.sizes import (
     SLAB_BYTES,
     ReplicateSizes,
     rounding_error,
-    size_work,
 )
 from dhsic.estimators.resample import (
     Orbit,
@@ -201,16 +200,10 @@ class FeatureResampling:
     def steps(self, piece: Piece) -> list[DriverStep | PassPlan]:
         """The pass of `sizes` and the step after it."""
         reduction = self._reduction(piece, seen=False)
-        layout, replicates = reduction.layout, self.each * len(piece.cosets)
         needed = SLAB_BYTES * self.session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
-        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in layout.places)
-        whitened = {pair: self._factors(layout, pair) for pair in piece.pairs}
-        shifted = isinstance(self.moves, Orbit) and self.moves.shifted
-        work = replicates * size_work(layout, whitened, shifted=shifted)
-        parallel = 8 * replicates * layout.n_products > _SERIAL_BYTES
-        bytes_ = reduction.solve_bytes + slabs + factors
-        solve = DriverStep("solve", bytes_, work=work, parallel=parallel)
+        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
+        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors)
         if isinstance(reduction, OrbitPass):
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]

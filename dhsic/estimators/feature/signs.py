@@ -13,7 +13,6 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.estimators.feature.layout import Crossing, Layout
 
@@ -80,12 +79,10 @@ class SignedFeaturePass:
         factors = tile * ((d1 + f.n_features) * size + 4 * 8 * d2) + 4 * 8 * d2**2
         terms = sum(self._terms(p) * (b * p * size + 8 * q) for p, q in shapes)
         folded = 8 * (d1 * (d2 + _TERMS) + b * f.n_features)
-        products = f.n_features + sum(p * q**0.5 for p, q in shapes)
         return Footprint(
             payload=f.nbytes,
             scratch=f.scratch(tile) + signs + factors + terms + folded,
             state=8 * b * (f.n_products + f.n_features + 1),
-            work=f.work + Work.of(f.dtype, products=10.0 * b * products),
         )
 
     def chunk(self, block: RowBlock) -> SignedSums:

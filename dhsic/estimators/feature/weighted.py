@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
@@ -95,9 +94,7 @@ class WeightedProductsPass:
         # Features twice with their constants, in double and single precision; products in single.
         rows = 4 * tile * (m + 6 * (self.layout.n_features + 2))
         scratch = self.layout.scratch(tile) + rows + 8 * m + 4 * m * m
-        # Products of a matrix with itself are half of those of two.
-        work = self.layout.work + Work.of(np.float32, products=1.0 * m * m, entries=2.0 * m)
-        return Footprint(self.layout.nbytes, scratch, state, work)
+        return Footprint(self.layout.nbytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> WeightedSums:
         """Sums over one block."""
@@ -151,11 +148,9 @@ def weighted_steps(session: Session, sides: Mapping[int, Side]) -> list[DriverSt
     """The pass of `weighted_outcome` and the step after it."""
     reduction = _reduction(session, sides)
     m = reduction.size
-    # One solve for the eigenvalues, and products of m x m matrices.
-    work = Work.of(eigenvalues=float(m) ** 3, products=4.0 * float(m) ** 3)
     return [
         with_weights(session).plan(reduction),
-        DriverStep("spectrum", 5 * 8 * m * m, 8 * m * m, work),
+        DriverStep("spectrum", 5 * 8 * m * m, 8 * m * m),
     ]
 
 

@@ -316,7 +316,7 @@ class Quadratic:
 
         def plan_of_parts(*parts: Combinations) -> Plan:
             steps = (self._guessed(session, part, null) for part in parts)
-            plan = plan_steps(session, steps, combinations=combinations)
+            plan = plan_steps(session, steps)
             return keeping_replicates(plan, combinations, null)
 
         def parts_of(size: int) -> list[range]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.estimators.gram.centring import Centring, centred_pairs
@@ -20,8 +19,6 @@ from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import Resampled
 
 Vector = NDArray[np.float64]
-
-_CENTRED = 16.0  # passes over an entry that is centred, multiplied and summed
 
 
 class SignedGramSums(NamedTuple):
@@ -69,15 +66,13 @@ class SignedGramPass(GramPass):
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
         b, g, piece = self.n_resamples, len(self.sides.pairs), self.groups.size
-        s, scratch = self.sides, self.sides.plain_bytes(rows, piece)
-        signed = Work.of(s.dtype, products=4.0 * b, entries=_CENTRED)
+        scratch = self.sides.plain_bytes(rows, piece)
         # The sums F of all variables but the last, as `centred_pairs` multiplies them, and signs.
         entries = (9 * len(self.sides.pilots) - 16) * piece**2 + 3 * b * piece
         return Footprint(
             payload=self.centring.nbytes,
             scratch=scratch + self.sides.dtype.itemsize * entries + 10 * b * piece,
             state=8 * (2 * b * g + b + g),
-            work=s.shared.work(s.dtype, s.widths(0)) + g * signed,
         )
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> SignedGramSums:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import GroupBlock
@@ -31,7 +30,6 @@ Permuting = Shifts | Chain | Permutation
 
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 _VECTORS = 8  # of all rows, for every statistic
-_STATISTIC_CALLS = 100.0  # of small functions, for each
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
 )
@@ -63,13 +61,12 @@ def plan_steps(
     session: Session,
     parts: Iterable[Sequence[CostedStep]],
     remedy: str = _REMEDY,
-    combinations: Combinations | None = None,
 ) -> Plan:
     """The plan of steps in parts, after the kernels of combinations are fitted.
 
     Whatever a part holds is gone when the next one starts, so its steps count what is held by them.
     """
-    costs: list[DriverStep | PassPlan] = [fitting_step(session, combinations)]
+    costs: list[DriverStep | PassPlan] = [fitting_step(session)]
     for part in parts:
         # A step holds its bytes for those of its own part, and parts come one after another.
         held = 0
@@ -144,9 +141,8 @@ def orbit_steps(
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
     # Half of the entries, by symmetry.
-    pairs = session.n * (session.n + 1) / 2
     bytes_ = working + PairSums.nbytes_of(sides, 1)
-    cost = DriverStep(reduction.name, bytes_, work=pairs * reduction.permuting, parallel=True)
+    cost = DriverStep(reduction.name, bytes_)
     return [
         *held_steps(session, reduction),
         CostedStep(cost, permute),
@@ -195,12 +191,8 @@ def _passing_steps(
 def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> CostedStep:
     sides = reduction.sides
     values = 8 * len(sides.pairs) * (3 * len(sides.orbit) + _VECTORS * session.n)
-    work = Work.of(
-        transforms=2.0 * sides.orbit.cosets * reduction.frequencies * len(sides.pairs),
-        calls=_STATISTIC_CALLS * len(sides.pairs),
-    )
     held = PairSums.nbytes_of(sides, reduction.frequencies) + values
-    cost = DriverStep("statistics", held, work=work)
+    cost = DriverStep("statistics", held)
     return CostedStep(cost, lambda sums: GramOrbit(reduction, sums))
 
 
@@ -280,8 +272,7 @@ def held_steps(session: Session, reduction: PermutedGramPass) -> list[CostedStep
         return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
 
     scratch = sides.plain_bytes(session.n, session.n)
-    work = session.n**2 * sides.shared.work(sides.dtype, sides.widths(0))
-    cost = DriverStep("Gram matrices", scratch + kept - held, kept, work)
+    cost = DriverStep("Gram matrices", scratch + kept - held, kept)
     return [read_step(session, sides.orbit.groups), CostedStep(cost, compute)]
 
 
@@ -298,7 +289,7 @@ def spectral_steps(
 
     # Eigenvalues of products of many kernels take workspaces for each centred matrix.
     working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
-    cost = DriverStep("eigenvalues", working, work=Work.of(eigenvalues=session.n**3))
+    cost = DriverStep("eigenvalues", working)
     return [*held_steps(session, reduction), CostedStep(cost, solve)]
 
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     bandwidth_rows,
-    factor_work,
     fit_combinations,
-    fitting_work,
 )
 from dhsic.estimators.landmark.basis import LandmarkBasis, select_landmarks
 from dhsic.estimators.outcomes import Estimate
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.shared import tile_work
+from dhsic.kernels import Combinations
 from dhsic.landmarks import (
     FEWEST,
     Landmarks,
@@ -46,8 +39,6 @@ MOST = "8sqrt"
 # What landmarks may miss of the null's spread, in its standard deviations.
 ALLOWED = 0.02
 
-_RANKS = {1: 17, 2: 270, 3: 1000}  # of normal data in so many columns, at the median heuristic
-_EASED = {"float64": 1.0, "float32": 1.8}  # by the tolerance of a precision
 _PILOT_ROWS = 500
 _FEWEST_PILOT_ROWS = 50
 
@@ -67,46 +58,12 @@ class LandmarkDraw:
         asked = MOST if self.n_landmarks == AUTO else self.n_landmarks
         return landmark_count(asked, session.n, replace=self.replace)
 
-    def likely(self, session: Session, guessed: Combinations) -> int:
-        """Landmarks that are likely to be kept, as the work of a plan counts them; at most `most`.
-
-        Products of Gaussian kernels of few columns have ranks that grow slowly with the landmarks.
-        """
-        p = self.most(session)
-        if len(guessed) > 1:
-            return p
-        return _likely_rank(p, guessed.kernels, sum(session.dims), session.dtype)
-
-    def estimate_work(self, session: Session, guessed: Combinations) -> Work:
-        """Work of an estimate at the landmarks that are kept, where their factor is held."""
-        r, typical = self.likely(session, guessed), guessed.typical()
-        # Every variable has a Gram matrix of its own there, of which few landmarks span a line.
-        ranks = (
-            _likely_rank(r, [guessed.kernels[k]], d, session.dtype)
-            for k, d in zip(typical, session.dims, strict=True)
-        )
-        grams = self._gram_work(session, guessed, [typical], r)
-        return sum((factor_work(r, rank) for rank in ranks), grams)
-
-    def _gram_work(
-        self, session: Session, guessed: Combinations, chosen: Iterable[Sequence[int]], p: int
-    ) -> Work:
-        """Work of the Gram matrices of p landmarks, of the kernels of some combinations."""
-        dims = guessed.spread(session.dims)
-        tiles = (
-            times * tile_work(guessed.kernels[k], np.float64, guessed.kernels[k].width(dims[k]))
-            for k, times in Counter(chain.from_iterable(chosen)).items()
-        )
-        return p**2 * sum(tiles, NOTHING)
-
-    def steps(
-        self, session: Session, guessed: Combinations, held: int, n_factors: int = 1
-    ) -> list[DriverStep]:
+    def steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
         """Steps before the passes; `held` are the bytes of the factors that stay."""
         s, e, p = self._drawn(session), self._pilot(session), self.most(session)
         rows = 8 * sum(session.dims) * (s + e + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps = [DriverStep("fetch landmarks", fetch, rows, fitting_work(session, guessed))]
+        steps = [DriverStep("fetch landmarks", fetch, rows)]
         if e > 0:
             tiles = len(session.sources) + 3
             steps.append(DriverStep("grow landmarks", 8 * (3 * p * p + tiles * e * (p + e))))
@@ -115,9 +72,7 @@ class LandmarkDraw:
             width = sum(guessed.kernels[k].width(d) for k, d in pairs)
             steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
         gram = 8 * p * p
-        grams = 1 / len(guessed) * self._gram_work(session, guessed, guessed.chosen, p)
-        work = n_factors * (grams + factor_work(p, self.likely(session, guessed)))
-        prune = DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held, work)
+        prune = DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)
         return [*steps, prune]
 
     def basis(
@@ -248,13 +203,3 @@ def _grown(
     elif count < most:
         why += f", at most {ALLOWED:g}"
     return landmarks.keep(np.arange(count)), why
-
-
-def _likely_rank(p: int, kernels: Iterable[Kernel], columns: int, dtype: np.dtype[Any]) -> int:
-    """Landmarks of p that are likely to be kept by a product of kernels of so many columns."""
-    smooth = all(isinstance(kernel, Gaussian) for kernel in kernels)
-    most = _RANKS.get(columns) if smooth else None
-    if most is None:
-        return p
-    # The smaller of both, and less where they are alike.
-    return round(1.0 / math.hypot(1.0 / p, _EASED[dtype.name] / most))

@@ -18,7 +18,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
 from dhsic.engine.tiles import Tile, as_real
@@ -38,8 +37,6 @@ Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _GROUPS_AT_ONCE = 8
-_ADDED = 8.0  # passes over an entry that is centred and summed with its square
-_MET = 16.0  # and over one of two sides whose transforms are multiplied and added
 
 
 class TupleSums(NamedTuple):
@@ -112,8 +109,6 @@ class MeansPass:
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS)),
             state=(2 * size + 8) * q + (size + 8) * s,
-            work=t.work
-            + Work.of(t.dtype, entries=_ADDED * t.parts * (q * self.products + s + t.n_factors)),
         )
 
     def chunk(self, block: RowBlock) -> TupleSums:
@@ -194,19 +189,15 @@ class TupleOrbitPass:
             length = t.dtype.itemsize * 2 * self.frequencies
             work = length * (2 * sides + (cosets + 1) * terms)
             state = 16 * self.frequencies * q * cosets
-            work_of_side = Work.of(t.dtype, transforms=2 * q, entries=_MET * q + _ADDED * s)
-            moving = (cosets * t.parts) * work_of_side
         else:
             work = t.entries.itemsize * tile_rows * (sides + 2 * terms)
             state = t.sums.itemsize * q * cosets
-            moving = Work.of(t.dtype, entries=_ADDED * t.parts * (s + cosets * (q + s)))
         return Footprint(
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(tile_rows)
             + work
             + 8 * tile_rows * (cosets + 2) * len(self.moved),
             state=state + (t.sums.itemsize * cosets + 8) * s + (t.sums.itemsize + 8) * q,
-            work=t.work + moving,
         )
 
     def chunk(self, block: GroupBlock) -> TupleSums:

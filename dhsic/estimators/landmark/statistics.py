@@ -10,7 +10,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tile
@@ -58,8 +57,6 @@ TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SignedPass | SpectrumPas
 
 _SAFETY = 4.0
 _PROBES = 8
-_SHORT = 300  # values of a function, of which solves take as long as of twice as many would
-_SOLVED = 30.0  # passes over a value of a function that is solved for
 _FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
 
 
@@ -239,12 +236,9 @@ class _Fitting:
         """The covariance of one statistic after another, beside the moments of all."""
         matrix = 8 * max(reduction.sizes) ** 2
         held = matrix * (len(reduction.sizes) - 1)
-        q = max(reduction.sizes)
-        solves = Work.of(factors=2.0 * q**3, entries=40.0 * q**2)
-        steps = [DriverStep("whiten", held + 6 * matrix, work=solves)]
+        steps = [DriverStep("whiten", held + 6 * matrix)]
         if isinstance(self.null, Spectral):
-            values = Work.of(eigenvalues=q**3)
-            steps.append(DriverStep("eigenvalues", held + 5 * matrix, work=values))
+            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
         return steps * len(reduction.sizes)
 
 
@@ -263,7 +257,7 @@ class _Program(Protocol[TuplePass]):
 
 
 class _Pass(NamedTuple, Generic[TuplePass]):
-    """The work of one pass."""
+    """What one pass takes."""
 
     numbers: range
     """Numbers of the statistics."""
@@ -289,9 +283,7 @@ def _solve_step(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
     sizes = [part.parts * len(kept) for kept in part.kept]
     working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
-    solves = sum(q * (q + _SHORT) for q in sizes)
-    back = Work.of(transforms=sum(sizes), entries=_SOLVED * sum(sizes))
-    return DriverStep("solve", working, work=count * (Work.of(factors=solves) + back))
+    return DriverStep("solve", working)
 
 
 def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Pass[TuplePass]]:

@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.tiles import Matrix, Tile, column_sums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
 
 Vector = NDArray[np.float64]
-
-_CENTRED = 14.0  # passes over an entry that is centred, multiplied and copied
 
 
 class SignedTupleSums(NamedTuple):
@@ -71,9 +68,6 @@ class SignedPass:
             payload=t.nbytes + self.left_means.nbytes,
             scratch=self.tiles.scratch_bytes(tile) + signs + terms,
             state=t.sums.itemsize * q * (b + 1) + 8 * b,
-            work=t.work
-            + (t.parts * q) * Work.of(t.dtype, products=2.0 * b, entries=_CENTRED)
-            + Work.of(t.dtype, entries=_CENTRED * t.parts * t.n_factors),
         )
 
     def chunk(self, block: RowBlock) -> SignedTupleSums:
@@ -155,7 +149,6 @@ class SpectrumPass:
             + terms
             + 8 * (values * tile + max(self.sizes) ** 2),
             state=8 * (squares + values),
-            work=t.work + Work.of(products=squares, entries=_CENTRED * (values + t.n_factors)),
         )
 
     def chunk(self, block: RowBlock) -> SpectrumSums:

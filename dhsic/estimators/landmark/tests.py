@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import Null, Resampling, plan_of
@@ -155,19 +155,11 @@ class LandmarkTests:
         pairs = statistics_of(combinations.chosen, null)
         # Shapes of the largest tuples, which take no memory.
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
-        held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
-        first = self.draw.steps(session, guessed, held, len(pairs))
+        first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
-        work = self.draw.estimate_work(session, guessed)
         # One solve a combination with a law of its own; replicates share the first.
-        last = [DriverStep("estimate", 3 * 8 * p * p, work=work)] * estimates
+        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
         passes = plan_tuples(session, tuples, null)
-        # Bytes are those of all landmarks at most, work is that of those that are likely to stay.
-        if likely < p:
-            fewer = Tuples.unseen(
-                guessed, session.dims, likely, pairs, session.dtype, form_of(null)
-            )
-            passes = _with_work_of(plan_tuples(session, fewer, null), passes)
         steps = [*first, *passes, *last]
         return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
@@ -197,12 +189,3 @@ class LandmarkTests:
         basis.warn_of_rounding(session)
         tuples = Tuples.at(basis, pairs, session.dtype, form_of(null))
         return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])
-
-
-def _with_work_of(
-    likely: list[DriverStep | PassPlan], steps: list[DriverStep | PassPlan]
-) -> list[DriverStep | PassPlan]:
-    """Steps with the work of others, where these are as many: the bytes are those at most."""
-    if len(likely) != len(steps):
-        return steps
-    return [replace(step, work=other.work) for step, other in zip(steps, likely, strict=True)]

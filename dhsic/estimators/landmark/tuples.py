@@ -11,12 +11,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.tiles import Matrix, Tile
 from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations
-from dhsic.kernels.shared import SharedTiles, TileKernel, tile_work
+from dhsic.kernels.shared import (
+    SharedTiles,
+    TileKernel,
+)
 from dhsic.nulls import Chain
 
 TermForm = Literal["product", "centred", "joint"]
@@ -238,20 +240,6 @@ class Tuples:
         arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
         prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
-
-    @property
-    def n_factors(self) -> int:
-        """Values of what sides of several kernels are products of."""
-        return sum(len(side) * len(at) for side, at in self.sides.items() if len(side) > 1)
-
-    @cached_property
-    def work(self) -> Work:
-        """Work of a row for all tiles."""
-        tiles = (
-            len(at) * tile_work(self.kernels[k], self.dtype, self.width(k), self.parts)
-            for k, at in self.needed.items()
-        )
-        return sum(tiles, NOTHING)
 
     def cuts(self, size: int) -> list[int]:
         """Where to cut the landmarks into strips of about so many landmarks of all roots."""

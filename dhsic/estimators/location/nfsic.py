@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
-from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -27,7 +26,6 @@ from dhsic.estimators.outcomes import ChainOutcome, Estimate, Outcome, stages_of
 from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.shared import tile_work
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Sequential, Shifts
 from dhsic.results import FeatureSummary
@@ -39,10 +37,6 @@ _REMEDY = "take fewer locations, training rows, resamples or threads"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
-_CALLS = 8e4  # of small functions, a variable
-_PREPARED = 11e3  # passes over the training rows, centred and scaled for every evaluation
-_EVALUATIONS = 160.0  # of a kernel at the training rows, about: two thirds climb, a third judges
-_DERIVED = 1e4  # passes over its values, for moments and derivatives
 
 
 class _MeasuredLocations(NamedTuple):
@@ -159,13 +153,7 @@ class NFSIC:
         if trained:
             rows = 8 * trained * sum(session.dims)
             tiles = 8 * trained * count * len(session.sources)
-            tiles_work = sum((tile_work(Gaussian(), np.float64, d) for d in session.dims), NOTHING)
-            calls = Work.of(calls=_CALLS * len(session.dims))
-            values = trained * count
-            derived = Work.of(entries=_DERIVED * values * len(session.dims))
-            prepared = Work.of(entries=_PREPARED * trained * sum(session.dims))
-            work = (_EVALUATIONS * values) * tiles_work + derived + prepared + calls
-            steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
+            steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows))
         rest = _session_without(session, self._training(session))
         guessed, pairs = (
             combinations.guessed(session.dims),

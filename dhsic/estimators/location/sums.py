@@ -10,7 +10,6 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.estimators.landmark.orbits import MeansPass, TupleSums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
@@ -158,7 +157,6 @@ class LocationPass:
             scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS))
             + 8 * min(rows, LANDMARK_TILE_ROWS) * j,
             state=sums.state + 8 * sides * j,
-            work=sums.work + Work.of(products=2.0 * sides * j),
         )
 
     def chunk(self, block: RowBlock) -> LocationSums:
