@@ -17,7 +17,7 @@ from dhsic.causal.rows import SplineResiduals
 from dhsic.causal.splines import PILOT_ROWS, Splines, check_varied
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.derived import DerivedSource
@@ -39,7 +39,7 @@ class FoldSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SplinePass:
+class SplinePass(Pass[FoldSums]):
     """All that regressions on splines need, in one pass whatever their number.
 
     Parameters
@@ -52,7 +52,6 @@ class SplinePass:
 
     design: SplineDesign
     name: str = "regressions"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -71,10 +70,6 @@ class SplinePass:
             rows = np.arange(block.start + at.start, block.start + at.stop)
             sums += self.design.sums(rows, [values[at] for values in block.values])
         return FoldSums(sums)
-
-    def combine(self, left: FoldSums, right: FoldSums) -> FoldSums:
-        """Add."""
-        return add(left, right)
 
 
 def plan_regressions(
@@ -190,7 +185,7 @@ def fit_regressions(
         pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
     samples = session.take([pilot] * len(session.sources))
     design = regression.design(samples, session.names, _regressors(wanted), tuple(wanted))
-    sums = session.run(SplinePass(design)).products
+    sums = session.reduce(SplinePass(design)).products
     session.step("solve")
     return _Streamed(session, regression, design, sums)
 

@@ -125,10 +125,10 @@ class KernelResiduals:
         # second.
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
-        by_fold = session.run(DesignPass(drawn.first, n, session.seed, _FIRST, by_fold=True))
+        by_fold = session.reduce(DesignPass(drawn.first, n, session.seed, _FIRST, by_fold=True))
         session.step("solve")
         design, fitted, explained, gained = drawn.indexed(by_fold, kernels, self.widths)
-        sums = session.run(DesignPass(design, n, session.seed, _SECOND)).whole()
+        sums = session.reduce(DesignPass(design, n, session.seed, _SECOND)).whole()
         session.step("solve again")
         places, base = design.places, design.base
         x = Ridges.fit(sums, places.given_x, places.x, _EXCESS, base.left_out)
@@ -140,7 +140,7 @@ class KernelResiduals:
         )
         correlation = partial_correlation(places, sums, y, base.left_out)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
-        products = session.run(ProductsPass(design, x, y, n, session.seed))
+        products = session.reduce(ProductsPass(design, x, y, n, session.seed))
         session.step("spectrum")
         return ResidualProducts(design, fitted, products, (of_x, of_y), gained, correlation)
 

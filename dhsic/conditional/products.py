@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dhsic.conditional.folds import TILE_ROWS, tiles_of_folds
 from dhsic.conditional.indices import IndexedDesign
 from dhsic.conditional.ridge import Ridges
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
 
@@ -48,7 +48,7 @@ class ProductSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProductsPass:
+class ProductsPass(Pass[ProductSums]):
     """Products of the residuals of x and of y, and of the weights.
 
     Parameters
@@ -71,7 +71,6 @@ class ProductsPass:
     n: int
     seed: int
     name: str = "products of residuals"
-    row_multiple: int = 1
 
     @property
     def size(self) -> int:
@@ -133,7 +132,3 @@ class ProductsPass:
         x /= self.x.left(rows.x) ** 0.25
         y /= self.y.left(rows.y) ** 0.25
         return plain, row_products(rows.base._replace(x=x).products, y)
-
-    def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:
-        """Add."""
-        return add(left, right)

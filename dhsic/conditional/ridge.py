@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_keys
 from dhsic.conditional.folds import FOLDS, TILE_ROWS, tiles_of_folds
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -125,7 +125,7 @@ class SumsByFold(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DesignPass:
+class DesignPass(Pass[SumsByFold]):
     """All that regressions of features on each other need, in one pass.
 
     Parameters
@@ -145,9 +145,8 @@ class DesignPass:
     design: Joined
     n: int
     seed: int
-    name: str
+    name: str = "regression"
     by_fold: bool = False
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -183,10 +182,6 @@ class DesignPass:
             return np.arange(block.rows)
         keys = random_keys(self.seed, block.start, block.start + block.rows, "regression")
         return np.flatnonzero(keys < self._share * 2.0**64)
-
-    def combine(self, left: SumsByFold, right: SumsByFold) -> SumsByFold:
-        """Add."""
-        return add(left, right)
 
 
 @dataclass(frozen=True)
