@@ -17,10 +17,9 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Null, rounding_unit
+from dhsic.estimators.gram.contraction import RowOrders
 from dhsic.estimators.gram.fast_distance import SortedGrams
-from dhsic.estimators.gram.orders import RowOrders
-from dhsic.estimators.gram.quadratic import Quadratic
-from dhsic.estimators.gram.steps import CostedStep, read_step
+from dhsic.estimators.gram.quadratic import CostedStep, Quadratic, read_step
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 from dhsic.estimators.resample import orbit_of
 from dhsic.kernels import Combinations, Distance, Kernel
@@ -107,7 +106,7 @@ class _DistanceStatistic(Quadratic):
 
         def sort(block: GroupBlock) -> SortedGrams:
             x, y = (_half(values) for values in block.values)
-            return SortedGrams.of(x, y, RowOrders.of(orbit, block), unbiased=self.unbiased)
+            return SortedGrams.of(x, y, RowOrders.of_all(orbit), unbiased=self.unbiased)
 
         def permute(grams: SortedGrams) -> SortedGrams:
             values = session.map("permutation null", grams, orbit.cosets - 1)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.gram.orders import RowOrders
+from dhsic.estimators.gram.contraction import RowOrders
 from dhsic.estimators.gram.sums import GramSums, gram_hsic, rounding
 from dhsic.estimators.resample import Resampled
 
@@ -149,7 +149,9 @@ class SortedGrams:
 
     def __call__(self, replicates: range) -> Vector:
         """Under some permutations after the first, the identity."""
-        return np.array([self._under(self.orders.of_variable(r + 1, 1)) for r in replicates])
+        return np.array(
+            [self._under(self.orders.of(range(r + 1, r + 2), 1)[0]) for r in replicates]
+        )
 
     def _under(self, order: Ranks) -> float:
         # A permutation moves row sums along with rows, and changes the joint sum alone.
