@@ -69,10 +69,10 @@ def independence_test(
         of the data finds some that differ.
     estimator : str or Estimator, optional
         A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, up to
-        500 rows of two single columns and 1,500 of more, where it fits the memory. Beyond, of two
-        variables it takes "nystrom-hsic" with principal features of 256 landmarks, and of more
-        "nystrom-m", both linear in n; with fewer of them, or one kernel of each variable, where
-        more would not fit the memory and the time.
+        1,000 rows of two single columns, or 500 of one kernel, and 1,500 of more columns, where it
+        fits the memory. Beyond, of two variables it takes "nystrom-hsic" with principal features of
+        256 landmarks, and of more "nystrom-m", both linear in n; with fewer of them, or one kernel
+        of each variable, where more would not fit the memory and the time.
         Another name takes as many landmarks, features or the like as fit, its usual number at most
         and 64 at least; a value is taken as it is. The result says what was taken and why.
     null : str or a value of a null, optional
