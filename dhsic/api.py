@@ -80,11 +80,11 @@ def independence_test(
         within groups, of more a `Chain` of such tests, and `Permutation` where the estimator has
         neither. "block-hsic" alone has none, and takes `Normal`. The others are approximations,
         which warn where the data are not for them. The result says which null and why. An
-        estimator that does not stand with a null says which do. `Sequential` permutations stop
-        where the p-value is clear; `dhsic.register` adds nulls, estimators and kernels by name.
+        estimator that does not stand with a null says which do; `dhsic.register` adds nulls,
+        estimators and kernels by name.
     n_resamples : int, optional
-        The least number of replicates: 1,000 shifts, or 250 permutations or random signs that are
-        asked for by name, where not given. To be left out where `null` is a value, which has its
+        The least number of replicates: 1,000 shifts, or 250 permutations that are asked for by
+        name, where not given. To be left out where `null` is a value, which has its
         own, or has no replicates: "gamma", "spectral", "normal", "chi-square".
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.

@@ -176,7 +176,7 @@ def test_name__takes_as_many_landmarks_as_fit(kind, usual):
 @pytest.mark.parametrize(
     ("estimator", "null", "noun"),
     [
-        (dhsic.NystromMHSIC(6000), "multiplier", "landmarks"),
+        (dhsic.NystromMHSIC(6000), "gamma", "landmarks"),
         (dhsic.NystromHSIC(6000), "gamma", "landmarks"),
         (dhsic.RFFHSIC(6000), "gamma", "features"),
         (dhsic.VHSIC(), "spectral", "rows"),
