@@ -81,7 +81,7 @@ _OPTIONS = (
     ),
     click.option(
         "--null",
-        type=click.Choice(["gamma", "spectral", "multiplier", "permutation", "shifts"]),
+        type=click.Choice(["gamma", "spectral", "permutation", "shifts"]),
         help="Null distribution of the p-values.  [default: gamma]",
     ),
     click.option(
@@ -89,7 +89,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
 )
 

@@ -184,9 +184,6 @@ OPTIONS = {
         "--block-rows 10": {"null_reason": "30 blocks of 10 rows"},
         "--variance empirical": {"pvalue": CHANGED},
     },
-    "test data.zarr --variable x --variable z --kernel gaussian --null sequential": {
-        "--exceed 2": {"null_distribution.#": CHANGED}
-    },
     f"{DCOV} --null spectral": {
         "--method simulation": {"pvalue": CHANGED},
         "--method simulation --resamples 99": {"null_distribution.#": 99},

@@ -35,7 +35,7 @@ from dhsic.estimators.resample import Resampled, exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Chain, Gamma, Multiplier, Permutation, Shifts, Spectral
+from dhsic.nulls import Chain, Gamma, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 Form = Literal["cos-sin", "complex"]
@@ -221,9 +221,9 @@ class RFFHSIC:
         # Gamma and spectral laws are those of squared norms of real cross-covariances.
         if self.form == "complex" and isinstance(null, Gamma | Spectral):
             msg = (
-                f"null must be {Shifts.name!r}, {Permutation.name!r} or {Multiplier.name!r} with "
-                "form='complex', whose statistic is not the squared norm of a cross-covariance of "
-                f"real features, got {null.name!r}: take one of them, or form='cos-sin'"
+                f"null must be {Shifts.name!r} or {Permutation.name!r} with form='complex', whose "
+                "statistic is not the squared norm of a cross-covariance of real features, got "
+                f"{null.name!r}: take one of them, or form='cos-sin'"
             )
             raise InvalidArgumentError(msg)
 

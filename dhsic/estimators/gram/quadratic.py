@@ -312,7 +312,9 @@ class Quadratic:
                 left = (sum(c in part for c in numbers) for part in parts)
                 ends = accumulate(filter(None, left), initial=0)
                 fitted, parts = fitted.part(numbers), [range(*both) for both in pairwise(ends)]
-        note = guard_grams(session, fitted, samples, null)
+        note = ""
+        if isinstance(null, Gamma | Spectral):
+            note = guard_grams(session, fitted, samples, null)
         cut = _cut(fitted, parts)
         # Generators: a part is read and summed only once the one before it is done.
         steps = (self._steps(session, part, samples, null, planned) for part in cut)

@@ -222,7 +222,9 @@ class JointFrequencies:
         if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
         assert isinstance(null, Gamma | Spectral)
-        fitted, note, tuples = self._tuples(session, combinations, null)
+        fitted, samples, tuples = self._basis(session, combinations, null)
+        # Cosines and sines of D frequencies span 2 D directions at most.
+        note = guard_landmarks(session, fitted, samples, null, directions=2.0 * self.n_features)
         (tested,), _ = fit_tuples(session, tuples, [self._whiten], null)
         return Outcome(*tested, self._estimate(fitted.kernels, tested.statistic / session.n), note)
 
@@ -230,7 +232,7 @@ class JointFrequencies:
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """T of every combination and its replicates."""
-        fitted, note, tuples = self._tuples(session, combinations, null)
+        fitted, _, tuples = self._basis(session, combinations, null)
         whiten = [self._whiten] * len(combinations)
         resampled, _, detail = resample_tuples(session, tuples, whiten, null)
 
@@ -242,7 +244,7 @@ class JointFrequencies:
             resampled.statistics,
             resampled.replicates,
             estimate,
-            note or detail,
+            detail,
             resampled.rounding,
         )
 
@@ -264,15 +266,6 @@ class JointFrequencies:
         waves = tuple(Waves(np.zeros(d)) for d in dims)
         columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in dims)
         return Tiling(waves, columns, parts=2, variables=variables)
-
-    def _tuples(
-        self, session: Session, combinations: Combinations, null: Null
-    ) -> tuple[Combinations, str, Tuples]:
-        """The fitted kernels, what is amiss with the null distribution, and the statistics."""
-        fitted, samples, tuples = self._basis(session, combinations, null)
-        # Cosines and sines of D frequencies span 2 D directions at most.
-        most = 2.0 * self.n_features
-        return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 
     def _basis(
         self, session: Session, combinations: Combinations, null: Null | None

@@ -181,7 +181,7 @@ class NystromMHSIC:
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
-        """T of every combination and its replicates: in one pass, or by random signs in two."""
+        """T of every combination and its replicates, in one pass."""
         return self._tests.grid(session, combinations, null)
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:

@@ -170,36 +170,17 @@ class TupleTiles:
             product -= math.prod(self._pilot(k, at) for k in side)
         return product
 
-    def terms(self, strip: Strip, tiles: Mapping[int, Tile], left_means: Tile) -> Iterator[Term]:
-        """The centred terms xi of every statistic, where pilots are the means of the kernels.
-
-        Parameters
-        ----------
-        strip : Strip
-            The landmarks.
-        tiles : dict of int to ndarray, shapes (r, rows)
-            The tiles of the kernels, from `of`.
-        left_means : ndarray, shape (Q,)
-            Means of left sides of two kernels or more, about their pilots.
-        """
+    def terms(self, strip: Strip, tiles: Mapping[int, Tile]) -> Iterator[Term]:
+        """The centred terms xi of every joint statistic, where pilots are the kernels' means."""
         t = self.tuples
         for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
             # A strip may hold no landmark that this statistic keeps.
             if length(place.at) == 0:
                 continue
-            if t.form == "joint" and len(left) > 1:
-                members = (*left, right)
-                kept = t.kept[number][place.kept]
-                copies = [tiles[k][at].copy() for k, at in zip(members, place.members, strict=True)]
-                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                xi = product_of_centred(copies, [self._pilot(k, kept) for k in members])
-            else:
-                left_tile = self.side(left, strip, tiles)[place.left]
-                other = self.side((right,), strip, tiles)[place.right]
-                if len(left) > 1:
-                    # The covariance of the two on the left, which is the mean of their product.
-                    left_tile = left_tile - left_means[place.at, None].astype(t.entries)
-                xi = left_tile * other
+            members, kept = (*left, right), t.kept[number][place.kept]
+            copies = [tiles[k][at].copy() for k, at in zip(members, place.members, strict=True)]
+            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+            xi = product_of_centred(copies, [self._pilot(k, kept) for k in members])
             yield Term(number, place.at, xi)
 
     def _pilot(self, k: int, at: Indices) -> Tile:
