@@ -156,11 +156,12 @@ class Quadratic:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In one pass."""
-        return self.fit(session, kernels).estimate
+        # One combination is one part, which is all that is unpacked here.
+        fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
+        return self._estimate(grams.sums_of(fitted.chosen[0]), fitted.kernels)
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
         """The estimate with all that it is made of."""
-        # One combination is one part, which is all that is unpacked here.
         fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
         estimate = self._estimate(grams.sums_of(fitted.chosen[0]), fitted.kernels)
         return GramFit(grams.row_means(range(len(kernels))), estimate)
@@ -407,7 +408,7 @@ def _permuting_steps(session: Session, reduction: GramPass) -> list[CostedStep]:
     """Hold the Gram matrices, and take their permutations by number, where tasks run."""
 
     def permute(held: HeldGrams) -> PairSums:
-        grams = {(k,): gram for k, gram in enumerate(held.grams)}
+        grams: dict[tuple[int, ...], Matrix] = {(k,): x for k, x in enumerate(held.grams)}
         function = reduction.permuted(grams, held.piece, held.piece)
         parts = session.map(reduction.name, function, reduction.orbit.cosets - 1)
         # The data were summed when the matrices were made.
