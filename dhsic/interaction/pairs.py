@@ -13,7 +13,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.base import fit_combinations_on_sample
 from dhsic.estimators.gram.contraction import GramOrbit, PermutedGrams
-from dhsic.estimators.gram.quadratic import (
+from dhsic.estimators.gram.exact import (
     CostedStep,
     HeldGrams,
     held_pass,
