@@ -791,7 +791,7 @@ COMMANDS = {
         "--kernel 'gaussian|imq'": "one kernel for each variable",
         "--estimator v-lancaster --landmarks 9": "goes with --estimator",
         "--null multiplier --within all": "goes with --null permutation",
-        "--landmarks auto": "take a number",
+        "--landmarks auto": "a multiple of sqrt",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
         "--json table.csv": "exists: give another name",
     },
