@@ -170,7 +170,7 @@ def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> lis
     first = session.plan(MeansPass(tuples, products=null is None))
     if null is None:
         return [first]
-    means = np.broadcast_to(tuples.sums.type(0), tuples.starts[-1])
+    means = np.broadcast_to(0.0, tuples.starts[-1])
     if isinstance(null, Multiplier):
         signing = _Signing(tuples, means, null.n_resamples, session.seed)
         return [first, *_tuple_steps(session, signing)]
@@ -214,7 +214,7 @@ class _Signing:
     def after(self, reduction: SignedPass) -> list[DriverStep]:
         """The functions of all statistics, and copies of those of one."""
         part, count = reduction.tuples, self.n_resamples + 1
-        functions, solve = part.sums.itemsize * part.starts[-1] * count, _solve_step(part, count)
+        functions, solve = 8 * part.starts[-1] * count, _solve_step(part, count)
         return [replace(solve, working_bytes=2 * functions + solve.working_bytes)]
 
 
@@ -281,7 +281,7 @@ def _planned(session: Session, reduction: TupleOrbitPass | SignedPass | Spectrum
 
 def _solve_step(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
-    sizes = [part.parts * len(kept) for kept in part.kept]
+    sizes = [len(kept) for kept in part.kept]
     working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
     return DriverStep("solve", working)
 
@@ -321,7 +321,7 @@ def _about_means(session: Session, tuples: Tuples) -> tuple[Tuples, Tile, Moment
     sums = session.run(MeansPass(tuples, products=False))
     moments = no_moments(tuples)
     write_means(moments, tuples, sums, session.n)
-    left_means = np.zeros(tuples.starts[-1], tuples.sums)
+    left_means = np.zeros(tuples.starts[-1])
     for c, (left, _) in enumerate(tuples.pairs):
         if tuples.form == "centred" and len(left) > 1:
             # The mean of the product of two centred kernels is their covariance.

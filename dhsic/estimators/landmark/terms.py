@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import Matrix, Tile, column_sums
+from dhsic.engine.tiles import Tile, column_sums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
 
@@ -56,24 +56,24 @@ class SignedPass:
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, b, tile = self.tuples, self.n_resamples, min(rows, LANDMARK_TILE_ROWS)
         q = t.starts[-1]
         signs = tile * b * (t.dtype.itemsize + 2)
-        terms = self.tiles.most_terms * t.entries.itemsize * (2 * tile + b)
+        terms = self.tiles.most_terms * t.dtype.itemsize * (2 * tile + b)
         return Footprint(
             payload=t.nbytes + self.left_means.nbytes,
             scratch=self.tiles.scratch_bytes(tile) + signs + terms,
-            state=t.sums.itemsize * q * (b + 1) + 8 * b,
+            state=8 * q * (b + 1) + 8 * b,
         )
 
     def chunk(self, block: RowBlock) -> SignedTupleSums:
         """Sums over one block."""
         t, q, b = self.tuples, self.tuples.starts[-1], self.n_resamples
-        sums = SignedTupleSums(np.zeros(q, t.sums), np.zeros((q, b), t.sums), np.zeros(b))
+        sums = SignedTupleSums(np.zeros(q), np.zeros((q, b)), np.zeros(b))
         for start in range(0, block.rows, LANDMARK_TILE_ROWS):
             values = [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
             first = block.start + start
@@ -85,7 +85,7 @@ class SignedPass:
                     sums.plain[at] += xi.sum(axis=1)
                     # U_b = (1/n) sum_i (w_ib - mean w_b) xi_i: the means of the signs are taken off
                     # in the end.
-                    sums.signed[at] += _times_signs(xi, signs)
+                    sums.signed[at] += xi @ signs
         return sums
 
     def combine(self, left: SignedTupleSums, right: SignedTupleSums) -> SignedTupleSums:
@@ -93,18 +93,11 @@ class SignedPass:
         return add(left, right)
 
 
-def _times_signs(xi: Tile, signs: Matrix) -> Tile:
-    """Xi W, where signs need not become complex."""
-    # Signs are real: two real products take half the time of a complex one.
-    product: Tile = xi.real @ signs
-    return product + 1j * (xi.imag @ signs) if np.iscomplexobj(xi) else product
-
-
 class SpectrumSums(NamedTuple):
-    """Sums over rows of the centred terms xi, as real numbers, and of xi xi'."""
+    """Sums over rows of the centred terms xi, and of xi xi'."""
 
     plain: Vector
-    """sum_i xi_ij, shape (P,), real parts before imaginary ones."""
+    """sum_i xi_ij, shape (P,)."""
     squares: Vector
     """sum_i xi_ij xi_ik of every statistic, one after another, shape (sum_c P_c^2,)."""
 
@@ -131,18 +124,18 @@ class SpectrumPass:
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
 
     @property
     def sizes(self) -> list[int]:
-        """Real numbers of every statistic."""
-        return [self.tuples.parts * len(kept) for kept in self.tuples.kept]
+        """Landmarks of every statistic."""
+        return [len(kept) for kept in self.tuples.kept]
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
         squares, values = sum(q * q for q in self.sizes), sum(self.sizes)
-        terms = 2 * self.tiles.most_terms * t.entries.itemsize * tile
+        terms = 2 * self.tiles.most_terms * t.dtype.itemsize * tile
         return Footprint(
             payload=t.nbytes + self.left_means.nbytes,
             scratch=self.tiles.scratch_bytes(tile)
@@ -161,18 +154,14 @@ class SpectrumPass:
     def _add_tile(self, values: Sequence[NDArray[Any]], sums: SpectrumSums) -> None:
         t = self.tuples
         # Products of float32 would leave the covariance indefinite once it is whitened.
-        rows = [np.empty((t.parts, q // t.parts, len(values[0]))) for q in self.sizes]
+        rows = [np.empty((q, len(values[0]))) for q in self.sizes]
         for strip, tiles in self.tiles.of(values):
             for number, at, xi in self.tiles.terms(strip, tiles, self.left_means):
                 begin = t.starts[number]
-                rows_of_statistic = rows[number][:, at.start - begin : at.stop - begin]
-                rows_of_statistic[0] = xi.real
-                rows_of_statistic[1:] = xi.imag
+                rows[number][at.start - begin : at.stop - begin] = xi
         for (plain, squares), terms in zip(self.of(sums), rows, strict=True):
-            # Real and imaginary parts are rows of one covariance.
-            flat = terms.reshape(len(plain), -1)
-            plain += flat.sum(axis=1)
-            squares += flat @ flat.T
+            plain += terms.sum(axis=1)
+            squares += terms @ terms.T
 
     def combine(self, left: SpectrumSums, right: SpectrumSums) -> SpectrumSums:
         """Add."""
