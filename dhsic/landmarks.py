@@ -29,23 +29,6 @@ from dhsic.linalg import (
     squared_norms,
 )
 
-__all__ = [
-    "Landmarks",
-    "Pairing",
-    "Pool",
-    "Selection",
-    "check_count",
-    "check_landmark_options",
-    "landmark_count",
-    "prune",
-    "select",
-    "select_bytes",
-    "tolerance_for",
-    "uniform_rows",
-    "warn_of_rounding",
-    "warn_of_zeros",
-]
-
 Pairing = Literal["independent", "joint"]
 Selection = Literal["uniform", "rpcholesky", "leverage"]
 
