@@ -796,7 +796,7 @@ COMMANDS = {
         "--estimator v-lancaster --landmarks 9": "goes with --estimator",
         "--null auto --within all": "goes with --null permutation",
         "--null multiplier": "random signs were removed: take null='shifts'",
-        "--landmarks auto": "take a number",
+        "--landmarks auto": "a multiple of sqrt",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
         "--json table.csv": "exists: give another name",
     },
