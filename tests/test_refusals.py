@@ -586,7 +586,6 @@ MISSING_LIBRARIES = [
     ("jinja2", lambda: pair().report("page.html"), r"needs jinja2.*pip install 'dhsic\[report\]'"),
     ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
     ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
-    ("sklearn", lambda: causal.roc_curve([1.0, 2.0], [True, False]), r"dhsic\[causal\]"),
     ("sklearn", lambda: causal.find_regression("random-forest"), r"dhsic\[causal\]"),
 ]
 
