@@ -24,7 +24,7 @@ from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, named_arguments, shown
-from dhsic.conditional.design import joint_kernel
+from dhsic.conditional.features import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.conditional.result import ConditionalIndependenceTestResult
 from dhsic.engine.blocks import Source, kinds_of

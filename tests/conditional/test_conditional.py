@@ -14,11 +14,8 @@ import pytest
 import dhsic
 from dhsic._arguments import session_over
 from dhsic.conditional.compare import _WIDTH
-from dhsic.conditional.design import ConditionalDesign, FeatureRows
-from dhsic.conditional.folds import FOLDS, tiles_of_folds
-from dhsic.conditional.indices import IndexedRows
-from dhsic.conditional.kernel import _EXCESS, KernelResiduals
-from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES
+from dhsic.conditional.features import FeatureRows, Features, IndexedRows
+from dhsic.conditional.kernel import _EXCESS, FOLDS, KernelResiduals
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import (
     ApproximateNullWarning,
@@ -29,6 +26,7 @@ from dhsic.integrations import PValue
 from dhsic.io.open import open_data
 from dhsic.kernels import Gaussian
 from dhsic.nulls import ChiSquareMixture
+from dhsic.regression.ridge import MOST_FREEDOM, RIDGES, Folds
 from tests import oracles
 
 test_given = partial(dhsic.conditional_independence_test, rng=0)
@@ -55,7 +53,7 @@ def residuals_of_kernels(x, y, z, seed):
 def by_fold(seed, values, function):
     """Arrays of all rows, each found by its fold."""
     order, found = [], []
-    for fold, some in tiles_of_folds(seed, RowBlock(0, tuple(values))):
+    for fold, some in Folds(FOLDS, seed).tiles(RowBlock(0, tuple(values))):
         order.append(some)
         found.append(function(fold, *(v[some] for v in values)))
     places = np.argsort(np.concatenate(order))
@@ -77,7 +75,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     found = test_given(x, y, given=z, rng=3, threads=1)
     result = residuals_of_kernels(x, y, z, 3)
     rows = features_by_fold(result.design, 3, [x[:, None], y[:, None], z])
-    most = _MOST_FREEDOM * n
+    most = MOST_FREEDOM * n
 
     ways = result.design.base.left_out or [[]]
     assert len(ways) == (1 if d == 1 else 4)
@@ -87,7 +85,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
 
         def by_ways(excess):
             return [
-                oracles.ridge_in_dual(one @ one.T, targets, _RIDGES, most, excess) for one in kept
+                oracles.ridge_in_dual(one @ one.T, targets, RIDGES, most, excess) for one in kept
             ]
 
         least = np.array([[score for _, score in one] for one in by_ways(0.0)])
@@ -122,19 +120,21 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     n = 400
     x, y, z = (v[:, None] if v.ndim == 1 else v for v in spread(n, 0, d=2))
     design = residuals_of_kernels(x, y, z, 3).design
-    own = np.concatenate([some for k, some in tiles_of_folds(3, RowBlock(0, (x,))) if k == fold])
+    own = np.concatenate(
+        [some for k, some in Folds(FOLDS, 3).tiles(RowBlock(0, (x,))) if k == fold]
+    )
     # The mean of all rows is taken off, so that it alone is of all of them.
     others = np.setdiff1d(np.arange(n), own)
     given = design.base.of_given(z)
     # The first features of x are principal directions of its kernel as it is.
-    first = ConditionalDesign.of(
+    first = Features.of(
         [Gaussian().fit(one).widened(_WIDTH) for one in (x, y)], (x, y, z), ["number"] * 2, float
     )
     regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first.x(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
     found = (given - design.x.mean) @ design.x.slopes[fold]
     errors = []
-    for penalty, way in product(_RIDGES, design.base.left_out):
+    for penalty, way in product(RIDGES, design.base.left_out):
         some = np.delete(regressors, way, axis=1)
         gram = some.T @ some / len(others) + penalty * np.eye(some.shape[1])
         slopes = np.linalg.solve(gram, some.T @ targets[:, 0] / len(others))
