@@ -3,7 +3,6 @@
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
 from dhsic.causal.pairs import direction, directions, plan_direction
-from dhsic.causal.regression import CrossFitted, Regression, find_regression
 from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,
@@ -19,7 +18,8 @@ from dhsic.causal.roc import (
 from dhsic.causal.scores import DAGScores, ScoredDAG
 from dhsic.causal.scoring import score_dags
 from dhsic.causal.search import DAGSearch, search_dag
-from dhsic.causal.splines import Splines
+from dhsic.regression.residuals import CrossFitted, Regression, find_regression
+from dhsic.regression.splines import Splines
 
 __all__ = [
     "DAG",

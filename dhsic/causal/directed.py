@@ -12,8 +12,6 @@ from dhsic._random import generator
 from dhsic._validation import check_integer
 from dhsic.causal.measure import MeasuredSide, ResidualMeasure
 from dhsic.causal.nodes import FEWEST_ROWS
-from dhsic.causal.regression import Regression
-from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.units import plan_units, standardised_variables, standing_in
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -23,6 +21,7 @@ from dhsic.estimators.base import plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.sources import ArraySource
 from dhsic.kernels import Combinations
+from dhsic.regression.residuals import Regression, fit_regressions, plan_regressions
 from dhsic.results import AS_ASKED
 
 _FEWEST_CHOSEN = 256
@@ -178,7 +177,7 @@ class Directed:
     def _regressed(self, session: Session, cause: Source, effect: Source, way: str) -> Session:
         """The session over a cause and the residuals of its effect."""
         both = session.over([cause, effect], way)
-        (left,) = residual_variables(both, self.regression, _GIVEN)
+        (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN)
         named: Any = replace(left, name=_residuals_of(effect))  # type: ignore[type-var]
         return both.over([cause, named], "residuals")
 

@@ -18,10 +18,10 @@ from dhsic.causal.decisions import CausalDirection
 from dhsic.causal.directed import Directed
 from dhsic.causal.measure import MeasuredSide, ResidualMeasure
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.engine.blocks import read_whole
 from dhsic.io.missing import Missing
 from dhsic.io.sources import ArraySource
+from dhsic.regression.residuals import Regression, RegressionName, find_regression
 from dhsic.results import Result, rows_text
 
 if TYPE_CHECKING:

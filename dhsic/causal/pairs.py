@@ -17,12 +17,6 @@ from dhsic.causal.directed import Directed
 from dhsic.causal.measure import ResidualMeasure
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.pair_residuals import decided
-from dhsic.causal.regression import (
-    Regression,
-    RegressionName,
-    described_regression,
-    find_regression,
-)
 from dhsic.engine.events import StepStarted
 from dhsic.engine.plan import Plan
 from dhsic.errors import DhsicError, InvalidArgumentError
@@ -31,6 +25,12 @@ from dhsic.estimators.base import passes_of
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
 from dhsic.kernels import Kernel, KernelName
+from dhsic.regression.residuals import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+)
 
 
 @named_arguments

@@ -14,13 +14,6 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import kernels_of_nodes, open_nodes
-from dhsic.causal.regression import (
-    Regression,
-    RegressionName,
-    described_regression,
-    find_regression,
-)
-from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -38,6 +31,14 @@ from dhsic.nulls import (
     Replicates,
     Spectral,
     pvalue,
+)
+from dhsic.regression.residuals import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+    fit_regressions,
+    plan_regressions,
 )
 from dhsic.results import AS_ASKED
 
@@ -177,7 +178,7 @@ def score_dags(
         **method.described,
         **described_regression(regressor),
     )
-    tested = session.over(residual_variables(session, regressor, sets), "residuals")
+    tested = session.over(fit_regressions(session, regressor, sets).variables(sets), "residuals")
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
     method = method.on(tested, combinations)
     tested.begin(method.plan(tested, combinations))

@@ -15,13 +15,6 @@ from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import kernels_of_nodes, open_nodes
-from dhsic.causal.regression import (
-    Regression,
-    RegressionName,
-    described_regression,
-    find_regression,
-)
-from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
 from dhsic.causal.scoring import (
     DependenceMeasure,
     MeasureName,
@@ -36,6 +29,16 @@ from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
+from dhsic.regression.residuals import (
+    HeldRegressions,
+    Regression,
+    RegressionName,
+    StreamedRegressions,
+    described_regression,
+    find_regression,
+    fit_regressions,
+    plan_regressions,
+)
 from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, rows_text, time_text
 
 if TYPE_CHECKING:
@@ -333,7 +336,7 @@ class _Search:
     ----------
     session : Session
         Over the nodes.
-    fitted : FittedRegressions
+    fitted : StreamedRegressions or HeldRegressions
         Among them.
     method : ResidualTest
         Method of the tests.
@@ -342,7 +345,7 @@ class _Search:
     """
 
     session: Session
-    fitted: FittedRegressions
+    fitted: StreamedRegressions | HeldRegressions
     method: ResidualTest
     kernels: tuple[Kernel, ...]
 
