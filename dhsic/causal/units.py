@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.io.derived import DerivedSource
@@ -34,7 +34,7 @@ class _CentredSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ScalesPass:
+class _ScalesPass(Pass[_CentredSums]):
     """Means and mean squares of all columns about provisional centres, in powers of two.
 
     Parameters
@@ -50,7 +50,6 @@ class _ScalesPass:
     centres: tuple[Vector, ...]
     exponents: tuple[Exponents, ...]
     name: str = "means and standard deviations"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -65,10 +64,6 @@ class _ScalesPass:
         even = [np.ldexp(x - centre, -exponent) for x, centre, exponent in parts]
         sums = np.concatenate([x.sum(axis=0) for x in even])
         return _CentredSums(sums, np.concatenate([np.einsum("ij,ij->j", x, x) for x in even]))
-
-    def combine(self, left: _CentredSums, right: _CentredSums) -> _CentredSums:
-        """Add."""
-        return add(left, right)
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ def standardised_variables(session: Session) -> list[Source]:
     pairs = zip(samples, centres, strict=True)
     # The power of two that brings what the sample holds of a column to about 1.
     exponents = tuple(np.frexp(np.abs(x - c).max(axis=0))[1].astype(np.int32) for x, c in pairs)
-    moments = session.run(_ScalesPass(centres, exponents))
+    moments = session.reduce(_ScalesPass(centres, exponents))
     means = moments.sums / session.n
     # The centre is near the mean, so that little cancels.
     deviations = np.sqrt(np.maximum(moments.squares / session.n - means**2, 0.0))

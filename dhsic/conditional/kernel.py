@@ -24,7 +24,7 @@ from dhsic.conditional.features import (
 )
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
@@ -195,7 +195,7 @@ class ProductSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProductsPass:
+class ProductsPass(Pass[ProductSums]):
     """Products of the residuals of x and of y, and of the weights.
 
     Parameters
@@ -220,7 +220,6 @@ class ProductsPass:
     design: IndexedDesign | None = None
     regressions: tuple[Ridges, ...] = ()
     name: str = "products of residuals"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -269,10 +268,6 @@ class ProductsPass:
         x /= of_x.unlevered(rows.x) ** 0.25
         y /= of_y.unlevered(rows.y) ** 0.25
         return plain, row_products(rows.base._replace(x=x).products, y)
-
-    def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:
-        """Add."""
-        return add(left, right)
 
 
 def partial_correlation(
@@ -410,10 +405,10 @@ class KernelResiduals:
         # second.
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
-        by_fold = session.run(replace(first, design=drawn.first))
+        by_fold = session.reduce(replace(first, design=drawn.first))
         session.step("solve")
         design, fitted, explained, gained = drawn.indexed(by_fold, kernels, self.widths)
-        sums = session.run(replace(second, design=design)).whole()
+        sums = session.reduce(replace(second, design=design)).whole()
         session.step("solve again")
         places, base = design.places, design.base
         x = Ridges.fit(sums, places.given_x, places.x, _EXCESS, base.left_out)
@@ -425,7 +420,7 @@ class KernelResiduals:
         )
         correlation = partial_correlation(places, sums, y, base.left_out)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
-        products = session.run(replace(last, design=design, regressions=(x, y)))
+        products = session.reduce(replace(last, design=design, regressions=(x, y)))
         session.step("spectrum")
         return ResidualProducts(design, fitted, products, (of_x, of_y), gained, correlation)
 

@@ -325,7 +325,7 @@ def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
     tiling = _tiling(session, kernel, landmarks)
     # Known at the landmarks, before the pass whose sums would carry it.
     warn_of_rounding(session.names, (kernel,), tiling.columns, session.dtype)
-    return session.run(EmbeddingPass(tiling))
+    return session.reduce(EmbeddingPass(tiling))
 
 
 def _run_uniform(asked: Kernel, p: int, session: Session) -> object:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.embedding.exact_sums import LIMBS, ExactSums
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.tiles import ROW_TILE, Tiling, column_sums
 from dhsic.errors import DataError
 
@@ -17,7 +17,7 @@ GROUP_ROWS = ROW_TILE
 
 
 @dataclass(frozen=True)
-class EmbeddingPass:
+class EmbeddingPass(Pass[ExactSums]):
     """sum_i k(z_j, x_i), each group of rows by itself and the groups without rounding.
 
     Parameters

@@ -16,64 +16,32 @@ from dhsic.engine.reading import (
     task_bytes,
     tasks_bytes,
 )
-from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, row_bytes, together
 from dhsic.engine.tree import most_waiting
 
 
-def plan_pass(
-    reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the row blocks of a pass and predict its memory."""
-    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
-    n = sources[0].shape[0]
-    bounds = block_bounds(n, row_bytes(sources), chunk_rows, reduction.row_multiple)
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0)
-    return _costed(plan, reduction, sources, runtime)
-
-
-def plan_groups(
-    reduction: GroupReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the runs of groups of a pass and predict its memory."""
-    return _plan_groups(reduction, sources, runtime, pairs=False)
-
-
-def plan_pairs(
-    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the runs of groups of a pass over their pairs and predict its memory."""
-    return _plan_groups(reduction, sources, runtime, pairs=True)
-
-
-def _plan_groups(
-    reduction: GroupReduction[Any] | PairReduction[Any],
-    sources: Sequence[Source],
-    runtime: Runtime,
-    *,
-    pairs: bool,
-) -> PassPlan:
-    groups = reduction.groups
-    if getattr(reduction, "one_block", False):
+def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime) -> PassPlan:
+    """Choose the blocks of a pass and predict its memory."""
+    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0)
+    n, groups, row = sources[0].shape[0], reduction.groups, row_bytes(sources)
+    if groups is None:
+        bounds = block_bounds(n, row, chunk_rows or None, reduction.row_multiple)
+    elif reduction.one_block:
         bounds = [0, groups.count]
     else:
-        bounds = group_bounds(
-            groups.n,
-            groups.count,
-            row_bytes(sources),
-            max((source.chunk_rows or 0 for source in sources), default=0),
-            reduction.footprint(groups.size).state,
-            PAIRS if pairs else GROUPS,
-        )
-    known = cast(KnownGroups, groups)  # the plan writes it as JSON
+        state = reduction.footprint(groups.size).state
+        grain = PAIRS if reduction.pairs else GROUPS
+        bounds = group_bounds(groups.n, groups.count, row, chunk_rows, state, grain)
+    known = cast(KnownGroups | None, groups)  # the plan writes it as JSON
     # Bytes are not known yet: `_costed` needs the bounds to tell them.
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=known)
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=reduction.pairs, groups=known)
     return _costed(plan, reduction, sources, runtime)
 
 
 def _costed(
-    plan: PassPlan, reduction: Reduction[Any], sources: Sequence[Source], runtime: Runtime
+    plan: PassPlan, reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
     """The plan with its bytes."""
     n, remote = plan.n, runtime.client is not None

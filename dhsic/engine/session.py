@@ -19,10 +19,10 @@ from dhsic.engine.folder import AnyFolder
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
-from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
+from dhsic.engine.passes import plan_pass
 from dhsic.engine.pilot import Pilot
 from dhsic.engine.plan import PassPlan, Plan, Times
-from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.replicates import map_first, run_map
 from dhsic.engine.run import run_first, run_pass
 from dhsic.engine.runtime import Runtime
@@ -101,6 +101,7 @@ class Session:
         self._made: dict[Hashable, Any] = {}
         self._along: Along | None = None
         self._pilot: Pilot | None = None
+        self._planned: set[str] = set()
         self._sizes: list[int] = []
 
     @property
@@ -158,6 +159,7 @@ class Session:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self.runtime = self.runtime.planned(plan.peak_bytes, plan.baseline_bytes)
+        self._planned.update(step.name for step in plan.passes)
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
@@ -282,56 +284,37 @@ class Session:
         value: Value = self._made[key]
         return value
 
-    def plan(self, reduction: RowReduction[Any]) -> PassPlan:
+    def plan(self, reduction: Pass[Any]) -> PassPlan:
         """Choose the blocks of a pass."""
         return plan_pass(reduction, self.sources, self.runtime)
 
-    def plan_groups(self, reduction: GroupReduction[Any]) -> PassPlan:
-        """Choose the blocks of a pass over groups of rows."""
-        return plan_groups(reduction, self.sources, self.runtime)
-
-    def plan_pairs(self, reduction: PairReduction[Any]) -> PassPlan:
-        """Choose the blocks of a pass over pairs of groups of rows."""
-        return plan_pairs(reduction, self.sources, self.runtime)
-
-    def run(self, reduction: RowReduction[State]) -> State:
-        """Run a pass and return its combined state.
-
-        Raises
-        ------
-        DataError
-            A value is NaN or infinite, or a source cannot be read.
-        """
-        return self._run(reduction, self.plan(reduction))
-
-    def run_groups(self, reduction: GroupReduction[State]) -> State:
-        """Run a pass over groups of rows and return its combined state.
-
-        Raises
-        ------
-        DataError
-            A value is NaN or infinite, or a source cannot be read.
-        """
-        return self._run(reduction, self.plan_groups(reduction))
-
-    def run_pairs(self, reduction: PairReduction[State], plan: PassPlan | None = None) -> State:
-        """Run a pass over all pairs of groups of rows and return its combined state.
+    def reduce(self, reduction: Pass[State], plan: PassPlan | None = None) -> State:
+        """Run a pass that the plan of the run has, and return its combined state.
 
         Parameters
         ----------
-        reduction : PairReduction
-            Reduction to compute.
+        reduction : Pass
+            Pass to run.
         plan : PassPlan, optional
-            Plan from `plan_pairs`, where it is known.
+            Plan from `plan`, where it is known.
 
         Raises
         ------
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        return self._run(reduction, self.plan_pairs(reduction) if plan is None else plan)
+        plan = plan or self.plan(reduction)
+        if self._planned and plan.name not in self._planned:
+            msg = f"the plan of this run has no pass {plan.name!r}: please report this error"
+            raise RuntimeError(msg)
+        self.runtime.make_room()
+        try:
+            return self._pass(reduction, plan, all(self.finite) or self.finite, self._checkpoint)
+        except NonFiniteError:
+            # A pass of its own finds the first such row, which the user needs.
+            self._refuse_non_finite()
 
-    def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
+    def lazy(self, reduction: Pass[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
@@ -428,17 +411,9 @@ class Session:
             self._differing.update(zip(new, extent.differing, strict=True))
         return [self._differing[k] for k in keys]
 
-    def _run(self, reduction: Reduction[State], plan: PassPlan) -> State:
-        self.runtime.make_room()
-        try:
-            return self._pass(reduction, plan, all(self.finite) or self.finite, self._checkpoint)
-        except NonFiniteError:
-            # A pass of its own finds the first such row, which the user needs.
-            self._refuse_non_finite()
-
     def _pass(
         self,
-        reduction: Reduction[State],
+        reduction: Pass[State],
         plan: PassPlan,
         finite: bool | tuple[bool, ...],
         checkpoint: Checkpoint | None = None,

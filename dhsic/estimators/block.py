@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_integer, check_number
 from dhsic.engine.plan import Plan
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
@@ -115,7 +115,7 @@ class BlockHSIC:
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over blocks, in one pass."""
         fitted, _ = self._fit(session, kernels)
-        return Estimate(session.run(self._pass(session, fitted, None)).mean, fitted)
+        return Estimate(session.reduce(self._pass(session, fitted, None)).mean, fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate over its standard error, in one pass."""
@@ -124,7 +124,7 @@ class BlockHSIC:
         count, _ = self.blocks(session.n)
         note = guard_blocks(session, Combinations.single(fitted), samples, count)
         reduction = self._pass(session, fitted, null)
-        sums, b = session.run(reduction), reduction.block_rows
+        sums, b = session.reduce(reduction), reduction.block_rows
         variance, df = sums.null_variance(null, b)
         check_no_overflow(sums.mean, variance)
         left_out = session.n - sums.blocks * b
@@ -242,7 +242,7 @@ class BlockSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BlockPass:
+class BlockPass(Pass[BlockSums]):
     """The unbiased HSIC of blocks of consecutive rows (Zhang et al. 2018, equation 14).
 
     Parameters

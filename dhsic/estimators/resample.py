@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.plan import Plan
-from dhsic.engine.reduction import GroupReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.engine.sets import Series, WholeSets
 from dhsic.kernels import Combinations
@@ -318,8 +318,8 @@ def whole_group(session: Session) -> RowGroups:
     return moves.whole
 
 
-def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:
+def suits_one_task(session: Session, reduction: Pass[Any]) -> bool:
     """Whether a pass over a single group, which is one task, is of few rows and fits in memory."""
     if session.n > _ROWS_OF_A_TASK:
         return False
-    return session.plan_groups(reduction).worker_bytes <= session.runtime.memory // 2
+    return session.plan(reduction).worker_bytes <= session.runtime.memory // 2

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.errors import require
 from dhsic.kernels import Combinations
 from dhsic.nulls import draw_permutations
@@ -31,7 +31,7 @@ class LassoSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LassoPass:
+class LassoPass(Pass[LassoSums]):
     """The normal equations of HSIC Lasso, summed over blocks of few rows.
 
     Rows are permuted within groups of up to 4,096, and cut into blocks in that order, several
@@ -83,10 +83,6 @@ class LassoPass:
             rows = slice(start, min(start + _GROUP_ROWS, block.rows))
             sums = self.combine(sums, self._group(block.start + start, block, rows))
         return sums
-
-    def combine(self, left: LassoSums, right: LassoSums) -> LassoSums:
-        """Add."""
-        return add(left, right)
 
     def _group(self, first: int, block: RowBlock, rows: slice) -> LassoSums:
         """Sums over the blocks of one group of rows."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.errors import DataError
 
 Vector = NDArray[np.float64]
@@ -40,7 +40,7 @@ class LinearMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearPass:
+class LinearPass(Pass[LinearMoments]):
     """Covariances of many features with one target, merged without cancellation.
 
     Parameters
@@ -52,7 +52,6 @@ class LinearPass:
     d: int
     q: int
     name: str = "covariances"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -95,7 +94,7 @@ class ClassMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClassPass:
+class ClassPass(Pass[ClassMoments]):
     """Means of many features in every class of the target.
 
     Parameters
@@ -109,7 +108,6 @@ class ClassPass:
     d: int
     most: int = 1024
     name: str = "class means"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""

@@ -440,6 +440,6 @@ def fit_regressions(
         pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
     samples = session.take([pilot] * len(session.sources))
     design = regression.design(samples, session.names, _regressors(wanted), tuple(wanted))
-    sums = session.run(replace(_regressing(session, regression, wanted), design=design))
+    sums = session.reduce(replace(_regressing(session, regression, wanted), design=design))
     session.step("solve")
     return StreamedRegressions(session, regression, design, sums)

@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -152,7 +152,7 @@ class SumsByFold(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DesignPass:
+class DesignPass(Pass[SumsByFold]):
     """All that regressions of features on each other need, in one pass whatever their number.
 
     Parameters
@@ -171,10 +171,9 @@ class DesignPass:
 
     bound: Bound
     folds: Folds
-    name: str
+    name: str = "regressions"
     design: Design | None = None
     by_fold: bool = False
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -200,10 +199,6 @@ class DesignPass:
     @property
     def _parts(self) -> int:
         return self.folds.count if self.by_fold else 1
-
-    def combine(self, left: SumsByFold, right: SumsByFold) -> SumsByFold:
-        """Add."""
-        return add(left, right)
 
 
 @dataclass(frozen=True)

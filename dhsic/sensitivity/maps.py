@@ -154,7 +154,7 @@ def column_sensitivities(
     with np.errstate(over="ignore", invalid="ignore"):
         measured = form.measure(session, kernels, varied)
         # The map itself is n x d: of it only the mean squares of columns are kept.
-        squares = session.run(SquaresPass(measured.gradient)).squares / session.n
+        squares = session.reduce(SquaresPass(measured.gradient)).squares / session.n
     if not np.isfinite(squares).all():
         msg = (
             f"the derivatives must be finite in {session.dtype}, and overflow: use "

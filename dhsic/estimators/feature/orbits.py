@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic.engine.groups import RowGroups
-from dhsic.engine.reduction import Footprint, GroupBlock, add
+from dhsic.engine.reduction import Footprint, GroupBlock, Pass, add
 from dhsic.estimators.feature.blocks import KeptBlocks
 from dhsic.estimators.feature.layout import Crossing, Layout
 from dhsic.estimators.resample import Orbit
@@ -52,7 +52,7 @@ class OrbitSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OrbitPass:
+class OrbitPass(Pass[OrbitSums]):
     """All sums of `OrbitSums`, in one pass.
 
     Features are about provisional means, so that no digits cancel. Rows that are in no group add

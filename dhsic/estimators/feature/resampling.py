@@ -205,7 +205,7 @@ class FeatureResampling:
         factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
         solve = DriverStep("solve", reduction.solve_bytes + slabs + factors)
         if isinstance(reduction, OrbitPass):
-            return [self.session.plan_groups(reduction), solve]
+            return [self.session.plan(reduction), solve]
         return [self.session.plan(reduction), solve]
 
     def sizes(self, piece: Piece) -> tuple[Vector, Vector, NDArray[Any] | None]:
@@ -226,13 +226,13 @@ class FeatureResampling:
             None,
         )
         if isinstance(reduction, OrbitPass):
-            sums = self.session.run_groups(reduction)
+            sums = self.session.reduce(reduction)
             kept = None if reduction.blocks is None else sums.kept
             for at, pair in enumerate(piece.pairs):
                 errors[at] = rounding_error(reduction, sums, self.sides, pair)
             cross = reduction.covariances(sums)
         else:
-            cross = reduction.covariances(self.session.run(reduction))
+            cross = reduction.covariances(self.session.reduce(reduction))
         self.session.step("solve")
         sizes = ReplicateSizes(
             cross,

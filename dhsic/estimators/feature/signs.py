@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.estimators.feature.layout import Crossing, Layout
 
 Matrix = NDArray[np.floating[Any]]
@@ -38,7 +38,7 @@ class SignedSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SignedFeaturePass:
+class SignedFeaturePass(Pass[SignedSums]):
     """Products of features times random signs.
 
     sum_i w_i a_1i a_2i' takes a product of matrices for every feature of the second variable. Rows
@@ -60,7 +60,6 @@ class SignedFeaturePass:
     n_resamples: int
     seed: int
     name: str = "multiplier null"
-    row_multiple: int = 1
 
     @property
     def solve_bytes(self) -> int:
@@ -98,10 +97,6 @@ class SignedFeaturePass:
         for terms in waiting:
             terms.fold()
         return sums
-
-    def combine(self, left: SignedSums, right: SignedSums) -> SignedSums:
-        """Add."""
-        return add(left, right)
 
     def covariances(self, sums: SignedSums) -> Vector:
         """C of the data and U_b of every replicate, shape (B, P); overwrites the sums.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_weighted
 from dhsic.estimators.base import with_weights
@@ -52,7 +52,7 @@ class WeightedSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WeightedProductsPass:
+class WeightedProductsPass(Pass[WeightedSums]):
     """All that the statistic of weighted rows and its law need, in one pass.
 
     Means are known only after it. So every feature vector has the constant 1 before it: what is
@@ -72,7 +72,6 @@ class WeightedProductsPass:
     squares: float
     n: int
     name: str = "weighted products"
-    row_multiple: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -128,10 +127,6 @@ class WeightedProductsPass:
         """
         return 1.0 - (2.0 * weights - self.squares) / self.n
 
-    def combine(self, left: WeightedSums, right: WeightedSums) -> WeightedSums:
-        """Add."""
-        return add(left, right)
-
     def centred(self, sums: WeightedSums) -> tuple[Vector, Vector]:
         """C, shape (r, s), and the second moment of its terms, shape (r s, r s)."""
         means = sums.totals.reshape(self.shape) / sums.totals[0]
@@ -173,7 +168,7 @@ def weighted_outcome(session: Session, basis: Basis, null: Spectral) -> Outcome:
     sides = dict(enumerate(basis.sides))
     note = guard_weighted(session, sides)
     reduction = _reduction(session, sides)
-    sums = with_weights(session).run(reduction)
+    sums = with_weights(session).reduce(reduction)
     session.step("spectrum")
     cross, moment = reduction.centred(sums)
     mixture = ChiSquareMixture.of_covariance(moment)

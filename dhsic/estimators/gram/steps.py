@@ -183,8 +183,8 @@ def _passing_steps(
     if len(known) == 1 and known[0].blocks == 1 and reduction.one_block:
         plan = known[0]
     else:
-        plan = session.plan_pairs(reduction)
-    step = CostedStep(plan, lambda _: session.run_pairs(reduction, plan))
+        plan = session.plan(reduction)
+    step = CostedStep(plan, lambda _: session.reduce(reduction, plan))
     return [step, _statistics(session, reduction)]
 
 
@@ -233,13 +233,13 @@ def signed_steps(
         reduction = pass_of(
             Centring.of(grams.sums_of_kernels(range(len(combinations.kernels))), unbiased=unbiased)
         )
-        return SignedGrams(grams, session.run_pairs(reduction), unbiased)
+        return SignedGrams(grams, session.reduce(reduction), unbiased)
 
     # Costs do not depend on the means, so that zeros which take no memory stand for them.
     means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
     unknown = pass_of(Centring(means, unbiased))
     plain = _passing_steps(session, PermutedGramPass(sides))
-    return [*plain, CostedStep(session.plan_pairs(unknown), sign)]
+    return [*plain, CostedStep(session.plan(unknown), sign)]
 
 
 class HeldGrams(NamedTuple):

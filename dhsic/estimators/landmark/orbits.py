@@ -19,7 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic.engine.groups import RowGroups
-from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
+from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
 from dhsic.engine.tiles import Tile, as_real
 from dhsic.estimators.landmark.tiles import (
     LANDMARK_TILE_ROWS,
@@ -80,7 +80,7 @@ class TupleSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeansPass:
+class MeansPass(Pass[TupleSums]):
     """The sums of the data as they are, in blocks of consecutive rows.
 
     Parameters
@@ -94,7 +94,6 @@ class MeansPass:
     tuples: Tuples
     products: bool = True
     name: str = "kernel sums"
-    row_multiple: int = 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -122,13 +121,9 @@ class MeansPass:
                 sums.add_still(self.tuples, strip, sides, products=self.products)
         return sums
 
-    def combine(self, left: TupleSums, right: TupleSums) -> TupleSums:
-        """Add."""
-        return add(left, right)
-
 
 @dataclass(frozen=True)
-class TupleOrbitPass:
+class TupleOrbitPass(Pass[TupleSums]):
     """All sums of `TupleSums`, in one pass.
 
     Parameters
@@ -213,10 +208,6 @@ class TupleOrbitPass:
             for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
                 sums.add_still(t, strip, self.tiles.sides(strip, tiles))
         return sums
-
-    def combine(self, left: TupleSums, right: TupleSums) -> TupleSums:
-        """Add."""
-        return add(left, right)
 
     def _orders(self, first: int, count: int) -> list[Orders]:
         """The orders of groups by variable, for every coset; none where it is the identity."""

@@ -82,7 +82,7 @@ class StatisticWithLaw(NamedTuple):
 
 def measure_tuples(session: Session, tuples: Tuples) -> Moments:
     """The means of the kernels and of their products, in one pass."""
-    return measured(tuples, session.run(MeansPass(tuples)), session.n)
+    return measured(tuples, session.reduce(MeansPass(tuples)), session.n)
 
 
 def resample_tuples(
@@ -115,7 +115,7 @@ def resample_tuples(
     values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
     moments = no_moments(tuples)
     for numbers, cosets, reduction in _program_pieces(session, _Orbiting(tuples, orbit)):
-        part, sums = reduction.tuples, session.run_groups(reduction)
+        part, sums = reduction.tuples, session.reduce(reduction)
         session.step("solve")
         write_means(moments, part, sums, n)
         for place, c in enumerate(numbers):
@@ -138,7 +138,7 @@ def _by_signs(
     norms: list[Vector] = []
     signing = _Signing(about, left_means, null.n_resamples, session.seed)
     for numbers, _, reduction in _program_pieces(session, signing):
-        part, sums = reduction.tuples, session.run(reduction)
+        part, sums = reduction.tuples, session.reduce(reduction)
         session.step("solve")
         functions = _signed_functions(sums, session.n)
         for c, start, stop in zip(numbers, part.starts, part.starts[1:], strict=False):
@@ -156,7 +156,7 @@ def fit_tuples(
     about, left_means, moments = _about_means(session, tuples)
     tested: list[StatisticWithLaw] = []
     for numbers, _, reduction in _program_pieces(session, _Fitting(about, left_means, null)):
-        for c, both in zip(numbers, reduction.of(session.run(reduction)), strict=True):
+        for c, both in zip(numbers, reduction.of(session.reduce(reduction)), strict=True):
             tested.append(_fitted(session, *both, whiten[c], null))
             moments.u[c] = both[0] / session.n
         del both  # the next pass has sums of its own
@@ -256,7 +256,7 @@ class _Program(Protocol[TuplePass]):
     def after(self, reduction: TuplePass) -> list[DriverStep]: ...
 
 
-class _Pass(NamedTuple, Generic[TuplePass]):
+class _TuplePiece(NamedTuple, Generic[TuplePass]):
     """What one pass takes."""
 
     numbers: range
@@ -275,7 +275,7 @@ def _tuple_steps(session: Session, program: _Program[TuplePass]) -> list[Planned
 
 def _planned(session: Session, reduction: TupleOrbitPass | SignedPass | SpectrumPass) -> PassPlan:
     if isinstance(reduction, TupleOrbitPass):
-        return session.plan_groups(reduction)
+        return session.plan(reduction)
     return session.plan(reduction)
 
 
@@ -286,7 +286,9 @@ def _solve_step(part: Tuples, count: int) -> DriverStep:
     return DriverStep("solve", working)
 
 
-def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Pass[TuplePass]]:
+def _program_pieces(
+    session: Session, program: _Program[TuplePass]
+) -> Iterator[_TuplePiece[TuplePass]]:
     """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
@@ -298,7 +300,7 @@ def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[
         solve = max(step.working_bytes for step in program.after(reduction))
         fits = _planned(session, reduction).worker_bytes + solve <= session.runtime.pass_bytes
         if fits or len(numbers) == len(cosets) == 1:
-            yield _Pass(numbers, cosets, reduction)
+            yield _TuplePiece(numbers, cosets, reduction)
         elif len(numbers) > 1:
             middle = len(numbers) // 2
             left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
@@ -318,7 +320,7 @@ def _shared_orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permu
 
 def _about_means(session: Session, tuples: Tuples) -> tuple[Tuples, Tile, Moments]:
     """The statistics about the means of the kernels, the means of left sides, and the moments."""
-    sums = session.run(MeansPass(tuples, products=False))
+    sums = session.reduce(MeansPass(tuples, products=False))
     moments = no_moments(tuples)
     write_means(moments, tuples, sums, session.n)
     left_means = np.zeros(tuples.starts[-1], tuples.sums)

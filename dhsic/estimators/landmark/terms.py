@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.tiles import Matrix, Tile, column_sums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
@@ -31,7 +31,7 @@ class SignedTupleSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SignedPass:
+class SignedPass(Pass[SignedTupleSums]):
     """Centred terms times random signs W: all replicates by one product of matrices.
 
     Parameters
@@ -51,7 +51,6 @@ class SignedPass:
     n_resamples: int
     seed: int
     name: str = "multiplier null"
-    row_multiple: int = 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -88,10 +87,6 @@ class SignedPass:
                     sums.signed[at] += _times_signs(xi, signs)
         return sums
 
-    def combine(self, left: SignedTupleSums, right: SignedTupleSums) -> SignedTupleSums:
-        """Add."""
-        return add(left, right)
-
 
 def _times_signs(xi: Tile, signs: Matrix) -> Tile:
     """Xi W, where signs need not become complex."""
@@ -110,7 +105,7 @@ class SpectrumSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpectrumPass:
+class SpectrumPass(Pass[SpectrumSums]):
     """The second moments of the centred terms.
 
     Parameters
@@ -125,8 +120,7 @@ class SpectrumPass:
 
     tuples: Tuples
     left_means: Tile
-    name: str
-    row_multiple: int = 1
+    name: str = "second moments"
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -173,10 +167,6 @@ class SpectrumPass:
             flat = terms.reshape(len(plain), -1)
             plain += flat.sum(axis=1)
             squares += flat @ flat.T
-
-    def combine(self, left: SpectrumSums, right: SpectrumSums) -> SpectrumSums:
-        """Add."""
-        return add(left, right)
 
     def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
         """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""

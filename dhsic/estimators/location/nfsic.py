@@ -221,7 +221,7 @@ class NFSIC:
             session.dtype,
             form_of(null),
         )
-        sums = rest.run(LocationPass(tuples))
+        sums = rest.reduce(LocationPass(tuples))
         session.step("solve")
         moments = measured(tuples, sums.tuples, rest.n)
         means = list(moments.kappa)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.estimators.landmark.orbits import MeansPass, TupleSums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
@@ -130,7 +130,7 @@ class LocationSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LocationPass:
+class LocationPass(Pass[LocationSums]):
     """Means of kernels at locations, and covariances of every side of the statistics.
 
     Parameters
@@ -141,7 +141,6 @@ class LocationPass:
 
     tuples: Tuples
     name: str = "test locations"
-    row_multiple: int = 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -175,7 +174,3 @@ class LocationPass:
                 values = side.astype(np.float64, copy=False)
                 products += values @ values.T
         return sums
-
-    def combine(self, left: LocationSums, right: LocationSums) -> LocationSums:
-        """Add."""
-        return LocationSums(add(left.tuples, right.tuples), left.second + right.second)
