@@ -2,7 +2,8 @@
 
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
-from dhsic.causal.pairs import direction, directions, plan_direction
+from dhsic.causal.directions import direction, directions, plan_direction
+from dhsic.causal.graphs import DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
 from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,
@@ -15,9 +16,6 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.causal.scores import DAGScores, ScoredDAG
-from dhsic.causal.scoring import score_dags
-from dhsic.causal.search import DAGSearch, search_dag
 from dhsic.regression.residuals import CrossFitted, Regression, find_regression
 from dhsic.regression.splines import Splines
 
