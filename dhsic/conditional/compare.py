@@ -351,7 +351,7 @@ def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalInd
     neighbours.warn()
     statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
     warned = warn_of_limits(products, session.names, session.n)
-    features = FeatureSummary("kernel", products.design.base.sizes[:3])
+    features = FeatureSummary("kernel", products.design.sizes)
     estimate = Estimate(
         products.correlation, products.kernels, None, features, "kernel partial correlation"
     )

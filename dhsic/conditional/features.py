@@ -331,12 +331,16 @@ class Centre:
 class FeatureRows(NamedTuple):
     """Features of some rows."""
 
+    given: Vector
+    """Of what is given, shape (b, p)."""
+    own_x: Vector
+    """Regressors of x alone, or in the first pass its columns, shape (b, k_x)."""
+    own_y: Vector
+    """The same of y, shape (b, k_y)."""
     x: Vector
     """Shape (b, r_x)."""
     y: Vector
     """Shape (b, r_y)."""
-    given: Vector
-    """The regressors of x and y, shape (b, p)."""
     weights: Vector
     """The constant 1 and functions of what is given, shape (b, r_w)."""
 
@@ -344,141 +348,6 @@ class FeatureRows(NamedTuple):
     def products(self) -> Vector:
         """Features of x times the weights, shape (b, r_x r_w)."""
         return row_products(self.x, self.weights)
-
-
-@dataclass(frozen=True)
-class Features:
-    """Features of all variables of a conditional test.
-
-    Parameters
-    ----------
-    x, y : Projection
-        Principal directions of their kernels.
-    centres : tuple of Centre
-        Predictions of x and of y, about which their kernels see them.
-    given : tuple of Projection
-        Features on which they are regressed: the columns, products of two, kernels of every column
-        by itself, wide and narrow, and of all columns together where there are several.
-    weights : Projection
-        Principal directions of the kernel of all given columns.
-    dtype : dtype
-        Precision of the kernels.
-    """
-
-    x: Projection
-    y: Projection
-    centres: tuple[Centre, Centre]
-    given: tuple[Projection, ...]
-    weights: Projection
-    dtype: DTypeLike
-
-    @classmethod
-    def of(
-        cls,
-        kernels: Sequence[Kernel],
-        samples: Sequence[Vector],
-        kinds: Sequence[str],
-        dtype: DTypeLike,
-    ) -> Self:
-        """Features that suit samples, of x and y as they are.
-
-        Parameters
-        ----------
-        kernels : sequence of Kernel
-            Those of x and y, fitted.
-        samples : sequence of ndarray, shapes (s, d_x), (s, d_y) and (s, d_z)
-            Rows of x, of y and of all given columns, drawn independently.
-        kinds : sequence of str
-            Kinds of the given columns.
-        dtype : dtype
-            Precision of the kernels.
-        """
-        x, y = (
-            Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
-            for kernel, sample in zip(kernels, samples[:2], strict=True)
-        )
-        z = samples[2]
-        joint = joint_kernel(kinds).fit(z)
-        weights = Projection.principal(joint, z, _MOST_WEIGHTS, dtype)
-        given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
-        return cls(x, y, (Centre(), Centre()), given, weights, dtype)
-
-    @cached_property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Numbers of features of x, of y, of what is given, and of weights with the constant."""
-        return (
-            self.x.size,
-            self.y.size,
-            sum(one.size for one in self.given),
-            1 + self.weights.size,
-        )
-
-    @property
-    def size(self) -> int:
-        """Number of features of what is given, of x and of y."""
-        return sum(self.sizes[:3])
-
-    @cached_property
-    def left_out(self) -> tuple[Indices, ...]:
-        """Features of what is given that each of several regressions does without.
-
-        With many columns and few rows, kernels of all columns take the freedom that a sum of
-        functions of each needs, and they follow products of two columns too slowly. So there are
-        regressions on wide kernels of every column, on all kernels, and on products, with the wide
-        kernels and without; one on everything where no columns stand together.
-        """
-        ends = np.cumsum([0, *(one.size for one in self.given)])
-        every = [np.arange(*ends[k : k + 2]) for k in range(len(self.given))]
-        maps = [one.map for one in self.given]
-        products = [k for k, one in enumerate(maps) if isinstance(one, ColumnProducts)]
-        wide, *finer = (
-            k for k, one in enumerate(maps) if not isinstance(one, ColumnFeatures | ColumnProducts)
-        )
-        if not any(isinstance(one, KernelFeatures) for one in maps):
-            return ()
-        ways = [[*finer, *products], products, *([finer, [wide, *finer]] if products else [])]
-        return tuple(
-            np.concatenate([np.empty(0, np.intp), *(every[k] for k in one)]) for one in ways
-        )
-
-    def __call__(self, values: Sequence[NDArray[Any]]) -> FeatureRows:
-        """Features of rows of x, y and every given variable."""
-        x, y, *others = values
-        z = others[0] if len(others) == 1 else np.concatenate(others, axis=1)
-        given = self.of_given(z)
-        # The constant comes first, so that the plain products are among those with weights.
-        weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
-        x, y = (centre(one, given) for centre, one in zip(self.centres, (x, y), strict=True))
-        return FeatureRows(self.x(x), self.y(y), given, weights)
-
-    def of_given(self, z: NDArray[Any]) -> Vector:
-        """Features of rows (b, d_z) of all given columns, shape (b, p)."""
-        return np.concatenate([one(z) for one in self.given], axis=1)
-
-    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
-        """Side by side: of what is given, of x, of y."""
-        rows = self(values)
-        return np.concatenate([rows.given, rows.x, rows.y], axis=1)
-
-    def about(
-        self, kernels: Sequence[Kernel], centres: tuple[Centre, Centre], samples: Sequence[Vector]
-    ) -> Self:
-        """With features of x and y about their predictions.
-
-        Parameters
-        ----------
-        kernels : sequence of Kernel
-            Those of x and y, fitted to the samples.
-        centres : tuple of Centre
-            The predictions.
-        samples : sequence of ndarray, shapes (s, d_x) and (s, d_y)
-            Rows of x and of y, less their predictions.
-        """
-        x, y = (
-            Projection.principal(kernel, sample, _MOST_DIRECTIONS, self.dtype)
-            for kernel, sample in zip(kernels, samples, strict=True)
-        )
-        return replace(self, x=x, y=y, centres=centres)
 
 
 @dataclass(frozen=True)
@@ -505,6 +374,11 @@ class PredictedColumns:
         varied = int(np.count_nonzero(np.ptp(sample, axis=0)))
         return cls(at, ColumnFeatures.of(sample, dtype), varied)
 
+    @property
+    def size(self) -> int:
+        """How many are predicted."""
+        return len(self.at)
+
     def __call__(self, x: NDArray[Any]) -> Vector:
         """Columns of rows (b, d), shape (b, k)."""
         return np.asarray(self.units(x)[:, self.at], np.float64)
@@ -516,88 +390,22 @@ class PredictedColumns:
 
 
 class FirstFits(NamedTuple):
-    """The regressions, and which targets are of what."""
+    """First regressions on what is given, as far as they are of one variable."""
 
     ridges: Ridges
-    """All of them, by all rows."""
+    """Those of both variables, by all rows."""
     folds: tuple[Ridges, ...]
     """The same by the rows outside of every fold, about the means of all rows."""
-    x: slice
-    """Features of x as it is."""
-    y: slice
-    """Features of y as it is."""
-    columns: tuple[slice, slice]
-    """Columns of x and of y that are predicted."""
-    centres: tuple[Centre, Centre]
-    """Predictions of x and of y."""
-    explained: tuple[float, float]
-    """Shares of the variances of their columns that the predictions explain, on average of those
-    that are not constant."""
-    gained: tuple[float, float]
-    """How much more of x and of y all rows explain than the rows of other folds do of a fold's."""
-
-
-@dataclass(frozen=True)
-class FirstDesign:
-    """Features of all variables, and the columns of x and of y that are predicted.
-
-    Parameters
-    ----------
-    base : Features
-        Features of x and y as they are, and of what is given.
-    columns : tuple of PredictedColumns
-        Those of x and those of y.
-    """
-
-    base: Features
-    columns: tuple[PredictedColumns, PredictedColumns]
-
-    @cached_property
-    def counts(self) -> tuple[int, int]:
-        """Columns of x and of y that are predicted."""
-        x, y = self.columns
-        return len(x.at), len(y.at)
-
-    @property
-    def size(self) -> int:
-        """Number of features and columns, side by side."""
-        return self.base.size + sum(self.counts)
-
-    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Side by side: of what is given, of x, of y, columns of x, of y; alike in all folds."""
-        own = (one(x) for one, x in zip(self.columns, values, strict=False))
-        return np.concatenate([self.base.joined(values), *own], axis=1)
-
-    def fits(self, sums: SumsByFold) -> FirstFits:
-        """The regressions on what is given."""
-        given, targets = np.split(np.arange(self.size), [self.base.sizes[2]])
-        whole, left_out = sums.whole(), self.base.left_out
-        ridges = Ridges.fit(whole, given, targets, left_out=left_out)
-        errors, folds = np.zeros(len(targets)), []
-        for others, held in sums.splits():
-            fold = Ridges.fit(others, given, targets, left_out=left_out, held=held)
-            errors += held.rows / whole.rows * fold.tried
-            folds.append(replace(fold, mean=ridges.mean))
-        half = replace(ridges, errors=errors)
-
-        def gain(at: slice) -> float:
-            return max(0.0, ridges.explained(at) - half.explained(at))
-
-        r_x, r_y, _, _ = self.base.sizes
-        ends = np.cumsum([0, r_x, r_y, *self.counts])
-        x, y, *own = (slice(*ends[k : k + 2]) for k in range(4))
-        of_x, of_y = (one.centre(ridges, at) for one, at in zip(self.columns, own, strict=True))
-        share_x, share_y = (
-            ridges.explained(at) * len(one.at) / max(one.varied, 1)
-            for one, at in zip(self.columns, own, strict=True)
-        )
-        # Far values of columns feign a gain that features, which are bounded, do not show.
-        gain_x, gain_y = (
-            min(gain(at), _OF_FEATURES * gain(one)) if count else gain(one)
-            for at, one, count in zip(own, (x, y), self.counts, strict=True)
-        )
-        shares, gains = (share_x, share_y), (gain_x, gain_y)
-        return FirstFits(ridges, tuple(folds), x, y, (own[0], own[1]), (of_x, of_y), shares, gains)
+    features: slice
+    """Targets that are features of the variable as it is."""
+    columns: slice
+    """Targets that are its columns."""
+    centre: Centre
+    """The prediction of its columns."""
+    explained: float
+    """Share of the variance of its columns that this explains, on average of those that vary."""
+    gained: float
+    """How much more of it all rows explain than the rows of other folds do of a fold's."""
 
 
 @dataclass(frozen=True)
@@ -623,34 +431,13 @@ class Index:
     linear: Vector
 
     @classmethod
-    def of(
-        cls,
-        ridges: Ridges,
-        folds: Sequence[Ridges],
-        features: slice,
-        columns: slice,
-        given: Vector,
-        dtype: DTypeLike,
-    ) -> Self:
-        """From first regressions, with landmarks among rows (s, p) of what is given.
-
-        Parameters
-        ----------
-        ridges : Ridges
-            The regressions, by all rows, of whose predictions the functions are.
-        folds : sequence of Ridges
-            The same by the rows outside of every fold.
-        features, columns : slice
-            Which targets are features of the variable, and which its columns that are predicted.
-        given : ndarray, shape (s, p)
-            Rows.
-        dtype : dtype
-            Precision of the kernels.
-        """
+    def of(cls, fits: FirstFits, given: Vector, dtype: DTypeLike) -> Self:
+        """From first regressions, with landmarks among rows (s, p) of what is given."""
+        ridges, features = fits.ridges, fits.features
         about = given - ridges.mean
         crossed = slice(features.start, min(features.start + _PREDICTIONS, features.stop))
         leading = ridges.slopes[:, crossed]
-        own = _principal(about, ridges.slopes[:, columns])
+        own = _principal(about, ridges.slopes[:, fits.columns])
         spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (leading, own)]
         if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
             own = own * (spreads[0] / spreads[1])
@@ -660,7 +447,7 @@ class Index:
         predictions = predictions[:, varied]
         kinds = ("number",) * predictions.shape[1]
         parts = projections(predictions, kinds, dtype) if kinds else ()
-        slopes = np.array([np.append(one.slopes[:, crossed], own, axis=1) for one in folds])
+        slopes = np.array([np.append(one.slopes[:, crossed], own, axis=1) for one in fits.folds])
         linear = _linear_parts(parts, predictions)
         return cls(ridges.mean, slopes[:, :, varied], parts, linear)
 
@@ -700,72 +487,201 @@ def _principal(about: Vector, slopes: Vector) -> Vector:
     return leading
 
 
-class IndexedRows(NamedTuple):
-    """Features of some rows."""
-
-    base: FeatureRows
-    """Those of all variables."""
-    x: Vector
-    """The regressors of x, shape (b, p_x)."""
-    y: Vector
-    """The regressors of y, shape (b, p_y)."""
-
-
 class Places(NamedTuple):
-    """Numbers of the columns of `IndexedDesign.joined`."""
+    """Numbers of the columns of `Design.joined`."""
 
-    given_x: Indices
-    """Those that x is regressed on."""
-    given_y: Indices
-    """Those that y is regressed on."""
+    given: Indices
+    own_x: Indices
+    own_y: Indices
     x: Indices
-    """Features of x."""
-    products: Indices
-    """Features of x times the weights."""
+    """Features of x, in the second pass times the weights."""
     y: Indices
-    """Features of y."""
 
 
 @dataclass(frozen=True)
-class IndexedDesign:
-    """Features of all variables, with those that suit x and those that suit y.
+class Design:
+    """Features of all variables of a conditional test.
 
     Parameters
     ----------
-    base : Features
-        Features of all variables.
-    x, y : Index
-        That of either variable.
+    x, y : Projection
+        Principal directions of their kernels.
+    given : tuple of Projection
+        Features on which they are regressed: the columns, products of two, kernels of every column
+        by itself, wide and narrow, and of all columns together where there are several.
+    weights : Projection
+        Principal directions of the kernel of all given columns.
+    columns : tuple of PredictedColumns
+        Columns of x and of y that the first pass predicts.
+    dtype : dtype
+        Precision of the kernels.
+    centres : tuple of Centre
+        Predictions of x and of y, about which their kernels see them in the second pass.
+    indices : tuple of Index
+        Regressors of x and of y alone, in the second pass.
     """
 
-    base: Features
-    x: Index
-    y: Index
+    x: Projection
+    y: Projection
+    given: tuple[Projection, ...]
+    weights: Projection
+    columns: tuple[PredictedColumns, ...]
+    dtype: DTypeLike
+    centres: tuple[Centre, ...] = (Centre(), Centre())
+    indices: tuple[Index, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        kernels: Sequence[Kernel],
+        samples: Sequence[Vector],
+        kinds: Sequence[str],
+        predicted: Sequence[tuple[int, ...]],
+        dtype: DTypeLike,
+    ) -> Self:
+        """Features of x and y as they are, with their columns.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Those of x and y, fitted.
+        samples : sequence of ndarray, shapes (s, d_x), (s, d_y) and (s, d_z)
+            Rows of x, of y and of all given columns, drawn independently.
+        kinds : sequence of str
+            Kinds of the given columns.
+        predicted : sequence of tuple of int
+            Columns of x and of y.
+        dtype : dtype
+            Precision of the kernels.
+        """
+        *both, z = samples
+        x, y = (
+            Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
+            for kernel, sample in zip(kernels, both, strict=True)
+        )
+        weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
+        given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
+        columns = (PredictedColumns.of(*one, dtype) for one in zip(predicted, both, strict=True))
+        return cls(x, y, given, weights, tuple(columns), dtype)
+
+    def about(
+        self,
+        fits: Sequence[FirstFits],
+        kernels: Sequence[Kernel],
+        samples: Sequence[Vector],
+        given: Vector,
+    ) -> Self:
+        """Features of x and y about their predictions, with regressors of either.
+
+        Parameters
+        ----------
+        fits : sequence of FirstFits
+            Those of x and of y.
+        kernels : sequence of Kernel
+            Those of x and y, fitted to the samples.
+        samples : sequence of ndarray, shapes (s, d_x) and (s, d_y)
+            Rows of x and of y, less their predictions.
+        given : ndarray, shape (s, p)
+            Features of rows of what is given.
+        """
+        x, y = (
+            Projection.principal(kernel, sample, _MOST_DIRECTIONS, self.dtype)
+            for kernel, sample in zip(kernels, samples, strict=True)
+        )
+        indices = tuple(Index.of(one, given, self.dtype) for one in fits)
+        centres = tuple(one.centre for one in fits)
+        return replace(self, x=x, y=y, centres=centres, indices=indices)
 
     @property
-    def size(self) -> int:
-        """Number of features, side by side."""
-        r_x, r_y, p, r_w = self.base.sizes
-        return p + self.x.size + self.y.size + r_x * r_w + r_y
+    def sizes(self) -> tuple[int, int, int]:
+        """Numbers of features of x, of y, and of what is given."""
+        return self.x.size, self.y.size, sum(one.size for one in self.given)
 
     @cached_property
     def places(self) -> Places:
         """Numbers of the features, side by side."""
-        r_x, r_y, p, r_w = self.base.sizes
-        counts = p, self.x.size, self.y.size, r_x * r_w, r_y
-        given, of_x, of_y, products, y = np.split(np.arange(self.size), np.cumsum(counts)[:-1])
-        joined = np.append(given, of_x), np.append(given, of_y)
-        # With the constant, which is the first weight, products are the features of x themselves.
-        return Places(*joined, products[::r_w], products, y)
+        r_x, r_y, p = self.sizes
+        own = [one.size for one in self.indices or self.columns]
+        at_weights = r_x * (1 + self.weights.size if self.indices else 1)
+        counts = np.cumsum([p, *own, at_weights, r_y])
+        return Places(*np.split(np.arange(counts[-1]), counts[:-1]))
 
-    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> IndexedRows:
+    @property
+    def size(self) -> int:
+        """Number of features, side by side."""
+        return sum(map(len, self.places))
+
+    @cached_property
+    def left_out(self) -> tuple[Indices, ...]:
+        """Features of what is given that each of several regressions does without.
+
+        With many columns and few rows, kernels of all columns take the freedom that a sum of
+        functions of each needs, and they follow products of two columns too slowly. So there are
+        regressions on wide kernels of every column, on all kernels, and on products, with the wide
+        kernels and without; one on everything where no columns stand together.
+        """
+        ends = np.cumsum([0, *(one.size for one in self.given)])
+        every = [np.arange(*ends[k : k + 2]) for k in range(len(self.given))]
+        maps = [one.map for one in self.given]
+        products = [k for k, one in enumerate(maps) if isinstance(one, ColumnProducts)]
+        wide, *finer = (
+            k for k, one in enumerate(maps) if not isinstance(one, ColumnFeatures | ColumnProducts)
+        )
+        if not any(isinstance(one, KernelFeatures) for one in maps):
+            return ()
+        ways = [[*finer, *products], products, *([finer, [wide, *finer]] if products else [])]
+        return tuple(
+            np.concatenate([np.empty(0, np.intp), *(every[k] for k in one)]) for one in ways
+        )
+
+    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> FeatureRows:
         """Features of rows of a fold, of x, y and every given variable."""
-        base = self.base(values)
-        x, y = (np.append(base.given, one(base.given, fold), axis=1) for one in (self.x, self.y))
-        return IndexedRows(base, x, y)
+        *both, z = *values[:2], np.concatenate(values[2:], axis=1)
+        given = self.of_given(z)
+        if self.indices:
+            own = [one(given, fold) for one in self.indices]
+        else:
+            own = [one(x) for one, x in zip(self.columns, both, strict=True)]
+        # The constant comes first, so that the plain products are among those with weights.
+        weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
+        x, y = (centre(one, given) for centre, one in zip(self.centres, both, strict=True))
+        return FeatureRows(given, *own, self.x(x), self.y(y), weights)
+
+    def of_given(self, z: NDArray[Any]) -> Vector:
+        """Features of rows (b, d_z) of all given columns, shape (b, p)."""
+        return np.concatenate([one(z) for one in self.given], axis=1)
 
     def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Side by side: of what is given, of either index, x times the weights, y."""
-        base = self.base(values)
-        own = self.x(base.given, fold), self.y(base.given, fold)
-        return np.concatenate([base.given, *own, base.products, base.y], axis=1)
+        """Side by side: of what is given, own ones of x and of y, of x, of y."""
+        rows = self(values, fold)
+        x = rows.products if self.indices else rows.x
+        return np.concatenate([*rows[:3], x, rows.y], axis=1)
+
+    def first_fits(self, sums: SumsByFold) -> tuple[FirstFits, FirstFits]:
+        """Regressions of x and of y, by the sums of the first pass."""
+        given, *parts = self.places
+        targets, left_out = np.concatenate(parts), self.left_out
+        whole = sums.whole()
+        ridges = Ridges.fit(whole, given, targets, left_out=left_out)
+        errors, folds = np.zeros(len(targets)), []
+        for others, held in sums.splits():
+            fold = Ridges.fit(others, given, targets, left_out=left_out, held=held)
+            errors += held.rows / whole.rows * fold.tried
+            folds.append(replace(fold, mean=ridges.mean))
+        half = replace(ridges, errors=errors)
+
+        def gain(at: slice) -> float:
+            return max(0.0, ridges.explained(at) - half.explained(at))
+
+        def of(columns: slice, features: slice, one: PredictedColumns) -> FirstFits:
+            share = ridges.explained(columns) * one.size / max(one.varied, 1)
+            gained = gain(features)
+            # Far values of columns feign a gain that features, which are bounded, do not show.
+            if one.size:
+                gained = min(gain(columns), _OF_FEATURES * gained)
+            centre = one.centre(ridges, columns)
+            return FirstFits(ridges, tuple(folds), features, columns, centre, share, gained)
+
+        ends = np.cumsum([0, *map(len, parts)])
+        own_x, own_y, x, y = (slice(*ends[k : k + 2]) for k in range(4))
+        return of(own_x, x, self.columns[0]), of(own_y, y, self.columns[1])

@@ -12,16 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.conditional.features import (
-    Features,
-    FirstDesign,
-    Index,
-    IndexedDesign,
-    Places,
-    PredictedColumns,
-    Sizes,
-    centred_columns,
-)
+from dhsic.conditional.features import Design, Sizes, centred_columns
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -32,7 +23,7 @@ from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
-from dhsic.regression.ridge import TILE_ROWS, DesignPass, Folds, Ridges, Sums, SumsByFold
+from dhsic.regression.ridge import TILE_ROWS, DesignPass, Folds, Ridges, Sums
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -76,19 +67,6 @@ def predicted_columns(
     return [centred_columns(kernel, kinds_of(source), one) for kernel, source, one in triples]
 
 
-class FittedDesign(NamedTuple):
-    """Features of the second and third pass."""
-
-    design: IndexedDesign
-    """Features of rows of every fold, of which predictions of features know nothing."""
-    kernels: tuple[Kernel, ...]
-    """Those of x and of y, fitted."""
-    explained: tuple[float, float]
-    """Shares of the variances of columns of x and y that first predictions explain."""
-    gained: tuple[float, float]
-    """How much more of them is explained by all rows than by half of them."""
-
-
 class Drawn(NamedTuple):
     """Drawn rows, x, y and what is given each by themselves, and features that suit them.
 
@@ -103,7 +81,7 @@ class Drawn(NamedTuple):
     """All given columns at rows drawn for them."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, fitted to their rows."""
-    first: FirstDesign
+    design: Design
     """Features of x and y as they are, with the columns that are predicted."""
 
     @classmethod
@@ -131,41 +109,10 @@ class Drawn(NamedTuple):
             kernel.fit(sample).widened(width)
             for kernel, sample, width in zip(kernels, (x, y), widths, strict=True)
         )
-        base = Features.of(fitted, (x, y, z), given_kinds(session), session.dtype)
-        of_x, of_y = (
-            PredictedColumns.of(at, one, session.dtype)
-            for at, one in zip(predicted_columns(session, fitted, (x, y)), (x, y), strict=True)
-        )
-        return cls((x, y), at_pairs, z, fitted, FirstDesign(base, (of_x, of_y)))
-
-    def indexed(
-        self, sums: SumsByFold, kernels: Sequence[Kernel], widths: Sequence[float]
-    ) -> FittedDesign:
-        """Features of x and y about their predictions, with indices of either, and the kernels.
-
-        Parameters
-        ----------
-        sums : SumsByFold
-            Those of the first pass.
-        kernels : sequence of Kernel
-            Those of x and y, to be fitted.
-        widths : sequence of float
-            Factors of their lengths.
-        """
-        fits = self.first.fits(sums)
-        base = self.first.base
-        samples, fitted = list(self.samples), list(self.kernels)
-        for m, centre in enumerate(fits.centres):
-            if centre.at:
-                samples[m] = centre(samples[m], base.of_given(self.given[m]))
-                fitted[m] = kernels[m].fit(samples[m]).widened(widths[m])
-        given = base.of_given(self.z)
-        indices = (
-            Index.of(fits.ridges, fits.folds, *targets, given, base.dtype)
-            for targets in zip((fits.x, fits.y), fits.columns, strict=True)
-        )
-        design = IndexedDesign(base.about(fitted, fits.centres, samples), *indices)
-        return FittedDesign(design, tuple(fitted), fits.explained, fits.gained)
+        predicted = predicted_columns(session, fitted, (x, y))
+        kinds = given_kinds(session)
+        design = Design.of(fitted, (x, y, z), kinds, predicted, session.dtype)
+        return cls((x, y), at_pairs, z, fitted, design)
 
 
 class ProductSums(NamedTuple):
@@ -206,7 +153,7 @@ class ProductsPass(Pass[ProductSums]):
         Rows of the data.
     seed : int
         Fixes the folds.
-    design : IndexedDesign, optional
+    design : Design, optional
         Features of rows, which a run has.
     regressions : tuple of Ridges, optional
         Those of the features of x and of y.
@@ -217,7 +164,7 @@ class ProductsPass(Pass[ProductSums]):
     sizes: Sizes
     n: int
     seed: int
-    design: IndexedDesign | None = None
+    design: Design | None = None
     regressions: tuple[Ridges, ...] = ()
     name: str = "products of residuals"
 
@@ -235,8 +182,7 @@ class ProductsPass(Pass[ProductSums]):
     def chunk(self, block: RowBlock) -> ProductSums:
         """Sums over one block."""
         assert self.design is not None
-        r_x, r_y, _, r_w = self.design.base.sizes
-        m = r_x * r_w * r_y
+        m = len(self.design.places.x) * len(self.design.places.y)
         totals, products, squares, fourths = np.zeros(m), np.zeros((m, m)), 0.0, 0.0
         for fold, tile in Folds(FOLDS, self.seed).tiles(block):
             some, scaled = self._products(self.design, fold, [x[tile] for x in block.values])
@@ -248,7 +194,7 @@ class ProductsPass(Pass[ProductSums]):
         return ProductSums(totals, products, squares, fourths)
 
     def _products(
-        self, design: IndexedDesign, fold: int, values: Sequence[NDArray[Any]]
+        self, design: Design, fold: int, values: Sequence[NDArray[Any]]
     ) -> tuple[Vector, Vector]:
         """Products by row of a fold, shape (b, m), and scaled for their law.
 
@@ -258,21 +204,20 @@ class ProductsPass(Pass[ProductSums]):
         squares are divided by 1 - h, of which x and y take a half each.
         """
         rows, (of_x, of_y) = design(values, fold), self.regressions
-        x, y = of_x.residuals(rows.x, rows.base.x), of_y.residuals(rows.y, rows.base.y)
-        plain = row_products(rows.base._replace(x=x).products, y)
+        given_x, given_y = (np.append(rows.given, one, axis=1) for one in rows[1:3])
+        x, y = of_x.residuals(given_x, rows.x), of_y.residuals(given_y, rows.y)
+        plain = row_products(row_products(x, rows.weights), y)
         # Beyond 50 rows a regressor leverages have a mean of at most 1/50, and do not count.
         p = max(len(of_x.mean), len(of_y.mean))
         if self.n > _LEVERED_ROWS * p or of_x.rows != self.n:
             return plain, plain
         # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
-        x /= of_x.unlevered(rows.x) ** 0.25
-        y /= of_y.unlevered(rows.y) ** 0.25
-        return plain, row_products(rows.base._replace(x=x).products, y)
+        x /= of_x.unlevered(given_x) ** 0.25
+        y /= of_y.unlevered(given_y) ** 0.25
+        return plain, row_products(row_products(x, rows.weights), y)
 
 
-def partial_correlation(
-    places: Places, sums: Sums, alone: Ridges, left_out: Sequence[Indices] = ()
-) -> float:
+def partial_correlation(design: Design, sums: Sums, alone: Ridges) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -286,14 +231,12 @@ def partial_correlation(
 
     Parameters
     ----------
-    places : Places
-        Numbers of the features.
+    design : Design
+        That of the second pass.
     sums : Sums
-        Sums over rows.
+        Its sums.
     alone : Ridges
         Regressions of y on what is given.
-    left_out : sequence of ndarray of int, optional
-        Features that each of several regressions does without.
 
     Returns
     -------
@@ -305,8 +248,9 @@ def partial_correlation(
     .. [1] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient, a measure of
        conditional dependence. JMLR 23, 2022.
     """
-    regressors = np.append(places.given_y, places.products)
-    both = Ridges.fit(sums, regressors, places.y, left_out=left_out).least.sum()
+    at = design.places
+    regressors = np.concatenate([at.given, at.own_y, at.x])
+    both = Ridges.fit(sums, regressors, at.y, left_out=design.left_out).least.sum()
     least = alone.least.sum()
     # Where nothing is left of y, nothing more can be explained.
     if least <= 0.0:
@@ -318,7 +262,7 @@ def partial_correlation(
 class ResidualProducts(NamedTuple):
     """The sums that the passes found, with their design and kernels."""
 
-    design: IndexedDesign
+    design: Design
     """The features."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""
@@ -405,24 +349,33 @@ class KernelResiduals:
         # second.
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
-        by_fold = session.reduce(replace(first, design=drawn.first))
+        design, samples, fitted = drawn.design, list(drawn.samples), list(drawn.kernels)
+        by_fold = session.reduce(replace(first, design=design))
         session.step("solve")
-        design, fitted, explained, gained = drawn.indexed(by_fold, kernels, self.widths)
+        fits = design.first_fits(by_fold)
+        for m, one in enumerate(fits):
+            if one.centre.at:
+                samples[m] = one.centre(samples[m], design.of_given(drawn.given[m]))
+                fitted[m] = kernels[m].fit(samples[m]).widened(self.widths[m])
+        design = design.about(fits, fitted, samples, design.of_given(drawn.z))
         sums = session.reduce(replace(second, design=design)).whole()
         session.step("solve again")
-        places, base = design.places, design.base
-        x = Ridges.fit(sums, places.given_x, places.x, _EXCESS, base.left_out)
-        y = Ridges.fit(sums, places.given_y, places.y, _EXCESS, base.left_out)
+        at, left_out = design.places, design.left_out
+        # With the constant, which is the first weight, products are the features of x themselves.
+        plain = at.x[:: 1 + design.weights.size]
+        x = Ridges.fit(sums, np.append(at.given, at.own_x), plain, _EXCESS, left_out)
+        y = Ridges.fit(sums, np.append(at.given, at.own_y), at.y, _EXCESS, left_out)
         of_x, of_y = (
             # Unexplained is what the first leaves, times what the second leaves of that.
-            1.0 - (1.0 - share) * (1.0 - ridges.explained())
-            for share, ridges in zip(explained, (x, y), strict=True)
+            1.0 - (1.0 - one.explained) * (1.0 - ridges.explained())
+            for one, ridges in zip(fits, (x, y), strict=True)
         )
-        correlation = partial_correlation(places, sums, y, base.left_out)
+        correlation = partial_correlation(design, sums, y)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
         products = session.reduce(replace(last, design=design, regressions=(x, y)))
         session.step("spectrum")
-        return ResidualProducts(design, fitted, products, (of_x, of_y), gained, correlation)
+        gained = fits[0].gained, fits[1].gained
+        return ResidualProducts(design, tuple(fitted), products, (of_x, of_y), gained, correlation)
 
 
 def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str:
