@@ -249,8 +249,8 @@ class Projection:
 
     def __call__(self, x: NDArray[Any]) -> Vector:
         """The functions of rows (b, d), shape (b, r)."""
-        values = np.subtract(self.map(x), self.centre, dtype=np.float64)
-        return values @ self.axes
+        values: Vector = np.subtract(self.map(x), self.centre, dtype=np.float64) @ self.axes
+        return values
 
 
 def _at_landmarks(
@@ -639,13 +639,13 @@ class Design:
         *both, z = *values[:2], np.concatenate(values[2:], axis=1)
         given = self.of_given(z)
         if self.indices:
-            own = [one(given, fold) for one in self.indices]
+            own_x, own_y = (one(given, fold) for one in self.indices)
         else:
-            own = [one(x) for one, x in zip(self.columns, both, strict=True)]
+            own_x, own_y = (one(x) for one, x in zip(self.columns, both, strict=True))
         # The constant comes first, so that the plain products are among those with weights.
         weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
         x, y = (centre(one, given) for centre, one in zip(self.centres, both, strict=True))
-        return FeatureRows(given, *own, self.x(x), self.y(y), weights)
+        return FeatureRows(given, own_x, own_y, self.x(x), self.y(y), weights)
 
     def of_given(self, z: NDArray[Any]) -> Vector:
         """Features of rows (b, d_z) of all given columns, shape (b, p)."""

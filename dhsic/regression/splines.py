@@ -198,7 +198,8 @@ class SplineDesign:
         del fold
         parts = [basis(values[j]) for j, basis in self.bases]
         out = np.concatenate([*parts, *(values[t] for t, _ in self.targets)], axis=1)
-        return np.subtract(out, self.centre, dtype=np.float64)
+        centred: Vector = np.subtract(out, self.centre, dtype=np.float64)
+        return centred
 
 
 def _places(sizes: dict[int, int], some: Sequence[int]) -> Indices:
@@ -462,7 +463,11 @@ class Splines:
                     "fewer n_knots, or fewer variables"
                 )
                 raise DataError(msg)
-            penalised = {"penalties": penalties, "weights": _WEIGHTS, "most_freedom": math.inf}
+            penalised: dict[str, Any] = {
+                "penalties": penalties,
+                "weights": _WEIGHTS,
+                "most_freedom": math.inf,
+            }
             fits.append(Ridges.fit(part, functions, columns, **penalised))
         return fits
 
