@@ -637,7 +637,9 @@ class _Directed:
 
     def told(self, rows: int) -> Plan:
         """The plan, whose refusal names the most rows that fit."""
-        return telling(self.plan(rows), [Way("rows", rows, self.plan, min(rows, _FEWEST_CHOSEN))])
+        ways = [Way("rows", rows, self.plan, min(rows, _FEWEST_CHOSEN))]
+        pilot = partial(self.session.timed, partial(self._run, rows))
+        return replace(telling(self.plan(rows), ways), pilot=pilot)
 
     def plan(self, rows: int) -> Plan:
         """All steps with so many rows."""

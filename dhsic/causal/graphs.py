@@ -26,7 +26,7 @@ from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
-from dhsic.nulls import Distribution, Gamma, Multiplier, Replicates, Spectral, pvalue
+from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Spectral, pvalue
 from dhsic.regression.residuals import (
     HeldRegressions,
     Regression,
@@ -64,8 +64,6 @@ MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 _VHSIC_ROWS = 2000
 _VHSIC_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
-# As many as in the experiments of Kalinke and Szabo (2023), section 5.
-_RESAMPLES = 250
 _REMEDY = "take fewer nodes or graphs, n_knots, landmarks or threads, or regression='splines'"
 _LEVELS = "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
 
@@ -541,9 +539,9 @@ def score_dags(
     estimator : {"auto", "v-hsic", "nystrom-m"}, VHSIC or NystromMHSIC, optional
         "auto" takes all pairs of rows for up to 2,000 rows, 10,000 where more than 100 graphs
         share them, and landmarks beyond.
-    null : str, Gamma, Spectral, Multiplier or Permutation, optional
+    null : str, Gamma, Spectral, Shifts or Permutation, optional
         "auto" takes "gamma", whose p-values have no smallest step, so that graphs can be compared;
-        and random signs that graphs share for landmarks and more than 100 graphs.
+        and permutations that graphs share where `n_resamples` is given.
     n_resamples : int, optional
         Replicates, where the null has any.
     rng, precision, client, threads, memory, time, progress, checkpoint
@@ -976,9 +974,7 @@ def choose_residual_test(
         combination = Combinations.single([estimator.kernel(None)] * len(session.sources))
         chosen, why = find_null(null, estimator, session, n_resamples, combination)
     elif n_resamples is not None:
-        chosen, why = Multiplier(n_resamples), "tests share its replicates"
-    elif isinstance(estimator, NystromMHSIC) and n_tests > _MANY_GRAPHS:
-        chosen, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
+        chosen, why = Permutation(n_resamples), "tests share its replicates"
     else:
         # Graphs are compared by p-values that may all be far below 1 / (b + 1).
         chosen, why = Gamma(), "p-values without a smallest step"

@@ -69,7 +69,7 @@ METHOD_OPTIONS = (
     LANDMARKS_OPTION,
     click.option(
         "--null",
-        type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation", "shifts"]),
+        type=click.Choice(["auto", "gamma", "spectral", "permutation", "shifts"]),
         default="auto",
         help="Null distribution of the p-values; auto takes a fitted one (gamma, spectral), whose "
         "p-values can be of any size, if there is one.",
@@ -79,7 +79,7 @@ METHOD_OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
 )
 

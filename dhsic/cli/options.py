@@ -138,7 +138,7 @@ LEVEL_OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates under the null hypothesis.  [default: 1000 shifts, 250 "
-        "permutations or random signs, 10000 with --method simulation]",
+        "permutations, 10000 with --method simulation]",
     ),
     LEVEL_OPTION,
 )

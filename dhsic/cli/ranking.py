@@ -103,10 +103,10 @@ _OPTIONS = (
     ),
     click.option(
         "--null",
-        type=click.Choice(["auto", "shifts", "permutation", "multiplier"]),
+        type=click.Choice(["auto", "shifts", "permutation"]),
         default="auto",
-        help="Null distribution: shifts of the target within groups of rows (auto), permutations, "
-        "or random signs (multiplier), an approximation.",
+        help="Null distribution: shifts of the target within groups of rows (auto), or "
+        "permutations.",
     ),
     click.option(
         "--within",
@@ -121,7 +121,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates under the null hypothesis.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
     click.option(
         "--control",

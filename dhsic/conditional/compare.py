@@ -233,7 +233,7 @@ def conditional_independence_test(
     with graphs_on(client, threads):
         asked = _open(x, y, given, method, names, data, missing, rng, precision, *place)
     session, *told = asked
-    fields = dict(zip(("given", "method", "method_reason"), told, strict=True))
+    fields: dict[str, Any] = dict(zip(("given", "method", "method_reason"), told, strict=True))
     if asked.method == "kernel":
         fields |= _by_kernels(session, kernels, began)
         return ConditionalIndependenceTestResult(**fields)

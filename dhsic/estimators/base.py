@@ -31,18 +31,16 @@ from dhsic.nulls import (
     ChiSquare,
     FromReplicates,
     Gamma,
-    Multiplier,
     Normal,
     Permutation,
-    Sequential,
     Shifts,
     Spectral,
 )
 from dhsic.results import PassSummary
 
 Vector = NDArray[np.float64]
-Resampling = Permutation | Multiplier | Shifts
-Null = Resampling | Chain | Sequential | Gamma | Spectral | Normal | ChiSquare | FromReplicates
+Resampling = Permutation | Shifts
+Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | FromReplicates
 
 BANDWIDTH_ROWS = 1000
 _LOOKED_AT = 64  # of them, at which fitted kernels are looked

@@ -36,15 +36,19 @@ A commit that changes it, by other kernels, estimators, nulls or numbers of them
 by one. Tables of the benchmarks carry it, so that pages tell which are older.
 """
 
-# Rows up to which a test of two variables takes all pairs of them: there features take longer, and
-# find as much. Processor ms of all pairs and of features, of the usual kernels:
+# Rows up to which a test of two variables takes all pairs of them: there features take longer, or
+# find less. Processor ms of all pairs and of features, of the usual kernels:
 #
 # columns       500       700     1,000     1,500     2,000     3,000 rows
 # 1 + 1      55   73   86   82  104   65  218   77  360   94  836  111
 # 20 + 1     62  293   92  314  128  292  327  352  425  377  816  355
 # 10 + 10    71  379   92  435  108  370  202  475  492  493  710  544
 # 90 + 1    176  430  246  538  288  415  497  523  790  444 1672  418
-_SINGLE_COLUMNS, _COLUMNS = 500, 1500
+#
+# One kernel of single columns takes 9 and 8 ms at 500 rows, 16 and 10 at 1,000. Power of 300 data
+# sets: of features .35 for .38 of a parabola and .52 for .54 of a sine at 1,000 rows, .48 for .53
+# of a scale by one of 90 columns at 1,500; of ten kinds at 500 rows the same to 3 points.
+_SINGLE_COLUMNS, _OF_SEVERAL_KERNELS, _COLUMNS = 500, 1000, 1500
 # The same of other nulls, of which permutations go through all pairs once each, a limit law needs
 # the eigenvalues of all rows, and estimates and the gamma law nothing besides one sum.
 _BY_NULL = {"permutation": 300, "spectral": 1500, "gamma": 5000, None: 5000}
@@ -173,7 +177,9 @@ def _most_rows(dims: Sequence[int], null: str | None, combinations: Combinations
         return math.isqrt(_FEATURE_ROWS**2 // len(combinations))
     if null in _BY_NULL:
         return _BY_NULL[null]
-    return _SINGLE_COLUMNS if dims == (1, 1) else _COLUMNS
+    if dims != (1, 1):
+        return _COLUMNS
+    return _SINGLE_COLUMNS if len(combinations) == 1 else _OF_SEVERAL_KERNELS
 
 
 def choose_among(

@@ -3,7 +3,7 @@
 from dhsic.features.base import FeatureMap
 from dhsic.features.by_column import LandmarksByColumn, at_quantiles
 from dhsic.features.columns import ColumnFeatures
-from dhsic.features.fourier import FourierFeatures, centred_rows, orthogonal_normals, write_phases
+from dhsic.features.fourier import FourierFeatures, orthogonal_normals
 from dhsic.features.landmarks import KernelFeatures
 
 __all__ = [
@@ -13,7 +13,5 @@ __all__ = [
     "KernelFeatures",
     "LandmarksByColumn",
     "at_quantiles",
-    "centred_rows",
     "orthogonal_normals",
-    "write_phases",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from dhsic._removed import removed
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -80,8 +81,8 @@ def choose_ranking(
 ) -> RankingMethod:
     """The options that were given, and defaults for the rest."""
     msg = (
-        "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
-        f"'permutation' or 'multiplier', or a value of these; got {null!r}"
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
     )
     # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):

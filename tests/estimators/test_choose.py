@@ -26,17 +26,20 @@ def rows(n, d=1):
         (1501, {}, "nystrom-hsic", "more than 1,500 rows"),
         (500, {"columns": 1}, "v-hsic", "all pairs of rows: at most 500"),
         (501, {"columns": 1}, "nystrom-hsic", "more than 500 rows"),
+        (1000, {"columns": 1, "kernels": None}, "v-hsic", "all pairs of rows: at most 1,000"),
+        (1001, {"columns": 1, "kernels": None}, "nystrom-hsic", "more than 1,000 rows"),
         (5000, {"null": "gamma"}, "v-hsic", "all pairs of rows: at most 5,000"),
         (300, {"null": "permutation", "n_resamples": 50}, "v-hsic", "all pairs of rows: at most"),
         (301, {"null": dhsic.Permutation(50)}, "nystrom-hsic", "more than 300 rows"),
     ],
 )
 def test_auto__takes_all_pairs_of_few_rows_and_features_of_many(n, options, estimator, reason):
-    columns = options.pop("columns", 3)
-    found = dhsic.independence_test(X[:n, :columns], Y[:n], **QUICK, **options)
+    columns = options.get("columns", 3)
+    options = {name: value for name, value in options.items() if name != "columns"}
+    found = dhsic.independence_test(X[:n, :columns], Y[:n], **{**QUICK, **options})
     assert found.estimator == estimator
     assert found.estimator_reason.startswith(reason)
-    assert found.grid is None
+    assert (found.grid is None) == ("kernels" not in options)
     if estimator == "nystrom-hsic":
         assert found.landmarks.drawn == 256
 
@@ -173,7 +176,7 @@ def test_name__takes_as_many_landmarks_as_fit(kind, usual):
 @pytest.mark.parametrize(
     ("estimator", "null", "noun"),
     [
-        (dhsic.NystromMHSIC(6000), "multiplier", "landmarks"),
+        (dhsic.NystromMHSIC(6000), "gamma", "landmarks"),
         (dhsic.NystromHSIC(6000), "gamma", "landmarks"),
         (dhsic.RFFHSIC(6000), "gamma", "features"),
         (dhsic.VHSIC(), "spectral", "rows"),

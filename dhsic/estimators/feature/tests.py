@@ -180,6 +180,7 @@ def column_outcome(
     if isinstance(null, Resampling):
         combinations = Combinations.single(basis.kernels)
         return grid_outcome(session, combinations, [basis], measure, null).only
+    assert isinstance(null, Gamma | Spectral)
     sides = dict(enumerate(basis.sides))
     note = guard_features(session, sides, [(0, 1)], null)
     if isinstance(null, Spectral):
@@ -188,7 +189,6 @@ def column_outcome(
         size = _size(basis, measure, covariances.of(0, 1))
         law = _spectral(session, basis, covariances, null)
     else:
-        assert isinstance(null, Gamma)
         # The variance over permutations holds fourth moments, for which norms are summed like
         # features.
         normed = feature_moments(session, moments_layout(sides, normed=True))
@@ -222,7 +222,7 @@ def grid_outcome(
         Their features, one for each.
     measure : Measure
         The size of cross-covariances.
-    null : Multiplier, Permutation or Shifts
+    null : Permutation or Shifts
         The null distribution.
     unbiased : bool, optional
         Whether estimates are unbiased, of squared HSIC.
@@ -237,14 +237,13 @@ def grid_outcome(
         for pair, basis in zip(chosen, bases, strict=True)
         for number, side in zip(pair, basis.sides, strict=True)
     }
-    note = guard_features(session, sides, chosen, null)
     replicates = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
     return GridOutcome(
         combinations,
         replicates.resampled.statistics,
         replicates.resampled.replicates,
         lambda g: _estimate(bases[g], measure, replicates.estimate(g)),
-        note or replicates.detail,
+        replicates.detail,
         replicates.resampled.rounding,
     )
 

@@ -20,10 +20,9 @@ from dhsic.estimators.gram.orbits import GramOrbit, rows_in_order
 from dhsic.estimators.gram.permutations import BATCH, PermutedGramPass
 from dhsic.estimators.gram.shifts import ShiftedGramPass
 from dhsic.estimators.gram.sides import GramSides, PairSums, RowPart
-from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
 from dhsic.estimators.resample import Orbit, orbit_of, whole_group
 from dhsic.kernels import Combinations
-from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
+from dhsic.nulls import Chain, Permutation, Shifts
 
 Vector = NDArray[np.float64]
 Permuting = Shifts | Chain | Permutation
@@ -157,16 +156,9 @@ def plain_steps(
     planned: Plan | None = None,
 ) -> list[CostedStep]:
     """The steps of an estimate; the last one returns a `GramOrbit`."""
-    reduction = PermutedGramPass(_data_alone(session, combinations, samples))
-    return _passing_steps(session, reduction, planned)
-
-
-def _data_alone(
-    session: Session, combinations: Combinations, samples: Sequence[Vector]
-) -> GramSides:
-    """The statistics of the data alone."""
     groups = Groups.of(session.n, min(session.n, _FEWEST), session.seed)
-    return GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
+    sides = GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
+    return _passing_steps(session, PermutedGramPass(sides), planned)
 
 
 def _passing_steps(
@@ -212,34 +204,6 @@ def _orbit_in_memory(session: Session, combinations: Combinations, null: Permuti
     return session.once(
         ("orbit", null, least), lambda: orbit_of(session, replace(null, n_resamples=least))
     )
-
-
-def signed_steps(
-    session: Session,
-    combinations: Combinations,
-    samples: Sequence[Vector],
-    null: Multiplier,
-    *,
-    unbiased: bool,
-) -> list[CostedStep]:
-    """The steps of a test by multipliers; the last one returns `SignedGrams`."""
-    # The sums of the data come first: signs need their means.
-    sides = _data_alone(session, combinations, samples)
-
-    def pass_of(centring: Centring) -> SignedGramPass:
-        return SignedGramPass(sides, centring, null.n_resamples, session.seed)
-
-    def sign(grams: GramOrbit) -> SignedGrams:
-        reduction = pass_of(
-            Centring.of(grams.sums_of_kernels(range(len(combinations.kernels))), unbiased=unbiased)
-        )
-        return SignedGrams(grams, session.reduce(reduction), unbiased)
-
-    # Costs do not depend on the means, so that zeros which take no memory stand for them.
-    means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
-    unknown = pass_of(Centring(means, unbiased))
-    plain = _passing_steps(session, PermutedGramPass(sides))
-    return [*plain, CostedStep(session.plan(unknown), sign)]
 
 
 class HeldGrams(NamedTuple):

@@ -168,10 +168,8 @@ class LandmarkTests:
     ) -> tuple[Prepared, Resampled, Moments, str]:
         """The landmarks, T of every statistic with its replicates, and how these were made."""
         prepared = self.prepare(session, combinations, null)
-        basis, tuples, whiten = prepared
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
-        return prepared, resampled, moments, note or detail
+        _, tuples, whiten = prepared
+        return prepared, *resample_tuples(session, tuples, whiten, null)
 
     def prepare(
         self, session: Session, combinations: Combinations, null: Null | None = None

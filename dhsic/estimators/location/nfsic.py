@@ -19,7 +19,6 @@ from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.landmark.moments import measured
 from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.location.held import held_location_steps, held_test
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
 from dhsic.estimators.outcomes import ChainOutcome, Estimate, Outcome, stages_of
@@ -27,7 +26,7 @@ from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Sequential, Shifts
+from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Shifts
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -162,9 +161,7 @@ class NFSIC:
         tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype, form_of(null))
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
-        if isinstance(null, Sequential):
-            steps += held_location_steps(rest, tuples, null)
-        elif isinstance(null, Shifts | Chain | Permutation):
+        if isinstance(null, Shifts | Chain | Permutation):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
 
@@ -179,9 +176,6 @@ class NFSIC:
         if isinstance(null, ChiSquare):
             detail = guard_locations(n, measured.sampled)
             return Outcome(n * estimate.value, norm.law, estimate, detail)
-        if isinstance(null, Sequential):
-            held = held_test(measured.rest, measured.tuples, norm, null)
-            return Outcome(held.statistic, held.law, estimate, held.detail, held.rounding)
         assert isinstance(null, Shifts | Permutation)
         (statistics, replicates, rounding), _, detail = measured.resampled(null)
         law = Replicates(replicates[:, 0])
