@@ -191,7 +191,7 @@ def direction(
     'x -> y'
     """
     began = perf_counter()
-    measure = _Measure(criterion, estimator, null, n_resamples, kernel)
+    measure = _ResidualMeasure(criterion, estimator, null, n_resamples, kernel)
     place = client, threads, memory, progress, checkpoint
     fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng, "float64", *place, time=time)
@@ -287,7 +287,7 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
-    measure = _Measure(criterion, estimator, null, n_resamples, kernel)
+    measure = _ResidualMeasure(criterion, estimator, null, n_resamples, kernel)
     place = client, threads, memory, None
     session = open_nodes((x, y), names, data, missing, 0, "float64", *place, time=time)
     run = _Directed(session, find_regression(regression), measure)
@@ -414,7 +414,7 @@ def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
     return named
 
 
-class _Side(NamedTuple):
+class _MeasuredSide(NamedTuple):
     """A direction, and how it was measured."""
 
     evidence: DirectionEvidence
@@ -423,7 +423,7 @@ class _Side(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Measure:
+class _ResidualMeasure:
     """How the dependence of residuals is measured, and what of it is compared.
 
     Parameters
@@ -465,7 +465,7 @@ class _Measure:
 
     def settled(
         self, session: Session, planner: Planner | None = None, runner: Runner | None = None
-    ) -> tuple[_Measure, str]:
+    ) -> tuple[_ResidualMeasure, str]:
         """With the estimator for two variables and the residuals of either, and why this one.
 
         Parameters
@@ -477,7 +477,7 @@ class _Measure:
 
         Returns
         -------
-        measure : _Measure
+        measure : _ResidualMeasure
             The same for both directions.
         reason : str
             Why this estimator.
@@ -517,7 +517,7 @@ class _Measure:
         # over their number.
         return "gamma" if self.null is None else self.null
 
-    def side(self, session: Session) -> _Side:
+    def side(self, session: Session) -> _MeasuredSide:
         """The dependence of residuals on the cause, as much of it as the criterion needs.
 
         Parameters
@@ -527,7 +527,7 @@ class _Measure:
 
         Returns
         -------
-        _Side
+        _MeasuredSide
         """
         if self.criterion in _BY_PVALUE:
             method = choose_method(
@@ -537,7 +537,7 @@ class _Measure:
             fields = tested_fields(session, method, perf_counter())
             neighbours.warn()
             side = DirectionEvidence(fields["estimate"], fields["pvalue"])
-            return _Side(side, method.estimator.name, method.null.name)
+            return _MeasuredSide(side, method.estimator.name, method.null.name)
         maps = self.criterion == "sensitivity"
         chosen, _, kernels = choose_measure(session, self.kernel, self.estimator, unbiased=not maps)
         if maps:
@@ -548,7 +548,7 @@ class _Measure:
             side = DirectionEvidence(float(measured.estimate.value), None, (norms[0], norms[1]))
         else:
             side = DirectionEvidence(float(chosen.estimate(session, kernels).value))
-        return _Side(side, chosen.name, None)
+        return _MeasuredSide(side, chosen.name, None)
 
     def score(self, forward: DirectionEvidence, backward: DirectionEvidence) -> float:
         """Score that is positive where the first variable is believed to be the cause.
@@ -587,13 +587,13 @@ class _Directed:
         Over the two variables.
     regression : Regression
         How each is regressed on the other.
-    measure : _Measure
+    measure : _ResidualMeasure
         How the dependence of residuals is measured.
     """
 
     session: Session
     regression: Regression
-    measure: _Measure
+    measure: _ResidualMeasure
 
     def rows(self, most: int | None) -> tuple[int, str]:
         """As many rows as were asked for, or as fit the memory and the time; and why so many."""
@@ -686,7 +686,7 @@ class _Directed:
         pairs = zip(whole.names, values, strict=True)
         return whole.over([ArraySource(name, x) for name, x in pairs], "selected rows")
 
-    def measured(self, rows: int) -> tuple[_Side, _Side]:
+    def measured(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
         """The first variable as the cause, and the second."""
         session = self.select(rows)
         first, second = _standardised(session)
@@ -694,7 +694,7 @@ class _Directed:
         forward = self._side(session, first, second, "forward")
         return forward, self._side(session, second, first, "backward")
 
-    def _side(self, session: Session, cause: Source, effect: Source, way: str) -> _Side:
+    def _side(self, session: Session, cause: Source, effect: Source, way: str) -> _MeasuredSide:
         return self.measure.side(self._regressed(session, cause, effect, way))
 
     def _regressed(self, session: Session, cause: Source, effect: Source, way: str) -> Session:

@@ -137,7 +137,8 @@ class Sizes(NamedTuple):
         first = given + tested + sum(map(len, predicted))
         second = given + sum(own) + at_weights
         # Kernels at landmarks of one variable at a time, with the tiles of their work.
-        row = 8 * (5 * max(_LANDMARKS, 2 * _OF_ALL_COLUMNS) + 3 * (sum(dims) + d) + 2 * tested)
+        widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
+        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 2 * tested)
         payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (_MOST_DIRECTIONS + sum(dims) + 2 * d)
         later = payload + sum(
             8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
@@ -488,7 +489,7 @@ def _principal(about: Vector, slopes: Vector) -> Vector:
 
 
 class Places(NamedTuple):
-    """Numbers of the columns of `Design.joined`."""
+    """Numbers of the columns of `ConditionalDesign.joined`."""
 
     given: Indices
     own_x: Indices
@@ -499,7 +500,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Design:
+class ConditionalDesign:
     """Features of all variables of a conditional test.
 
     Parameters

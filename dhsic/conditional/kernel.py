@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.conditional.features import Design, Sizes, centred_columns
+from dhsic.conditional.features import ConditionalDesign, Sizes, centred_columns
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -81,7 +81,7 @@ class Drawn(NamedTuple):
     """All given columns at rows drawn for them."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, fitted to their rows."""
-    design: Design
+    design: ConditionalDesign
     """Features of x and y as they are, with the columns that are predicted."""
 
     @classmethod
@@ -111,7 +111,7 @@ class Drawn(NamedTuple):
         )
         predicted = predicted_columns(session, fitted, (x, y))
         kinds = given_kinds(session)
-        design = Design.of(fitted, (x, y, z), kinds, predicted, session.dtype)
+        design = ConditionalDesign.of(fitted, (x, y, z), kinds, predicted, session.dtype)
         return cls((x, y), at_pairs, z, fitted, design)
 
 
@@ -153,7 +153,7 @@ class ProductsPass(Pass[ProductSums]):
         Rows of the data.
     seed : int
         Fixes the folds.
-    design : Design, optional
+    design : ConditionalDesign, optional
         Features of rows, which a run has.
     regressions : tuple of Ridges, optional
         Those of the features of x and of y.
@@ -164,7 +164,7 @@ class ProductsPass(Pass[ProductSums]):
     sizes: Sizes
     n: int
     seed: int
-    design: Design | None = None
+    design: ConditionalDesign | None = None
     regressions: tuple[Ridges, ...] = ()
     name: str = "products of residuals"
 
@@ -194,7 +194,7 @@ class ProductsPass(Pass[ProductSums]):
         return ProductSums(totals, products, squares, fourths)
 
     def _products(
-        self, design: Design, fold: int, values: Sequence[NDArray[Any]]
+        self, design: ConditionalDesign, fold: int, values: Sequence[NDArray[Any]]
     ) -> tuple[Vector, Vector]:
         """Products by row of a fold, shape (b, m), and scaled for their law.
 
@@ -217,7 +217,7 @@ class ProductsPass(Pass[ProductSums]):
         return plain, row_products(row_products(x, rows.weights), y)
 
 
-def partial_correlation(design: Design, sums: Sums, alone: Ridges) -> float:
+def partial_correlation(design: ConditionalDesign, sums: Sums, alone: Ridges) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -231,7 +231,7 @@ def partial_correlation(design: Design, sums: Sums, alone: Ridges) -> float:
 
     Parameters
     ----------
-    design : Design
+    design : ConditionalDesign
         That of the second pass.
     sums : Sums
         Its sums.
@@ -262,7 +262,7 @@ def partial_correlation(design: Design, sums: Sums, alone: Ridges) -> float:
 class ResidualProducts(NamedTuple):
     """The sums that the passes found, with their design and kernels."""
 
-    design: Design
+    design: ConditionalDesign
     """The features."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""

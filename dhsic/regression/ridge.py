@@ -66,7 +66,7 @@ class Folds:
                 yield fold, own[start : start + TILE_ROWS]
 
 
-class Design(Protocol):
+class RowDesign(Protocol):
     """Features of rows, side by side."""
 
     @property
@@ -163,7 +163,7 @@ class DesignPass(Pass[SumsByFold]):
         Which rows count, and their folds.
     name : str
         Name of the pass in progress reports.
-    design : Design, optional
+    design : RowDesign, optional
         Features of rows, which a run has.
     by_fold : bool, optional
         Whether the sums of every fold stay apart.
@@ -172,7 +172,7 @@ class DesignPass(Pass[SumsByFold]):
     bound: Bound
     folds: Folds
     name: str = "regressions"
-    design: Design | None = None
+    design: RowDesign | None = None
     by_fold: bool = False
 
     def footprint(self, rows: int) -> Footprint:
