@@ -5,16 +5,14 @@ from typing import Any
 from dhsic.causal.accuracy import AccuracyCurve, accuracy_curve
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
-from dhsic.causal.pairs import direction, directions, plan_direction
-from dhsic.causal.regression import CrossFitted, Regression, find_regression
+from dhsic.causal.directions import direction, directions, plan_direction
+from dhsic.causal.graphs import DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
 from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,
 )
-from dhsic.causal.scores import DAGScores, ScoredDAG
-from dhsic.causal.scoring import score_dags
-from dhsic.causal.search import DAGSearch, search_dag
-from dhsic.causal.splines import Splines
+from dhsic.regression.residuals import CrossFitted, Regression, find_regression
+from dhsic.regression.splines import Splines
 
 __all__ = [
     "DAG",
