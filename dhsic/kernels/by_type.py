@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dhsic.kernels.base import Kernel
+from dhsic.kernels.base import Kernel, Product
 from dhsic.kernels.columns import Columns
-from dhsic.kernels.combined import Product
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.on_columns import OnColumns
 

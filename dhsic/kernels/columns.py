@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,8 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample, median_distances
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix, Parts
 from dhsic.kernels.radial import Laplacian
 
 # Beyond, exponentials of prepared numbers and their products could overflow.
@@ -27,7 +25,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Columns(Kernel):
+class Columns(Parts):
     """Mean over the columns of a kernel of one column, each fitted to its own column.
 
     HSIC is linear in a kernel, so with it HSIC is the mean over columns of their HSIC (SubHSIC of
@@ -83,44 +81,24 @@ class Columns(Kernel):
         if self._given == (Laplacian(),):
             fitted = _fit_laplacians(sample)
         else:
-            parts = zip(self._parts(sample.shape[1]), sample.T, strict=True)
+            parts = zip(self._each(sample.shape[1]), sample.T, strict=True)
             fitted = tuple(_fit(part, x[:, None]) for part, x in parts)
         if not any(fitted):
             msg = "columns: a sample must have a column that is not constant: drop the variable"
             raise DataError(msg)
         return replace(self, parts=fitted)
 
-    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
-        parts = enumerate(self._parts(d))
-        return tuple((j,) for j, part in parts if part is not None and part.scale_columns(1))
-
-    def measured(self, d: int) -> frozenset[int]:
-        parts = enumerate(self._parts(d))
-        return frozenset(j for j, part in parts if part is not None and part.measured(1))
-
-    @property
-    def has_length(self) -> bool:
-        return any(part is not None and part.has_length for part in self._given)
-
-    def widened(self, factor: float) -> Self:
-        parts = (None if part is None else part.widened(factor) for part in self._given)
-        return replace(self, parts=tuple(parts))
-
     @property
     def work_tiles(self) -> int:
         if self.of_laplacians:
             return 2
-        return 1 + max(part.work_tiles for part in self._given if part is not None)
-
-    def width(self, d: int) -> int:
-        return sum(count * part.width(1) for part, count in self.kinds(d).values())
+        return 1 + max(part.work_tiles for part in self._known)
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        if self._laplacians is None:
+            return super().rows(x, dtype)
         x = np.asarray(x)
         self._check_shape(x)
-        if self._laplacians is None:
-            parts = self.counted(x.shape[1])
-            return np.hstack([part.rows(x[:, j], dtype) for part, j in parts])
         # one multiplication in place of one a column; what rows of either kind are is the same
         at, origins, scales = self._laplacians
         centred = np.subtract(x[:, at], origins, dtype=np.float64)
@@ -131,11 +109,8 @@ class Columns(Kernel):
         return scaled
 
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        z = np.asarray(z)
-        self._check_shape(z)
-        if self._laplacians is not None:
-            return self.rows(z, dtype)  # which are the same, and made at once
-        return np.hstack([part.columns(z[:, at], dtype) for part, at in self.counted(z.shape[1])])
+        # Those of Laplacian kernels are the rows, which are made at once.
+        return super().columns(z, dtype) if self._laplacians is None else self.rows(z, dtype)
 
     def rows_and_columns(
         self, x: NDArray[Any], dtype: DTypeLike = np.float64
@@ -144,26 +119,21 @@ class Columns(Kernel):
         return rows, rows if self._laplacians is not None else self.columns(x, dtype)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        d = self.dimension(rows.shape[1])
         if self._laplacians is None:
-            self._add_parts(rows, columns, out, work)
+            super().tile(rows, columns, out, work)
         else:
             _add_laplacians(rows, columns, out, work)
         # HSIC is linear in a kernel: with the mean over columns it is the mean of theirs, SubHSIC
         # of Zhang et al. (2018), section 5.1.
+        d = self.dimension(rows.shape[1])
         if d > 1:
             np.multiply(out, 1.0 / d, out=out)
 
-    def _add_parts(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        """Write the sum of the kernels of all columns."""
-        start = 0
-        for part, _ in self.counted(self.dimension(rows.shape[1])):
-            at = slice(start, start + part.width(1))
-            to = work[0] if start else out
-            part.tile(rows[:, at], columns[:, at], to, work[1:])
-            if start:
-                np.add(out, to, out=out)
-            start = at.stop
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        summed = super().gradient(rows, columns, gram, weights, work)
+        return summed / self.dimension(rows.shape[1])
 
     def side_by_side(self, rows: Matrix, columns: Sequence[Matrix]) -> Matrix:
         """The kernel of every column that counts, at points of that column.
@@ -195,8 +165,7 @@ class Columns(Kernel):
     @property
     def of_laplacians(self) -> bool:
         """Whether fitted kernels take exponentials of rows alone, and none of pairs of them."""
-        parts = (part for part in self._given if part is not None)
-        return all(isinstance(part, Laplacian) and part.origin is not None for part in parts)
+        return all(isinstance(part, Laplacian) and part.origin is not None for part in self._known)
 
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
@@ -211,31 +180,9 @@ class Columns(Kernel):
         at, origins, scales = map(np.array, zip(*parts, strict=True))
         return at, origins, scales
 
-    @property
-    def differentiable(self) -> bool:
-        return all(part is None or part.differentiable for part in self._given)
-
-    @property
-    def gradient_tiles(self) -> int:
-        given = (part for part in self._given if part is not None)
-        return 1 + max(max(part.work_tiles, part.gradient_tiles) for part in given)
-
-    def gradient(
-        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
-    ) -> Matrix:
-        del gram
-        d, start = self.dimension(rows.shape[1]), 0
-        out = np.zeros((len(rows), d))
-        for part, column in self.counted(d):
-            at = slice(start, start := start + part.width(1))
-            part.tile(rows[:, at], columns[:, at], work[0], work[1:])
-            partial = part.gradient(rows[:, at], columns[:, at], work[0], weights, work[1:])
-            out[:, column] = partial / d
-        return out
-
     def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
         """The kernels that count in the mean, with the one column each that is theirs."""
-        for j, part in enumerate(self._parts(d)):
+        for j, part in enumerate(self._each(d)):
             if part is not None:
                 yield part, slice(j, j + 1)
 
@@ -244,19 +191,9 @@ class Columns(Kernel):
         """Whether one kernel is for all columns."""
         return len(self._given) == 1
 
-    def kinds(self, d: int) -> dict[type[Kernel], tuple[Kernel, int]]:
-        """A kernel of every class among those that count, with how many columns have the class."""
-        kinds = self._kinds
-        return {kind: (part, d) for kind, (part, _) in kinds.items()} if self.alike else kinds
-
-    @cached_property
-    def _kinds(self) -> dict[type[Kernel], tuple[Kernel, int]]:
-        counts = Counter(map(type, filter(None, self._given)))
-        return {type(part): (part, counts[type(part)]) for part in self._given if part is not None}
-
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
         # a mean of kernels is a mixture of their laws: every frequency is along one column
-        parts, scales = self._parts(d), np.zeros((count, d))
+        parts, scales = self._each(d), np.zeros((count, d))
         along = rng.integers(d, size=count)
         for j, part in enumerate(parts):
             chosen = along == j
@@ -274,24 +211,16 @@ class Columns(Kernel):
         assert isinstance(self.parts, tuple)
         return self.parts
 
-    def _parts(self, d: int) -> tuple[Kernel | None, ...]:
+    def _each(self, d: int) -> tuple[Kernel | None, ...]:
         return self._given * d if self.alike else self._given
 
     def dimension(self, width: int) -> int:
         """Columns of the variable behind prepared arrays of so many columns, once fitted."""
-        first = self._given[0]
-        if len(self._given) > 1 or first is None:
-            return len(self._given)
-        return width // first.width(1)
+        return width // self._known[0].width(1) if self.alike else len(self._given)
 
-    def _check_shape(self, x: NDArray[Any]) -> None:
-        expected = x.shape[1:] if self.alike else (len(self._given),)
-        if x.ndim != 2 or x.shape[1:] != expected:
-            msg = (
-                f"{self.name}: rows must have shape (n, {expected[0] if expected else 1}); got "
-                f"{x.shape}: pass x[:, None] for one column, and fit a kernel for each variable"
-            )
-            raise InvalidArgumentError(msg)
+    @property
+    def _columns(self) -> int | None:
+        return None if self.alike else len(self._given)
 
 
 def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:

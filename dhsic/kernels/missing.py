@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.of_kernel import OfKernel
 from dhsic.kernels.on_columns import OnColumns
 

@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.combined import Product, Sum
+from dhsic.kernels.base import Kernel, Product, Sum
 from dhsic.kernels.of_kernel import OfKernel
 
 

@@ -13,8 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_choice
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.of_kernel import OfKernel
 
 Scale = Literal["ranks", "scores", "spread"]

@@ -14,13 +14,17 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
-from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
-from dhsic.kernels.matern import Matern
 from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
+from dhsic.kernels.radial import (
+    Distance,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Matern,
+    RationalQuadratic,
+)
 from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
-from dhsic.kernels.rational import RationalQuadratic
 
 Inside = TypeVar("Inside")
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.on_columns import OnColumns
 
 Tile = NDArray[Any]
