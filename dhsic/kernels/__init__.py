@@ -8,8 +8,6 @@ from dhsic.kernels.combinations import Combinations
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
-from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.plain import kernel_of_plain, plain_kernel
 from dhsic.kernels.radial import (
     Distance,
     Gaussian,
@@ -20,7 +18,8 @@ from dhsic.kernels.radial import (
     RationalQuadratic,
 )
 from dhsic.kernels.ranked import AndersonDarling, Ranked
-from dhsic.kernels.registry import KernelName, parse
+from dhsic.kernels.text import KernelName, kernel_of_plain, parse, plain_kernel
+from dhsic.kernels.wrap import OnColumns
 
 __all__ = [
     "Aggregate",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dhsic.kernels.base import Kernel, Product
 from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
-from dhsic.kernels.on_columns import OnColumns
+from dhsic.kernels.wrap import OnColumns
 
 
 def by_type(kinds: Sequence[str], smooth: Kernel) -> Kernel:

@@ -18,7 +18,7 @@ from dhsic.kernels.base import Kernel
 from dhsic.kernels.by_type import by_type
 from dhsic.kernels.combinations import Combinations, change
 from dhsic.kernels.designs import balanced, checked, matched, spaced
-from dhsic.kernels.registry import parse
+from dhsic.kernels.text import parse
 from dhsic.kernels.usual import (
     INVARIANT,
     LEADING,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.base import Kernel, Matrix
-from dhsic.kernels.on_columns import OnColumns
+from dhsic.kernels.wrap import OnColumns
 
 Tile = NDArray[Any]
 T = TypeVar("T")

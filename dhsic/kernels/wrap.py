@@ -1,9 +1,9 @@
-"""A kernel of rows that may be missing."""
+"""Kernels of rows that are changed, chosen or missing before another kernel sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -11,12 +11,171 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel, Matrix
-from dhsic.kernels.of_kernel import OfKernel
-from dhsic.kernels.on_columns import OnColumns
+from dhsic.kernels.base import Kernel, Matrix, Product, Sum
 
 _ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
 _MEANS = 512  # prepared rows whose mean kernel is computed at a time
+
+
+@dataclass(frozen=True)
+class OfKernel(Kernel):
+    """Base of kernels that change rows, and leave what they are then to another kernel.
+
+    Lengths and scales are those of that kernel, which also centres the changed rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of the changed rows.
+    """
+
+    kernel: Kernel
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        return self.kernel.scale_columns(d)
+
+    def measured(self, d: int) -> frozenset[int]:
+        return self.kernel.measured(d)
+
+    @property
+    def has_length(self) -> bool:
+        return self.kernel.has_length
+
+    def widened(self, factor: float) -> Self:
+        return self._of(self.kernel.widened(factor))
+
+    def _of(self, kernel: Kernel) -> Self:
+        """The same changes of rows with another kernel."""
+        return replace(self, kernel=kernel)
+
+    def squarings(self, wide: Kernel) -> int:
+        # Kernels of rows that are changed otherwise compare other distances.
+        if not isinstance(wide, type(self)):
+            return 0
+        others = (f.name for f in fields(self) if f.name != "kernel")
+        same = all(getattr(self, name) == getattr(wide, name) for name in others)
+        return self.kernel.squarings(wide.kernel) if same else 0
+
+    @property
+    def work_tiles(self) -> int:
+        return self.kernel.work_tiles
+
+    def width(self, d: int) -> int:
+        return self.kernel.width(d)
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.rows(self._changed(x), dtype)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.columns(self._changed(z), dtype)
+
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        return self.kernel.rows_and_columns(self._changed(x), dtype)
+
+    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Rows (b, d) as the kernel sees them."""
+        return x
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self.kernel.tile(rows, columns, out, work)
+
+    def rounding(self, columns: Matrix) -> float:
+        return self.kernel.rounding(columns)
+
+
+@dataclass(frozen=True)
+class OnColumns(OfKernel):
+    """A kernel that sees some columns of a variable, as if they were all of it.
+
+    Several of them on one variable share its rows, as the features of a ranking do.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of these columns.
+    at : tuple of int
+        Their numbers, each once.
+    scaled : bool, optional
+        Divide every column by its standard deviation in the sample that the kernel is fitted to,
+        so that units of the columns make no difference.
+    scales : tuple of float, optional
+        Divisors of the columns; `fit` sets them where columns are to be scaled.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The numbers of columns are not different whole numbers of at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Gaussian, OnColumns
+    >>> OnColumns(Gaussian(gamma=1.0), (1,))(np.array([[5.0, 0.0], [7.0, 1.0]])).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    at: tuple[int, ...]
+    scaled: bool = False
+    scales: tuple[float, ...] | None = None
+
+    name: ClassVar[str] = "on-columns"
+
+    def __post_init__(self) -> None:
+        numbers = all(isinstance(j, int | np.integer) and not isinstance(j, bool) for j in self.at)
+        if not (self.at and numbers and min(self.at) >= 0 and len(set(self.at)) == len(self.at)):
+            msg = f"columns must be different numbers >= 0, one or more; got {self.at!r}"
+            raise InvalidArgumentError(msg)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        # The kernel checks its columns: rows that miss a value in others are as good as any.
+        sample = np.asarray(sample, np.float64)
+        scaled = self
+        if self.scaled and self.scales is None:
+            chosen = self._changed(sample)
+            there = ~np.isnan(chosen).any(axis=1)
+            spread = (chosen if there.all() else chosen[there]).std(axis=0)
+            # A constant column stays as it is, where it would be divided by 0.
+            scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
+        try:
+            return replace(scaled, kernel=self.kernel.fit(scaled._changed(sample)))
+        except DataError as error:
+            listed = ", ".join(map(str, self.at))
+            msg = f"column{'s' if len(self.at) > 1 else ''} {listed}: {error}"
+            raise DataError(msg) from error
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        if self.scaled and self.scales is None:
+            return tuple((j,) for j in self.at)
+        inner = self.kernel.scale_columns(len(self.at))
+        return tuple(tuple(self.at[j] for j in columns) for columns in inner)
+
+    def measured(self, d: int) -> frozenset[int]:
+        del d
+        return frozenset(self.at[j] for j in self.kernel.measured(len(self.at)))
+
+    def width(self, d: int) -> int:
+        del d
+        return self.kernel.width(len(self.at))
+
+    def spec(self) -> str:
+        inner = self.kernel.spec()
+        # Without parentheses the columns would be those of the last part alone.
+        inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
+        return f"{inner}@{','.join(map(str, self.at))}"
+
+    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
+        """These columns of rows (b, d), a view where there is one."""
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] <= max(self.at):
+            msg = f"rows must have shape (n, d) with d > {max(self.at)}; got {x.shape}"
+            raise InvalidArgumentError(msg)
+        # A slice of one column is a view; numbers of columns would copy.
+        chosen = x[:, self.at[0] : self.at[0] + 1] if len(self.at) == 1 else x[:, self.at]
+        return chosen if self.scales is None else chosen / self.scales
 
 
 @dataclass(frozen=True)
@@ -69,6 +228,10 @@ class WithMissing(OfKernel):
             )
             raise DataError(msg)
         return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
+
+    def squarings(self, wide: Kernel) -> int:
+        # A mean of squares is no square of a mean.
+        return 0
 
     def width(self, d: int) -> int:
         # Those of the kernel, the mean kernel with the present rows, and whether it is missing.
