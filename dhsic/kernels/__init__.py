@@ -2,12 +2,10 @@
 
 from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Kernel, Product, Sum
-from dhsic.kernels.by_type import by_column, by_type
-from dhsic.kernels.columns import Columns
 from dhsic.kernels.combinations import Combinations
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.dot import Linear, Polynomial
-from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
+from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid, by_column, by_type
 from dhsic.kernels.radial import (
     Distance,
     Gaussian,
@@ -19,7 +17,7 @@ from dhsic.kernels.radial import (
 )
 from dhsic.kernels.ranked import AndersonDarling, Ranked
 from dhsic.kernels.text import KernelName, kernel_of_plain, parse, plain_kernel
-from dhsic.kernels.wrap import OnColumns
+from dhsic.kernels.wrap import Columns, OnColumns
 
 __all__ = [
     "Aggregate",

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product, Sum
-from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.radial import (
@@ -25,7 +24,7 @@ from dhsic.kernels.radial import (
     RationalQuadratic,
 )
 from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
-from dhsic.kernels.wrap import OnColumns
+from dhsic.kernels.wrap import Columns, OnColumns
 from dhsic.results import Codec
 
 Inside = TypeVar("Inside")
