@@ -43,11 +43,13 @@ _EACH = ("columns(laplacian)", 0.125)
 _SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
 _DISTANCE, _LINEAR = ("distance", 1.0), ("scores(linear)", 1.0)
 
-# Candidates that are tried in the pairs below alone, and all, those of a family side by side.
-_NUMBER_ALONE = (_SPREAD, _COARSE_RANKS, _DISTANCE, _LINEAR)
-_NUMBER = (_S, _FINE, _FINEST, _RANKS, _COARSE_RANKS, _T, _SPREAD, _DISTANCE, _LINEAR)
-_SEVERAL_ALONE = (_WIDEST,)
-_SEVERAL = (_S, _MIDDLE, _WIDE, _WIDEST, _FINE, _FINER, _EACH, _SPREADS)
+_TRIED: dict[OneOrMany, tuple[_One, ...]] = {
+    "one": (_S, _FINE, _FINEST, _RANKS, _COARSE_RANKS, _T, _SPREAD, _DISTANCE, _LINEAR),
+    "many": (_S, _MIDDLE, _WIDE, _WIDEST, _FINE, _FINER, _EACH, _SPREADS),
+}
+"""Candidates of a variable of one numeric column, or of others, those of a family side by side."""
+_ALONE = {"one": (_SPREAD, _COARSE_RANKS, _DISTANCE, _LINEAR), "many": (_WIDEST,)}
+"""Those that are tried in the pairs below alone."""
 
 
 def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
@@ -81,7 +83,6 @@ real tables they find 54.6 %; scores in the lead find 52.7, trend 53.7, distance
 squares, in place of 2.
 """
 _PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
-_LISTED = {"one": _NUMBER, "many": _SEVERAL}
 
 
 def _families(kernels: tuple[_One, ...]) -> Families:
@@ -91,20 +92,11 @@ def _families(kernels: tuple[_One, ...]) -> Families:
     return tuple(factors), tuple(factors.values())
 
 
-OF_ONE = _families(_NUMBER)
-"""Kernels that are tried of a variable of one numeric column."""
-OF_MANY = _families(_SEVERAL)
-"""Kernels that are tried of variables of several columns, and of categories beside numbers."""
 INVARIANT: Families = (
     ("gaussian", "columns(laplacian)"),
     ((1.0, 0.125, 0.5, 4.0), (1.0,)),
 )
 """Where kernels must be translation-invariant."""
-PAIRED_ALONE: dict[OneOrMany, frozenset[int]] = {
-    "one": frozenset(map(_NUMBER.index, _NUMBER_ALONE)),
-    "many": frozenset(map(_SEVERAL.index, _SEVERAL_ALONE)),
-}
-"""Numbers of the candidates that are tried in the pairs below alone."""
 NARROWEST = 1 / 32
 """The least product of the factors of two variables of which no pairs are known."""
 
@@ -117,7 +109,7 @@ def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
     (15, 9, 8)
     """
-    listed, other = _LISTED[first], _LISTED[second]
+    listed, other = _TRIED[first], _TRIED[second]
     return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
 
 
@@ -229,7 +221,7 @@ class Candidates:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_left_open", self.kernels is None)
         if self.kernels is None and self.factors is None:
-            defaults = (*OF_MANY, True, "many")
+            defaults = (*_families(_TRIED["many"]), True, "many")
             names = ("kernels", "factors", "_thinned", "_columns")
             for name, default in zip(names, defaults, strict=True):
                 object.__setattr__(self, name, default)
@@ -279,7 +271,7 @@ class Candidates:
             if invariant:
                 return _usual(INVARIANT)
             if tuple(kinds) == ("number",):
-                return _usual(OF_ONE, "one")
+                return _usual(_families(_TRIED["one"]), "one")
         families: Any = self.kernels
         if not self._left_open:
             return self
@@ -517,7 +509,12 @@ class Grid:
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
         # The candidate that is nearest to the median heuristic.
         reference = [ratios.index(min(ratios)) for ratios in changes]
-        apart = [PAIRED_ALONE[own._columns] if own._columns else frozenset() for own in known]
+        apart = [
+            [_TRIED[own._columns].index(kernel) for kernel in _ALONE[own._columns]]
+            if own._columns
+            else []
+            for own in known
+        ]
         # Where a variable has no other candidate, its reference stands in.
         others = [
             [k for k in range(len(ratios)) if k not in (nearest, *alone)] or [nearest]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -261,16 +261,16 @@ class WithMissing(OfKernel):
         inner = self.kernel.rows_and_columns(values, dtype)
         rows, columns = (_joined(prepared, missing) for prepared in inner)
         # Computed once here, where all pairs of rows are compared, and tiles are many.
-        rows[:, -2] = columns[:, -2] = self._means_of_columns(columns)
+        rows[:, -2] = columns[:, -2] = self._means(columns, 0)
         return rows, columns
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         self.kernel.tile(rows[:, :-2], columns[:, :-2], out, work)
         missing_rows, missing_columns = (np.flatnonzero(x[:, -1]) for x in (rows, columns))
         if len(missing_columns):
-            out[:, missing_columns] = self._means_of_rows(rows)[:, None]
+            out[:, missing_columns] = self._means(rows, 1)[:, None]
         if len(missing_rows):
-            out[missing_rows] = self._means_of_columns(columns)
+            out[missing_rows] = self._means(columns, 0)
 
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns[:, :-2])
@@ -307,45 +307,28 @@ class WithMissing(OfKernel):
     def _present_as(self, dtype: np.dtype[Any]) -> tuple[Matrix, Matrix, float]:
         if dtype not in self._prepared:
             rows, columns = self.kernel.rows_and_columns(self._there, dtype)
-            mean = float(self._mean_tiles(len(columns), lambda at: (rows, columns[at]), 0).mean())
+            mean = float(self._mean_tiles(columns, rows, axis=0).mean())
             self._prepared[dtype] = rows, columns, mean
         return self._prepared[dtype]
 
-    def _means_of_rows(self, rows: Matrix) -> Matrix:
-        """k(x, missing) of prepared rows, shape (b,)."""
-        _, present, mean = self._present_as(rows.dtype)
-        return self._means(rows, lambda at: (rows[at, :-2], present), 1, mean)
-
-    def _means_of_columns(self, columns: Matrix) -> Matrix:
-        """k(missing, z) of prepared columns, shape (p,)."""
-        present, _, mean = self._present_as(columns.dtype)
-        return self._means(columns, lambda at: (present, columns[at, :-2]), 0, mean)
-
-    def _means(
-        self,
-        prepared: Matrix,
-        pair: Callable[[slice], tuple[Matrix, Matrix]],
-        axis: int,
-        missing: float,
-    ) -> Matrix:
-        """Those that are prepared, or computed here."""
+    def _means(self, prepared: Matrix, axis: int) -> Matrix:
+        """k(x, missing) of prepared rows, for axis 1, k(missing, z) of columns, for axis 0."""
         known = prepared[:, -2]
         if len(known) and not np.isnan(known[0]):
             return known
-        means = self._mean_tiles(len(prepared), pair, axis)
+        *present, missing = self._present_as(prepared.dtype)
+        means = self._mean_tiles(prepared[:, :-2], present[axis], axis)
         means[prepared[:, -1] > 0.0] = missing
         return means.astype(prepared.dtype)
 
-    def _mean_tiles(
-        self, count: int, pair: Callable[[slice], tuple[Matrix, Matrix]], axis: int
-    ) -> NDArray[np.float64]:
-        """Means along an axis of the tiles of some rows with the present ones, shape (count,)."""
-        means = np.empty(count)
-        for start in range(0, count, _MEANS):
-            at = slice(start, min(start + _MEANS, count))
-            rows, columns = pair(at)
+    def _mean_tiles(self, prepared: Matrix, present: Matrix, axis: int) -> NDArray[np.float64]:
+        """Means along an axis of the tiles of prepared rows with the present ones."""
+        means = np.empty(len(prepared))
+        for start in range(0, len(prepared), _MEANS):
+            at = slice(start, start + _MEANS)
+            pair = (prepared[at], present) if axis else (present, prepared[at])
             # In double precision, as all sums.
-            gram = self.kernel.gram(rows, columns, rows.dtype)
+            gram = self.kernel.gram(*pair, prepared.dtype)
             means[at] = gram.mean(axis=axis, dtype=np.float64)
         return means
 
