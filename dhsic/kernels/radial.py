@@ -33,6 +33,11 @@ class Radial(Kernel):
     A subclass has a parameter, named by `scale_name`, that follows the median distance of a sample,
     and a `profile`. With a `slope` it has a gradient, with `spectral_scales` random frequencies.
 
+    Parameters
+    ----------
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
     Examples
     --------
     >>> from dataclasses import dataclass
