@@ -10,8 +10,7 @@ from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
 from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.columns import Columns
+from dhsic.kernels import Columns, Combinations, Gaussian, Kernel
 
 
 @final
