@@ -84,11 +84,6 @@ class Tiling:
         return len(self.columns[0])
 
     @property
-    def n_values(self) -> int:
-        """Real numbers in a row of all tiles."""
-        return self.parts * self.n_landmarks
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the prepared landmarks."""
         return sum(columns.nbytes for columns in self.columns)
