@@ -8,8 +8,10 @@ _SIGNS = "random signs were removed: take null='shifts', which is exact and 1.6 
 _STOPPING = (
     "permutations that stop were removed: take null='shifts', which is exact and takes less time"
 )
+_SELECTIONS = "this selection of landmarks was removed: take 'rpcholesky' or 'leverage'"
 
 REMOVED: Final = {
+    **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
     **dict.fromkeys(("sequential", "Sequential", "--exceed"), _STOPPING),
 }

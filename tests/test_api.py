@@ -122,7 +122,7 @@ def test_hsic__is_the_estimate_of_the_test(references):
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "rff-hsic", "auto"])
+@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "auto"])
 def test_hsic__of_three_variables_is_zero_where_two_are_constant(estimator, precision):
     data = np.full(9000, 0.1), Y, np.full((9000, 2), -3.0)
     found = dhsic.hsic(*data, estimator=estimator, rng=0, precision=precision)

@@ -189,14 +189,6 @@ def test_select__rpcholesky_draws_in_proportion_to_squared_distances():
     assert chisquare(found, expected * found.sum() / expected.sum()).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("selection", ["coherence", "determinant", "kmeans++"])
-def test_selection__that_goes_still_runs(selection, rng):
-    x, y = rng.standard_normal((2, 60))
-    estimator = dhsic.NystromMHSIC(8, selection=selection)
-    found = dhsic.independence_test(x, x + y, estimator=estimator, kernels="gaussian", rng=0)
-    assert found.pvalue < 0.05
-
-
 @pytest.mark.parametrize("orthogonal", [False, True])
 @pytest.mark.parametrize(
     "kernel", [Gaussian(gamma=0.6), Laplacian(gamma=0.5), Columns(Laplacian())]

@@ -586,7 +586,6 @@ MISSING_LIBRARIES = [
     ("jinja2", lambda: pair().report("page.html"), r"needs jinja2.*pip install 'dhsic\[report\]'"),
     ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
     ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
-    ("sklearn", lambda: causal.roc_curve([1.0, 2.0], [True, False]), r"dhsic\[causal\]"),
     ("sklearn", lambda: causal.find_regression("random-forest"), r"dhsic\[causal\]"),
 ]
 
@@ -796,7 +795,7 @@ COMMANDS = {
         "--estimator v-lancaster --landmarks 9": "goes with --estimator",
         "--null auto --within all": "goes with --null permutation",
         "--null multiplier": "random signs were removed: take null='shifts'",
-        "--landmarks auto": "take a number",
+        "--landmarks auto": "a multiple of sqrt",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
         "--json table.csv": "exists: give another name",
     },

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from dhsic.causal import CrossFitted, Regression, Splines
-from dhsic.causal.regression import REGRESSIONS
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
@@ -26,6 +25,7 @@ from dhsic.cli.pictures import check_picture
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.estimators import NystromMHSIC
+from dhsic.regression.residuals import REGRESSIONS
 
 REGRESSION_OPTIONS = (
     click.option(

@@ -83,8 +83,8 @@ def mean_embedding(
         "8sqrt", or the largest power of two that fits the memory and the time by the plan, if that
         is less; `choice` of the result says so.
     selection : str, optional
-        "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky",
-        "leverage", "kmeans++", "coherence" or "determinant", see `dhsic.landmarks.select`.
+        "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky" or
+        "leverage", see `dhsic.landmarks.select`.
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
     tolerance : float, optional

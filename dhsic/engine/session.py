@@ -180,6 +180,7 @@ class Session:
         other.listener, other._folder, other._checkpoint = _ignore, None, None
         other.finished, other._made, other._differing = [], dict(self._made), {}
         other.runtime = replace(self.runtime, seconds=None)
+        other._planned = set()  # what is timed comes before its plan
         other._pilot = pilot = Pilot(self.runtime.threads)
         with warnings.catch_warnings(), suppress(DhsicError, ValueError, ArithmeticError):
             warnings.simplefilter("ignore")

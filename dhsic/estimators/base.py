@@ -25,7 +25,7 @@ from dhsic.estimators.outcomes import (
     Outcome,
 )
 from dhsic.kernels import Combinations, Kernel, Ranked
-from dhsic.kernels.missing import of_rows
+from dhsic.kernels.wrap import of_rows
 from dhsic.nulls import (
     Chain,
     ChiSquare,

@@ -93,7 +93,7 @@ _APPROXIMATE: tuple[type[Null], ...] = (Gamma, Spectral)
 TABLE = [
     EstimatorEntry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
     EstimatorEntry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
-    EstimatorEntry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, moves_sets=True),
+    EstimatorEntry(RFFHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
     EstimatorEntry(NFSIC, (*_EXACT, Chain, ChiSquare), None, "n"),
     EstimatorEntry(BlockHSIC, (Normal,), 2, "n b"),
     EstimatorEntry(COCO, _EXACT, 2, "n", moves_sets=True),

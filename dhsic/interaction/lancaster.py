@@ -21,7 +21,6 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, Resampling, find_null
-from dhsic.estimators.landmark.draws import AUTO
 from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
@@ -360,12 +359,6 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
         msg = (
             "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
             "know of the pairing that is tested"
-        )
-        raise InvalidArgumentError(msg)
-    if estimator.n_landmarks == AUTO:
-        msg = (
-            "n_landmarks='auto' judges by the null distribution of joint independence, which is "
-            "not that of an interaction test: take a number, or a multiple of sqrt(n) as '8sqrt'"
         )
         raise InvalidArgumentError(msg)
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
-from dhsic.kernels.on_columns import OnColumns
+from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.wrap import OnColumns
 
 Tile = NDArray[Any]
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -65,9 +65,9 @@ class TileGradient:
     tiling : Tiling
         One differentiable kernel a variable, and landmarks.
     joint : ndarray, shape (p,)
-        a, complex where the tiles are.
+        a.
     marginal : ndarray, shape (M, p)
-        b, complex where the tiles are.
+        b.
     offsets : ndarray, shape (M, n), or None
         e, for all rows of the data.
     wrt : tuple of int
@@ -106,7 +106,7 @@ class TileGradient:
         scratch = np.empty((self._own, buffers.shape[1]), t.dtype)
         for at, rows in t.row_tiles(block.values):
             offsets = self._offsets(block.start + at.start, block.start + at.stop)
-            for z, tiles in self._tiles(rows, buffers):
+            for z, tiles in t.gram_tiles(rows, buffers):
                 b, p = tiles[0].shape
                 views = scratch[:, : b * p].reshape(-1, b, p)
                 weights, work = views[0], views[1:]
@@ -120,13 +120,6 @@ class TileGradient:
                     points = t.columns[m][z]
                     out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
         return gradients
-
-    def _tiles(self, rows: Sequence[Matrix], buffers: Tile) -> Iterator[tuple[slice, list[Tile]]]:
-        """Gram tiles with the landmarks that they are for."""
-        parts = self.tiling.parts
-        for at, tiles in self.tiling.gram_tiles(rows, buffers):
-            # Tiles count real numbers, of which a wave has two.
-            yield slice(at.start // parts, at.stop // parts), tiles
 
     def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:
         if self.offsets is None:

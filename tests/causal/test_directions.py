@@ -196,18 +196,17 @@ def test_rows__that_are_drawn_are_the_same_of_both_variables_and_say_why():
     assert causal.direction(x, y, max_rows=60, **{**options, "rng": 1}).score != asked.score
 
 
-# Curves, which scikit-learn has too
+# Accuracy
 
 
-def test_curves__of_decisions_by_hand():
+def test_accuracy_curve__is_weighted_and_refuses_what_is_no_boolean():
     scores, truth = [3.0, 2.0, 1.0, -1.0], [True, False, True, False]
-    assert causal.roc_curve(scores, truth).auc == pytest.approx(0.75)
-    precision = causal.precision_recall_curve(scores, truth)
-    assert precision.average_precision == pytest.approx((1.0 + 2 / 3) / 2)
     weights = [1.0, 2.0, 1.0, 1.0]
     assert causal.accuracy_curve(scores, truth, weights).accuracy[-1] == pytest.approx(3 / 5)
     with pytest.raises(InvalidArgumentError, match="truth must be 4 booleans"):
-        causal.roc_curve(scores, [1, 0, 1, 0])
+        causal.accuracy_curve(scores, [1, 0, 1, 0])
+    with pytest.raises(AttributeError, match="take sklearn"):
+        causal.roc_curve(scores, truth)
 
 
 # Refusals

@@ -8,7 +8,6 @@ import json
 import logging
 import re
 import signal
-import sys
 import warnings
 from functools import partial
 from html import unescape
@@ -110,7 +109,7 @@ PRINTED = {
     ORDER: ["graph       cause -> effect"],
     DIRECTION: ["direction        cause -> effect"],
     RESIDUALS: ["residuals     given z, by splines", "independence of residuals not rejected"],
-    PAIRS: ["directions  2 forward, 2 backward", "ROC         area 1.0000"],
+    PAIRS: ["directions  2 forward, 2 backward", "right       100.0% of the weight"],
     f"{PAIRS} --top 2": ["pair0004  x2 -> x1", "pairs       4"],
 }
 
@@ -523,15 +522,12 @@ def test_files__that_cannot_be_written_lose_nothing_that_was_found(
     assert not list(tmp_path.iterdir())
 
 
-def test_pairs__without_known_directions_have_no_areas(files, invoke, tmp_path, monkeypatch):
+def test_pairs__without_weight_have_no_accuracy(files, invoke, tmp_path):
     for name in ("pair0001.txt", "pair0002.txt"):
         (tmp_path / name).write_text((files / "pairs" / name).read_text())
     line = f"cause pairs {tmp_path} --criterion hsic --max-rows 80"
-    assert "area" not in invoke(line).stdout
-    assert "known directions of both kinds" in invoke(f"{line} --plot {tmp_path}/roc.png").stderr
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    assert "A ROC curve needs scikit-learn" in invoke(PAIRS).stdout
-    assert "--plot needs scikit-learn" in invoke(f"{PAIRS} --plot {tmp_path}/roc.png").stderr
+    assert "right" not in invoke(line).stdout
+    assert "directions are known" in invoke(f"{line} --plot {tmp_path}/right.png").stderr
 
 
 AT = partial(ClusterSpec, "scheduler", scheduler=SchedulerAt("tls://h:1"))

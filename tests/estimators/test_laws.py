@@ -320,7 +320,6 @@ MISLEADS = {
     "Poisson(0.03)": (lambda r: [r.poisson(0.03, 1000) * 1.0 for _ in range(2)], "gaussian"),
     "97% zeros": (zeros(0.97, 1000), "gaussian"),
     "three of 3 columns": (normals(3, 1000, 3), "gaussian:2"),
-    "four of 2 columns": (normals(2, 1000, 4), "gaussian:2"),
 }
 HOLDS = {
     "normal": normals(1, 300),
@@ -353,7 +352,7 @@ def test_guard__is_silent_where_the_level_holds(case, null):
 
 
 RARE = dummies(0.04, 150)(np.random.default_rng(1))
-THREE = dummies(0.15, 150, 3)(np.random.default_rng(1))
+THREE = dummies(0.04, 150, 3)(np.random.default_rng(1))
 LAWS = [
     (name, null)
     for name, nulls in STANDS.items()
@@ -407,10 +406,9 @@ def test_guard__has_nothing_to_say_of_exact_nulls(name):
     dhsic.sensitivity_map(*RARE, of="statistic", rng=0)  # by which nothing is rejected
 
 
-@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic"])
-def test_guard__refuses_kernels_so_narrow_that_no_row_is_near_another(estimator):
+def test_guard__refuses_kernels_so_narrow_that_no_row_is_near_another():
     data = normals(12, 300)(np.random.default_rng(3))
-    options = {"null": "spectral", "estimator": estimator, "rng": 0, "kernels": "gaussian:2"}
+    options = {"null": "spectral", "estimator": "nystrom-m", "rng": 0, "kernels": "gaussian:2"}
     with pytest.raises(InvalidArgumentError, match="none of 300 does: take null='auto'"):
         dhsic.independence_test(*data, **options)
 

@@ -25,7 +25,6 @@ from tests.estimators.cases import (
     permuted,
     tuples,
     u_hsic,
-    waves,
 )
 from tests.estimators.orbit import FEWEST, Moves
 
@@ -266,22 +265,10 @@ def chained_locations(data):
     return statistic
 
 
-def chained_waves(data):
-    found = waves(data)
-
-    def statistic(left, right, order):
-        product, other = np.prod([found[k] for k in left], axis=0), found[right][order]
-        apart = product.mean(axis=0) * other.mean(axis=0)
-        return len(data[0]) * np.mean(np.abs((product * other).mean(axis=0) - apart) ** 2)
-
-    return statistic
-
-
 CHAINS = {
     "v-hsic": chained_pairs,
     "nystrom-m": chained_tuples,
     "nfsic": chained_locations,
-    "rff-hsic": chained_waves,
 }
 
 

@@ -79,7 +79,6 @@ def assert_is_single_tests(found, singles):
     [
         *itertools.product(ESTIMATORS, NULLS[:2]),
         (ESTIMATORS[0], NULLS[2]),
-        *((estimator, NULLS[3]) for estimator in (ESTIMATORS[0], ESTIMATORS[2])),
     ],
     ids=repr,
 )

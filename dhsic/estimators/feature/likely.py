@@ -16,7 +16,7 @@ from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.identities import compared
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Columns, Combinations, Distance, Kernel, Laplacian, Matern, OnColumns
-from dhsic.kernels.missing import of_present
+from dhsic.kernels.wrap import of_present
 from dhsic.landmarks import tolerance_for
 
 # Landmarks of kernels of one column whose bandwidth is given, or that compare categories.

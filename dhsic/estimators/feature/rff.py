@@ -29,13 +29,12 @@ from dhsic.estimators.feature.tests import (
     grid_outcome,
     plan_features,
 )
-from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
-from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
-from dhsic.estimators.resample import Resampled, exact_null
+from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
+from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Chain, Gamma, Permutation, Shifts, Spectral
+from dhsic.nulls import Gamma, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 Form = Literal["cos-sin", "complex"]
@@ -58,7 +57,7 @@ def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
 
 
 class FeatureFit(NamedTuple):
-    """An estimate by features of two variables, with all that it is made of."""
+    """An estimate by features, with all that it is made of."""
 
     basis: Basis
     """The features."""
@@ -73,15 +72,9 @@ class FeatureFit(NamedTuple):
 class RFFHSIC:
     """HSIC by random Fourier features, for variables with translation-invariant kernels.
 
-    For two variables: with frequencies w_j, j = 1..D, from the spectral law of its kernel, the
-    features of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC is the
-    squared norm of the cross-covariance C of the features. The test statistic is n |C|^2 ([1]
-    equation 39).
-
-    For three or more: the features of all variables together are the products
-    prod_m exp(i w_mj' x_m) / sqrt(D), and HSIC is the squared distance between their mean and the
-    product of the means of the factors; the test statistic is n times it. Its mean over the
-    frequencies is V-HSIC.
+    It takes two. With frequencies w_j, j = 1..D, from the spectral law of its kernel, the features
+    of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC is the squared norm
+    of the cross-covariance C of the features. The test statistic is n |C|^2 ([1] equation 39).
 
     Parameters
     ----------
@@ -89,8 +82,7 @@ class RFFHSIC:
         Frequencies D of every variable, each with a cosine and a sine.
     form : {"cos-sin", "complex"}, optional
         Covariances of cosines and sines [1]_; or of exp(i w_j' x) / sqrt(D) [2]_, half as many
-        numbers, for which the gamma and spectral nulls do not stand. For three variables or more
-        the statistic is the same in either form, and all nulls stand.
+        numbers, for which the gamma and spectral nulls do not stand.
     orthogonal : bool, optional
         Frequencies that are orthogonal in groups of as many as the variable has columns [3]_. The
         law of each is the same; together they approximate the kernel better. For one column
@@ -139,23 +131,18 @@ class RFFHSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts within groups of rows; of three variables or more as `JointFrequencies`."""
-        if len(session.sources) > 2:
-            return self.joint.choose_null(session, n_resamples)
+        """Shifts within groups of rows."""
         return exact_null(2, n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, in as many passes as fit in memory."""
-        if len(session.sources) > 2:
-            return self.joint.plan(session, combinations, null)
         self._check_null(null)
         # The variable with most kernels decides how many frequencies are held.
         most = max(map(combinations.variables.count, (0, 1)))
         return plan_features(
             session,
             self._planned_maps(session, combinations),
-            # A chain of two variables is a test by shifts, and costs as much.
-            Shifts(null.n_resamples) if isinstance(null, Chain) else null,
+            null,
             frequency_steps(session, self.n_features, most),
             _REMEDY,
             whitened=False,
@@ -165,21 +152,17 @@ class RFFHSIC:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
-        if len(session.sources) > 2:
-            return self.joint.estimate(session, kernels)
         return self.fit(session, kernels).estimate
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
-        """The estimate of two variables with all that it is made of."""
+        """The estimate with all that it is made of."""
         basis = self._basis(session, kernels)
         covariances = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         estimate = estimate_by_moments(session, basis, self._measure, covariances)
         return FeatureFit(basis, covariances, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic and its null distribution, in one pass of two variables, two of more."""
-        if len(session.sources) > 2:
-            return self.joint.test(session, kernels, null)
+        """The statistic and its null distribution, in one pass."""
         self._check_null(null)
         return column_outcome(session, self._basis(session, kernels), self._measure, null)
 
@@ -188,28 +171,11 @@ class RFFHSIC:
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates.
 
-        For two variables: in one pass where the replicates fit in memory, else in several, and in
-        the memory of one combination at the least.
+        In one pass where the replicates fit in memory, else in several, and in the memory of one
+        combination at the least.
         """
-        if len(session.sources) > 2:
-            return self.joint.test_grid(session, combinations, null)
         fitted, bases = self._bases(session, combinations)
         return grid_outcome(session, fitted, bases, self._measure, null)
-
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """The stages of a chain of tests, by frequencies that all variables share; one of two."""
-        if len(session.sources) > 2:
-            return self.joint.test_chain(session, combinations, null)
-        # A chain of two variables has one stage, which is the test by shifts.
-        outcome = self.test_grid(session, combinations, Shifts(null.n_resamples))
-        resampled = Resampled(outcome.statistics, outcome.replicates, outcome.rounding)
-        stages = stages_of(combinations.chosen, resampled)
-        return ChainOutcome(outcome.combinations, stages, outcome.estimate, outcome.detail)
-
-    @property
-    def joint(self) -> JointFrequencies:
-        """The estimator of three variables or more, and of chains."""
-        return JointFrequencies(self.n_features, self.orthogonal)
 
     @property
     def _measure(self) -> Measure:

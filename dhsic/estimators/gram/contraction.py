@@ -1274,6 +1274,4 @@ def _transform(lines: Matrix, length: int, out: Any = None) -> Spectrum:
         transforms: Spectrum = np.fft.rfft(lines, length, out=out)
         return transforms
     transforms = scipy.fft.rfft(lines, length)
-    if out is not None:
-        out[...] = transforms
     return transforms

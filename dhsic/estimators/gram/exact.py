@@ -61,8 +61,7 @@ from dhsic.estimators.resample import (
     orbit_of,
     whole_group,
 )
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.columns import Columns
+from dhsic.kernels import Columns, Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     Chain,
     ChiSquareMixture,
@@ -98,7 +97,7 @@ class HeldGrams(NamedTuple):
     sums: PairSums
     """Their sums."""
     grams: list[Matrix]
-    """One a kernel, shapes (n, n), less a constant."""
+    """One a kernel, shapes (n, n), about the pilots."""
     piece: Piece
     """The rows."""
 

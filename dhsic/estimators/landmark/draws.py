@@ -1,10 +1,9 @@
-"""Landmarks of Nystrom M-HSIC: drawn, and grown or selected from what is drawn."""
+"""Landmarks of Nystrom M-HSIC: drawn, or selected from what is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,26 +20,15 @@ from dhsic.estimators.landmark.basis import LandmarkBasis, select_landmarks
 from dhsic.estimators.outcomes import Estimate
 from dhsic.kernels import Combinations
 from dhsic.landmarks import (
-    FEWEST,
     Landmarks,
     Pairing,
     Selection,
-    grow,
     landmark_count,
     select_bytes,
     tolerance_for,
     uniform_rows,
 )
 from dhsic.results import LandmarkSummary
-
-AUTO: Final[Literal["auto"]] = "auto"
-# The experiments of Kalinke and Szabo (2023), figure 3, go up to 8 sqrt(n).
-MOST = "8sqrt"
-# What landmarks may miss of the null's spread, in its standard deviations.
-ALLOWED = 0.02
-
-_PILOT_ROWS = 500
-_FEWEST_PILOT_ROWS = 50
 
 
 @dataclass(frozen=True)
@@ -55,18 +43,14 @@ class LandmarkDraw:
 
     def most(self, session: Session) -> int:
         """Landmarks before pruning, at most."""
-        asked = MOST if self.n_landmarks == AUTO else self.n_landmarks
-        return landmark_count(asked, session.n, replace=self.replace)
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
 
     def steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
         """Steps before the passes; `held` are the bytes of the factors that stay."""
-        s, e, p = self._drawn(session), self._pilot(session), self.most(session)
-        rows = 8 * sum(session.dims) * (s + e + BANDWIDTH_ROWS)
+        s, p = self._drawn(session), self.most(session)
+        rows = 8 * sum(session.dims) * (s + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps = [DriverStep("fetch landmarks", fetch, rows)]
-        if e > 0:
-            tiles = len(session.sources) + 3
-            steps.append(DriverStep("grow landmarks", 8 * (3 * p * p + tiles * e * (p + e))))
         if self.selection != "uniform":
             pairs = zip(guessed.typical(), session.dims, strict=True)
             width = sum(guessed.kernels[k].width(d) for k, d in pairs)
@@ -88,29 +72,24 @@ class LandmarkDraw:
 
         Landmarks are pruned for every combination, or for other ones of the same kernels, `chosen`.
         """
-        s, e = self._drawn(session), self._pilot(session)
+        s = self._drawn(session)
         session.step("fetch landmarks")
         drawn = uniform_rows(
             session.seed,
             session.n,
-            s + e,
+            s,
             len(session.sources),
             pairing=pairing,
             replace=self.replace,
         )
         sampled = bandwidth_rows(session)
-        # One fetch for the landmarks, the judges and the bandwidths.
+        # One fetch for the landmarks and the bandwidths.
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-        fitted = fit_combinations(session, combinations, [x[s + e :] for x in rows])
+        fitted = fit_combinations(session, combinations, [x[s:] for x in rows])
         # No landmark is missing: one that was is made of values of others.
         rows = list(map(filled, rows))
-        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(z[:s] for z in drawn))
-        tolerance, choice = tolerance_for(self.tolerance, session.dtype), ""
-        if self.n_landmarks == AUTO:
-            session.step("grow landmarks")
-            # Rows that no landmark was drawn from judge how many landmarks are enough.
-            pilot = [x[s : s + e] for x in rows]
-            landmarks, choice = _grown(fitted, landmarks, pilot, tolerance)
+        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(drawn))
+        tolerance = tolerance_for(self.tolerance, session.dtype)
         if self.selection != "uniform":
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
@@ -121,10 +100,8 @@ class LandmarkDraw:
             )
         session.step("prune landmarks")
         pruned = fitted if chosen is None else replace(fitted, chosen=tuple(chosen))
-        others = [x[s + e :] for x in rows]
-        return LandmarkBasis.of(
-            pruned, landmarks, tolerance, hold=hold, choice=choice, samples=others
-        )
+        others = [x[s:] for x in rows]
+        return LandmarkBasis.of(pruned, landmarks, tolerance, hold=hold, samples=others)
 
     def holds(self, session: Session, count: int) -> bool:
         """Whether the factors of so many Gram matrices are held."""
@@ -164,42 +141,9 @@ class LandmarkDraw:
             tolerance=basis.tolerance,
             selection=self.selection,
             pool=None if self.selection == "uniform" else self._drawn(session),
-            choice=basis.choice,
         )
 
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are taken."""
         p = self.most(session)
         return p if self.selection == "uniform" else min(session.n, self.pool * p)
-
-    def _pilot(self, session: Session) -> int:
-        """Rows by which the number of landmarks is chosen: some that no landmark is drawn from."""
-        if self.n_landmarks != AUTO:
-            return 0
-        left = session.n if self.replace else session.n - self._drawn(session)
-        return min(_PILOT_ROWS, left)
-
-
-def _grown(
-    fitted: Combinations, landmarks: Landmarks, pilot: list[NDArray[np.float64]], tolerance: float
-) -> tuple[Landmarks, str]:
-    """As many landmarks as the neediest combination of kernels takes, and why so many."""
-    most, judges = len(landmarks), len(pilot[0])
-    if judges < _FEWEST_PILOT_ROWS:
-        return landmarks, f"auto takes {MOST} where only {judges} other rows are left to judge by"
-    count, missed = FEWEST, 0.0
-    # Each combination begins where those before it have stopped.
-    for c in range(len(fitted)):
-        kernels = fitted.kernels_of(c)
-        grown = grow(kernels, landmarks.points, pilot, ALLOWED, tolerance, fewest=count)
-        if grown.missed is None:
-            return landmarks, f"auto takes {MOST} where the {judges} rows to judge by are all alike"
-        count, missed = grown.count, max(missed * (grown.count == count), grown.missed)
-        if missed > ALLOWED:
-            break
-    why = f"auto: on {judges} other rows they miss {missed:.2g} of the null's standard deviation"
-    if missed > ALLOWED:
-        why += f", more than {ALLOWED:g}, but are as many as it takes ({MOST})"
-    elif count < most:
-        why += f", at most {ALLOWED:g}"
-    return landmarks.keep(np.arange(count)), why

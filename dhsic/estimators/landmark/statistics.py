@@ -224,7 +224,7 @@ def _tuple_steps(session: Session, program: _Program[TuplePass]) -> list[Planned
 
 def _solve_step(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
-    sizes = [part.parts * len(kept) for kept in part.kept]
+    sizes = [len(kept) for kept in part.kept]
     working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
     return DriverStep("solve", working)
 

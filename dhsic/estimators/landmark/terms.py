@@ -18,10 +18,10 @@ Vector = NDArray[np.float64]
 
 
 class SpectrumSums(NamedTuple):
-    """Sums over rows of the centred terms xi, as real numbers, and of xi xi'."""
+    """Sums over rows of the centred terms xi, and of xi xi'."""
 
     plain: Vector
-    """sum_i xi_ij, shape (P,), real parts before imaginary ones."""
+    """sum_i xi_ij, shape (P,)."""
     squares: Vector
     """sum_i xi_ij xi_ik of every statistic, one after another, shape (sum_c P_c^2,)."""
 
@@ -44,18 +44,18 @@ class SpectrumPass(Pass[SpectrumSums]):
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
 
     @property
     def sizes(self) -> list[int]:
-        """Real numbers of every statistic."""
-        return [self.tuples.parts * len(kept) for kept in self.tuples.kept]
+        """Landmarks of every statistic."""
+        return [len(kept) for kept in self.tuples.kept]
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
         squares, values = sum(q * q for q in self.sizes), sum(self.sizes)
-        terms = 2 * self.tiles.most_terms * t.entries.itemsize * tile
+        terms = 2 * self.tiles.most_terms * t.dtype.itemsize * tile
         return Footprint(
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(tile)
@@ -74,18 +74,14 @@ class SpectrumPass(Pass[SpectrumSums]):
     def _add_tile(self, values: Sequence[NDArray[Any]], sums: SpectrumSums) -> None:
         t = self.tuples
         # Products of float32 would leave the covariance indefinite once it is whitened.
-        rows = [np.empty((t.parts, q // t.parts, len(values[0]))) for q in self.sizes]
+        rows = [np.empty((q, len(values[0]))) for q in self.sizes]
         for strip, tiles in self.tiles.of(values):
             for number, at, xi in self.tiles.terms(strip, tiles):
                 begin = t.starts[number]
-                rows_of_statistic = rows[number][:, at.start - begin : at.stop - begin]
-                rows_of_statistic[0] = xi.real
-                rows_of_statistic[1:] = xi.imag
+                rows[number][at.start - begin : at.stop - begin] = xi
         for (plain, squares), terms in zip(self.of(sums), rows, strict=True):
-            # Real and imaginary parts are rows of one covariance.
-            flat = terms.reshape(len(plain), -1)
-            plain += flat.sum(axis=1)
-            squares += flat @ flat.T
+            plain += terms.sum(axis=1)
+            squares += terms @ terms.T
 
     def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
         """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""

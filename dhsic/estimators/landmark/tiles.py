@@ -67,9 +67,7 @@ class TupleTiles:
         widest = max(int(lengths.max()) for lengths in self._roots.values())
         tiles = int(np.sum([self._roots[t.roots[k]] for k in t.computed], axis=0).max())
         columns = t.needed_columns
-        entries = t.entries.itemsize * (
-            tiles + work * widest + self.most_sides + self._most_factors
-        )
+        entries = t.dtype.itemsize * (tiles + work * widest + self.most_sides + self._most_factors)
         return rows * int(entries + 3 * t.dtype.itemsize * columns)
 
     @cached_property
@@ -112,8 +110,8 @@ class TupleTiles:
         columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
         lengths = list(self._roots.values())
         most = max(t.kernels[k].work_tiles for k in t.needed)
-        made = np.empty((int(np.sum(lengths, axis=0).max()), rows), t.entries)
-        worked = np.empty((most, int(np.max(lengths)), rows), t.entries)
+        made = np.empty((int(np.sum(lengths, axis=0).max()), rows), t.dtype)
+        worked = np.empty((most, int(np.max(lengths)), rows), t.dtype)
         for strip in self.strips:
             tiles: dict[int, Tile] = {}
             begin = 0
@@ -185,7 +183,7 @@ class TupleTiles:
 
     def _pilot(self, k: int, at: Indices) -> Tile:
         """Pilots at some landmarks, shape (r, 1)."""
-        return self.tuples.pilots[k][at, None].astype(self.tuples.entries)
+        return self.tuples.pilots[k][at, None].astype(self.tuples.dtype)
 
     def _landmarks(self, side: tuple[int, ...], strip: Strip) -> Indices:
         """Those of a side in a strip."""

@@ -70,8 +70,6 @@ class Tuples:
         The statistics measure the covariance of both sides, where a side of several kernels is
         their product, or is their product about their means; or they measure the mean of the
         product of all kernels less the product of their means, kappa_J - prod_m kappa_m.
-    parts : int, optional
-        Real numbers in an entry of a tile: 1, or 2 where entries are complex.
     """
 
     kernels: tuple[TupleKernel, ...]
@@ -82,7 +80,6 @@ class Tuples:
     pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
     form: TermForm = "product"
-    parts: int = 1
 
     @classmethod
     def at(
@@ -146,16 +143,6 @@ class Tuples:
     def n_landmarks(self) -> int:
         """Landmarks of all statistics together, p."""
         return len(self.landmarks[0])
-
-    @property
-    def entries(self) -> np.dtype[Any]:
-        """Entries of the tiles."""
-        return self.dtype if self.parts == 1 else np.result_type(self.dtype, np.complex64)
-
-    @property
-    def sums(self) -> np.dtype[Any]:
-        """Sums of entries, in double precision."""
-        return np.result_type(self.entries, np.float64)
 
     @cached_property
     def starts(self) -> list[int]:

@@ -1,10 +1,10 @@
-"""Regressions whose residuals are tested."""
+"""Regressions, and their residuals as variables, streamed where the regression is."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -12,12 +12,28 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._random import generator
 from dhsic._validation import check_integer, named_arguments, nearest, shown
-from dhsic.causal.splines import Splines
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.engine.blocks import Source
+from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.session import Session
+from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.io.derived import DerivedSource
+from dhsic.io.sources import ArraySource
+from dhsic.regression.ridge import DesignPass, SumsByFold
+from dhsic.regression.splines import (
+    PILOT_ROWS,
+    SplineDesign,
+    SplineResiduals,
+    Splines,
+    check_varied,
+)
 
 Vector = NDArray[np.float64]
+Regressions = Mapping[int, Sequence[tuple[int, ...]]]
+"""Sets of regressors of every variable that is regressed, by number."""
 
+_ROUNDING = 1e-12  # of the variance
 _MATRICES = 10  # of all pairs of rows
 _BYTES_OF_TREES = 3000  # a row, of 100 trees with five rows a leaf
 
@@ -250,3 +266,180 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
     near = nearest(regression, REGRESSIONS) if isinstance(regression, str) else ""
     msg = f"regression must be one of {listed} or a value of one, got {shown(regression)}{near}"
     raise InvalidArgumentError(msg)
+
+
+def _regressing(session: Session, regression: Splines, wanted: Regressions) -> DesignPass:
+    """The pass of all regressions on splines, to which a run adds the design."""
+    return regression.regressing(session.dims, _regressors(wanted), tuple(wanted))
+
+
+def _regressors(wanted: Regressions) -> tuple[int, ...]:
+    """Numbers of what any variable is regressed on, ascending."""
+    return tuple(sorted({j for sets in wanted.values() for given in sets for j in given}))
+
+
+def _named(session: Session, target: int, given: tuple[int, ...]) -> str:
+    return f"regression of {session.names[target]} on {len(given)} others"
+
+
+def plan_regressions(
+    session: Session, regression: Regression, wanted: Regressions
+) -> list[DriverStep | PassPlan]:
+    """The steps of `fit_regressions`, and of all residuals that are wanted."""
+    n, dims = session.n, session.dims
+    if isinstance(regression, Splines):
+        reduction = _regressing(session, regression, wanted)
+        size = reduction.bound.size
+        rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + size)
+        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+        square = 8 * regression.n_folds * size**2
+        return [
+            DriverStep("pilot rows", fetch),
+            session.plan(reduction),
+            DriverStep("solve", 5 * square, square),
+        ]
+    made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
+    # Nothing is known of the regressions of a user.
+    beside = regression.working_bytes(n) if isinstance(regression, CrossFitted) else 0
+    return [
+        DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims)),
+        *(
+            DriverStep(_named(session, target, own), 2 * made + beside, 8 * n * dims[target])
+            for target, sets in wanted.items()
+            for own in sets
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class StreamedRegressions:
+    """Regressions on splines, which sums determine."""
+
+    session: Session
+    regression: Splines
+    design: SplineDesign
+    sums: SumsByFold
+
+    def variables(self, wanted: Regressions) -> list[Source]:
+        """For everything that is regressed its residuals given every set, computed when read."""
+        sources: list[Source] = []
+        for target, sets in wanted.items():
+            fits = [self.regression.fits(self.design, self.sums, target, own) for own in sets]
+            for own, parts in zip(sets, fits, strict=True):
+                _check_noise(self.session, target, own, np.min([fit.left for fit in parts]))
+            function = SplineResiduals.of(self.design, target, sets, fits)
+            others = tuple(self.session.sources[j] for j in function.variables)
+            name = self.session.names[target]
+            sources.append(DerivedSource(name, others, function, function.width))
+        return sources
+
+
+@dataclass(frozen=True)
+class HeldRegressions:
+    """Regressions that need all rows at once."""
+
+    session: Session
+    regression: Regression
+    values: tuple[Vector, ...]
+
+    def variables(self, wanted: Regressions) -> list[Source]:
+        """Residuals in memory."""
+        return [
+            ArraySource(
+                self.session.names[target],
+                np.concatenate([self._residuals(target, own) for own in sets], axis=1),
+            )
+            for target, sets in wanted.items()
+        ]
+
+    def _residuals(self, target: int, given: tuple[int, ...]) -> Vector:
+        """The same draws for the same regression, in whatever order they come."""
+        name = _named(self.session, target, given)
+        self.session.step(name)
+        rng = generator(self.session.seed, "regression", target, *given)
+        y, x = self.values[target], [self.values[j] for j in given]
+
+        def regress() -> Vector:
+            left = self.regression.residuals(y, x, rng)
+            return _checked(left, self.regression.name, y.shape)
+
+        left = self.session.keep(name, regress, (self.regression, target, given))
+        # As shares of the variance, so that units do not matter.
+        _check_noise(self.session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
+        return left
+
+
+def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
+    """Residuals as a regression returned them, which may be one of a user."""
+    try:
+        residuals = np.asarray(left, np.float64)
+        found = f"shape {residuals.shape}"
+    except (TypeError, ValueError):
+        residuals, found = np.empty(0), type(left).__name__
+    if residuals.shape == shape and not np.isfinite(residuals).all():
+        found = f"{residuals[~np.isfinite(residuals)][0]} among them"
+    elif residuals.shape == shape:
+        return residuals
+    msg = (
+        f"regression {name!r} must return finite residuals of the shape of its target, {shape}, "
+        f"got {found}: return target - predictions, a row each"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _check_noise(
+    session: Session, target: int, given: tuple[int, ...], left: np.floating[Any]
+) -> None:
+    """Refuse residuals that are nothing but rounding."""
+    # In this form it refuses NaN, too.
+    if given and not left > _ROUNDING:
+        others = ", ".join(repr(session.names[j]) for j in given)
+        msg = (
+            f"variable {session.names[target]!r} is a function of {others} up to rounding, so its "
+            "residuals say nothing: leave one of them out"
+        )
+        raise DataError(msg)
+
+
+def fit_regressions(
+    session: Session, regression: Regression, wanted: Regressions
+) -> StreamedRegressions | HeldRegressions:
+    """Sums that all regressions among some variables need.
+
+    Parameters
+    ----------
+    session : Session
+        Over the variables.
+    regression : Regression
+        How they are regressed: splines in one pass, and their residuals are computed when they are
+        read; others on all rows, in the memory of this process.
+    wanted : mapping of int to sequence of tuple of int
+        Targets, with regressors of any kind.
+
+    Returns
+    -------
+    FittedRegressions
+
+    Raises
+    ------
+    DataError
+        A column of what others are regressed on is constant.
+    """
+    if not isinstance(regression, Splines):
+        session.step("read all rows")
+        values = session.take([np.arange(session.n)] * len(session.sources))
+        for x, name in zip(values, session.names, strict=True):
+            check_varied(x, name)
+            x.flags.writeable = False  # a regression of a user may write into what it gets
+        return HeldRegressions(session, regression, tuple(values))
+    n = session.n
+    session.step("pilot rows")
+    pilot = np.arange(n)
+    # Knots and provisional means need a sample of the rows alone.
+    if n > PILOT_ROWS:
+        pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
+    samples = session.take([pilot] * len(session.sources))
+    design = regression.design(samples, session.names, _regressors(wanted), tuple(wanted))
+    sums = session.reduce(replace(_regressing(session, regression, wanted), design=design))
+    session.step("solve")
+    return StreamedRegressions(session, regression, design, sums)

@@ -1,43 +1,48 @@
-"""Kernels from text."""
+"""Kernels as text and as plain values, and back."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
 from difflib import get_close_matches
-from functools import partial, reduce
-from operator import add, mul
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.columns import Columns
+from dhsic.kernels.base import Kernel, Product, Sum
 from dhsic.kernels.discrete import Delta
-from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
-from dhsic.kernels.matern import Matern
-from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
+from dhsic.kernels.radial import (
+    Distance,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Matern,
+    RationalQuadratic,
+)
 from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
-from dhsic.kernels.rational import RationalQuadratic
+from dhsic.kernels.wrap import Columns, OnColumns
+from dhsic.results import Codec
 
 Inside = TypeVar("Inside")
 
-FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
-    "gaussian": (Gaussian, ("gamma",)),
-    "laplacian": (Laplacian, ("gamma",)),
-    "matern12": (partial(Matern, nu=0.5), ("length",)),
-    "matern32": (partial(Matern, nu=1.5), ("length",)),
-    "matern52": (partial(Matern, nu=2.5), ("length",)),
-    "imq": (InverseMultiquadric, ("gamma",)),
-    "rq": (RationalQuadratic, ("alpha", "gamma")),
-    "linear": (Linear, ()),
-    "polynomial": (Polynomial, ("degree", "coef0", "gamma")),
-    "distance": (Distance, ("exponent",)),
-    "delta": (Delta, ()),
-    "anderson-darling": (AndersonDarling, ()),
+Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
+
+
+def _forms(*classes: type[Kernel]) -> dict[str, Form]:
+    return {cls.name: (cls, cls.parameters()) for cls in classes}
+
+
+FORMS: dict[str, Form] = {
+    **_forms(Gaussian, Laplacian),
+    **{f"matern{2 * nu:.0f}2": (partial(Matern, nu=nu), ("length",)) for nu in (0.5, 1.5, 2.5)},
+    **_forms(InverseMultiquadric, RationalQuadratic, Linear, Polynomial),
+    **_forms(Distance, Delta, AndersonDarling),
 }
+"""What makes a kernel of a name, and its parameters after colons; every kernel stands here once."""
 KernelName: TypeAlias = Literal[
     "gaussian",
     "laplacian",
@@ -110,27 +115,17 @@ def parse(text: str) -> Kernel:
     return kernel
 
 
-def _sum(tokens: list[str]) -> Kernel:
-    # Products bind before sums, as in arithmetic.
-    return _chain(tokens, "+", add, _product)
-
-
-def _product(tokens: list[str]) -> Kernel:
-    return _chain(tokens, "*", mul, _operand)
-
-
-def _chain(
-    tokens: list[str],
-    symbol: str,
-    operator: Callable[[Any, Any], Kernel],
-    operand: Callable[[list[str]], Kernel],
-) -> Kernel:
-    """Take operands joined by one symbol off the front of the tokens."""
-    operands = [operand(tokens)]
-    while tokens and tokens[0] == symbol:
+def _sum(tokens: list[str], symbols: str = "+*") -> Kernel:
+    """Take operands joined by the first symbol off the tokens; those of the others bind before."""
+    if not symbols:
+        return _operand(tokens)
+    symbol, inner = symbols[0], symbols[1:]
+    kernel = _sum(tokens, inner)
+    while tokens[:1] == [symbol]:
         tokens.pop(0)
-        operands.append(operand(tokens))
-    return reduce(operator, operands)
+        other = _sum(tokens, inner)
+        kernel = kernel + other if symbol == "+" else kernel * other
+    return kernel
 
 
 def _operand(tokens: list[str]) -> Kernel:
@@ -224,3 +219,103 @@ def _malformed(token: str) -> InvalidArgumentError:
         "kernels must be joined by + or * and parentheses must pair; "
         f"got an unexpected {token!r}: write '(gaussian+linear)*delta', for instance"
     )
+
+
+_INNER = "inner"  # a kernel of a kernel, since "kernel" tells the class
+_BY_NAME: dict[str, type[Kernel]] = {
+    cls.__name__: cls
+    for cls in (
+        *(build for build, _ in FORMS.values() if isinstance(build, type)),
+        *(Matern, Columns, OnColumns, Product, Ranked, Sum),
+    )
+}
+"""Classes that a file may name."""
+
+
+def plain_kernel(kernel: Kernel) -> dict[str, Any]:
+    """A fitted kernel of this package, with its origin.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        As fitted.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    InvalidArgumentError
+        The kernel is of another package.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Gaussian
+    >>> plain_kernel(Gaussian(gamma=0.5, origin=(1.0,)))
+    {'kernel': 'Gaussian', 'origin': [1.0], 'gamma': 0.5}
+    """
+    name = type(kernel).__name__
+    if _BY_NAME.get(name) is not type(kernel):
+        msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
+        raise InvalidArgumentError(msg)
+    values = {
+        _INNER if field.name == "kernel" else field.name: _plain(getattr(kernel, field.name))
+        for field in fields(kernel)
+    }
+    return {"kernel": name, **values}
+
+
+def kernel_of_plain(plain: Any) -> Kernel:
+    """Read what `plain_kernel` made.
+
+    Parameters
+    ----------
+    plain : dict
+        Its class and its fields.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+
+    Examples
+    --------
+    >>> kernel_of_plain({"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5})
+    Gaussian(origin=(1.0,), gamma=0.5)
+    """
+    kernel: Any = None
+    with suppress(KeyError):  # no class is named, or one that is not there
+        kernel = _value(plain)
+    if not isinstance(kernel, Kernel):
+        msg = f"kernel must be a kernel of dhsic.kernels, got {str(plain)[:40]!r}"
+        raise TypeError(msg)
+    return kernel
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        return plain_kernel(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return tuple(_value(item) for item in plain)
+    if not isinstance(plain, dict):
+        return plain
+    # Names are looked up here alone, so that a file can have nothing else made.
+    cls = _BY_NAME[plain["kernel"]]
+    given = {field.name: field.init for field in fields(cls)}
+    fields_written = {
+        "kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"
+    }
+    # Fields that are no arguments are made anew.
+    return cls(**{name: _value(x) for name, x in fields_written.items() if given.get(name)})
+
+
+Codec(plain_kernel, kernel_of_plain).register(Kernel)

@@ -1,11 +1,15 @@
-"""Ridge regressions of features on features, from sums over rows, with the ridge chosen by them."""
+"""Ridge regressions of features of rows on each other, from one pass of sums.
+
+A design makes features of rows: splines of columns, kernels at landmarks, products. One pass sums
+the features and their products, by fold; every regression among them, with its penalty and with or
+without a fold, is then a matter of these sums.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import isqrt
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -13,30 +17,56 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic.conditional.folds import FOLDS, TILE_ROWS, tiles_of_folds
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_REGRESSION_ROWS = 200_000
-_REGRESSION_ROOTS = 200
-_RIDGES = 10.0 ** np.arange(-6.0, 1.01, 0.5)
-_MOST_FREEDOM = 0.4  # of the rows
+TILE_ROWS = 2048
+RIDGES = 10.0 ** np.arange(-6.0, 1.01, 0.5)
+MOST_FREEDOM = 0.4  # of the rows
 _LEAST_LEFT = 0.1  # of 1 - h
+_RANK = 1e-11
 
 
-def rows_of_regression(n: int) -> int:
-    """How many of n rows regressions are fitted to, about: all up to 200,000, then 200 sqrt(n).
+@dataclass(frozen=True)
+class Folds:
+    """Rows in folds, so that predictions of the rows of a fold are by the rows of the others.
 
-    Errors of predictions of x and of y, fitted to m rows with df degrees of freedom, have products
-    whose mean over n rows has the variance df / m^2, to 1 / n of the noise: 1.3 % where df is 500.
-    Errors that more rows do not lessen, of functions that the features cannot follow, are the same.
+    Parameters
+    ----------
+    count : int
+        How many.
+    seed : int, optional
+        Draws the fold of every row; where not given, row i is in fold i mod count. Either goes by
+        the number of a row, so that folds do not depend on blocks.
+    share : float, optional
+        Of the rows that count, each drawn by itself by the seed.
     """
-    return min(n, max(_REGRESSION_ROWS, _REGRESSION_ROOTS * isqrt(n)))
+
+    count: int
+    seed: int | None = None
+    share: float = 1.0
+
+    def tiles(self, block: RowBlock) -> Iterator[tuple[int, Indices]]:
+        """Tiles of rows of one fold each: the fold, and numbers of at most 2048 of its rows."""
+        span = block.start, block.start + block.rows
+        rows = np.arange(block.rows)
+        if self.seed is None:
+            folds = (block.start + rows) % self.count
+        else:
+            if self.share < 1.0:
+                keys = random_keys(self.seed, *span, "regression")
+                rows = np.flatnonzero(keys < self.share * 2.0**64)
+            keys = random_keys(self.seed, *span, "folds")
+            folds = (keys[rows] % np.uint64(self.count)).astype(np.intp)
+        for fold in range(self.count):
+            own = rows[folds == fold]
+            for start in range(0, len(own), TILE_ROWS):
+                yield fold, own[start : start + TILE_ROWS]
 
 
-class Joined(Protocol):
+class RowDesign(Protocol):
     """Features of rows, side by side."""
 
     @property
@@ -44,21 +74,23 @@ class Joined(Protocol):
         """Number of features, q."""
         ...
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of it."""
-        ...
-
-    def scratch(self, rows: int) -> int:
-        """Bytes needed for so many rows, the features among them."""
-        ...
-
     def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Features of rows of a fold, of every variable, shape (b, q)."""
         ...
 
 
-class DesignSums(NamedTuple):
+class Bound(NamedTuple):
+    """The most that a design takes, from shapes alone."""
+
+    size: int
+    """Features of a row."""
+    payload: int
+    """Bytes of the design."""
+    row: int
+    """Bytes that a row needs besides its features."""
+
+
+class Sums(NamedTuple):
     """Sums over rows of features and of their products."""
 
     rows: int
@@ -75,7 +107,7 @@ class DesignSums(NamedTuple):
         return self.products / self.rows - np.outer(mean, mean)
 
     def missed(self, mean: Vector, regressors: Indices, targets: Indices, slopes: Vector) -> Vector:
-        """Mean squared errors of predictions about means of other rows.
+        """Mean squared errors (t,) of predictions about means (q,) of other rows.
 
         Parameters
         ----------
@@ -85,10 +117,6 @@ class DesignSums(NamedTuple):
             Numbers of p and of t features.
         slopes : ndarray, shape (p, t)
             Coefficients of predictions.
-
-        Returns
-        -------
-        ndarray, shape (t,)
         """
         off = self.totals / self.rows - mean
         moments = self.covariance() + np.outer(off, off)
@@ -108,59 +136,59 @@ class SumsByFold(NamedTuple):
     products: Vector
     """Shape (k, q, q)."""
 
-    def whole(self) -> DesignSums:
+    def whole(self) -> Sums:
         """Sums over all rows."""
-        return DesignSums(int(self.rows.sum()), self.totals.sum(axis=0), self.products.sum(axis=0))
+        return Sums(int(self.rows.sum()), self.totals.sum(axis=0), self.products.sum(axis=0))
 
-    def splits(self) -> Iterator[tuple[DesignSums, DesignSums]]:
+    def splits(self) -> Iterator[tuple[Sums, Sums]]:
         """Sums over the rows outside of every fold and over its own, one after the other."""
+        # Sums are additive: those without a fold need no other pass over the data.
         whole = self.whole()
         for rows, totals, products in zip(*self, strict=True):
-            own = DesignSums(int(rows), totals, products)
-            left = DesignSums(
-                whole.rows - own.rows, whole.totals - totals, whole.products - products
-            )
+            own = Sums(int(rows), totals, products)
+            left = Sums(whole.rows - own.rows, whole.totals - totals, whole.products - products)
             # Of 20 rows one in a million draws has all of them in one fold.
             yield (left, own) if left.rows and own.rows else (whole, whole)
 
 
 @dataclass(frozen=True)
 class DesignPass(Pass[SumsByFold]):
-    """All that regressions of features on each other need, in one pass.
+    """All that regressions of features on each other need, in one pass whatever their number.
 
     Parameters
     ----------
-    design : Joined
-        Features of rows.
-    n : int
-        Rows of the data, of which `rows_of_regression` are drawn.
-    seed : int
-        Fixes which, and the folds.
+    bound : Bound
+        What the design takes at most.
+    folds : Folds
+        Which rows count, and their folds.
     name : str
         Name of the pass in progress reports.
+    design : RowDesign, optional
+        Features of rows, which a run has.
     by_fold : bool, optional
         Whether the sums of every fold stay apart.
     """
 
-    design: Joined
-    n: int
-    seed: int
-    name: str = "regression"
+    bound: Bound
+    folds: Folds
+    name: str = "regressions"
+    design: RowDesign | None = None
     by_fold: bool = False
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        tile, q, parts = min(rows, TILE_ROWS), self.design.size, self._parts
-        state = 8 * parts * (q * (q + 1) + 1)
+        tile, q = min(rows, TILE_ROWS), self.bound.size
+        state = 8 * self._parts * (q * (q + 1) + 1)
         # Keys of all rows, twice, and numbers of the drawn ones.
-        scratch = self.design.scratch(tile) + 8 * tile * q + 8 * q * q + 24 * rows + state
-        return Footprint(self.design.nbytes, scratch, state)
+        scratch = tile * (self.bound.row + 8 * q) + 8 * q * q + 24 * rows + state
+        return Footprint(self.bound.payload, scratch, state)
 
     def chunk(self, block: RowBlock) -> SumsByFold:
         """Sums over the drawn rows of one block."""
+        assert self.design is not None
         q, parts = self.design.size, self._parts
         found = SumsByFold(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
-        for fold, some in tiles_of_folds(self.seed, block, self._drawn(block)):
+        for fold, some in self.folds.tiles(block):
             rows = self.design.joined([x[some] for x in block.values], fold)
             at = fold % parts
             found.rows[at] += len(some)
@@ -170,34 +198,23 @@ class DesignPass(Pass[SumsByFold]):
 
     @property
     def _parts(self) -> int:
-        return FOLDS if self.by_fold else 1
-
-    @property
-    def _share(self) -> float:
-        return rows_of_regression(self.n) / self.n
-
-    def _drawn(self, block: RowBlock) -> Indices:
-        """Numbers of drawn rows in a block, of which each is drawn by itself."""
-        if self._share == 1.0:
-            return np.arange(block.rows)
-        keys = random_keys(self.seed, block.start, block.start + block.rows, "regression")
-        return np.flatnonzero(keys < self._share * 2.0**64)
+        return self.folds.count if self.by_fold else 1
 
 
 @dataclass(frozen=True)
 class Ridges:
-    """Ridge regressions of targets, each with a ridge by generalised cross-validation.
+    """Ridge regressions of targets, each with a penalty by generalised cross-validation.
 
-    With the covariance S = V diag(s) V' of the regressors, and c the covariances of a target with
-    the columns of V, the regression has coefficients V c / (s + ridge), tr S (S + ridge)^-1 + 1
-    degrees of freedom df, and
+    With the covariance S of the regressors, a penalty P, columns of V with V'SV = diag(s) and
+    V'PV = diag(m), and c the covariances of a target with them, the regression of weight w has
+    coefficients V c / (s + w m), tr S (S + w P)^-1 + 1 degrees of freedom df, and
 
-    GCV(ridge) = n RSS(ridge) / (n - df)^2    ([1] section 1)
+    GCV(w) = n RSS(w) / (n - df)^2    ([1] section 1, [2])
 
-    The constant is not shrunk. The ridge of the least GCV balances the bias of predictions and
+    The constant is not shrunk. The weight of the least GCV balances the bias of predictions and
     their variance. A mean of products of residuals of x and of y has the product of their biases,
     and no share of their variances, where the errors of x and of y are independent: so smaller
-    ridges suit it, whose cost is the larger error of residuals ([2] section 3 has the condition
+    weights suit it, whose cost is the larger error of residuals ([3] section 3 has the condition
     on the product).
 
     Parameters
@@ -211,14 +228,16 @@ class Ridges:
     vectors : ndarray, shape (p, k)
         V, of the directions whose variance is not 0.
     spread : ndarray, shape (k, t)
-        1 / (n (s + ridge)).
+        1 / (n (s + w m)).
     errors : ndarray, shape (t,)
-        Estimates of the mean squared error of a prediction, GCV at the ridge taken.
+        Estimates of the mean squared error of a prediction, GCV at the weight taken.
     least : ndarray, shape (t,)
-        The same at the best ridge.
+        The same at the best weight.
     tried : ndarray, shape (t,)
-        Mean squared errors of predictions of other rows, at the ridge that is best for them; where
+        Mean squared errors of predictions of other rows, at the weight that is best for them; where
         there are none, the least GCV.
+    left : ndarray, shape (t,)
+        Shares of the variances that the residuals have.
     variances : ndarray, shape (t,)
         Variances of the targets.
     rows : int
@@ -228,7 +247,9 @@ class Ridges:
     ----------
     .. [1] G. Golub, M. Heath, G. Wahba. Generalized cross-validation as a method for choosing a
        good ridge parameter. Technometrics 21, 1979.
-    .. [2] R. Shah, J. Peters. The hardness of conditional independence testing and the
+    .. [2] P. Craven, G. Wahba. Smoothing noisy data with spline functions. Numerische Mathematik
+       31, 1979.
+    .. [3] R. Shah, J. Peters. The hardness of conditional independence testing and the
        generalised covariance measure. Annals of Statistics 48, 2020.
     """
 
@@ -240,72 +261,76 @@ class Ridges:
     errors: Vector
     least: Vector
     tried: Vector
+    left: Vector
     variances: Vector
     rows: int
 
     @classmethod
     def fit(
         cls,
-        sums: DesignSums,
+        sums: Sums,
         regressors: Indices,
         targets: Indices,
         excess: float = 0.0,
         left_out: Sequence[Indices] = (),
-        held: DesignSums | None = None,
+        held: Sums | None = None,
+        **penalised: Any,
     ) -> Self:
         """Regress features on features, both by their numbers.
 
         Parameters
         ----------
-        sums : DesignSums
+        sums : Sums
             Sums over rows.
         regressors, targets : ndarray of int
             Numbers of features.
         excess : float, optional
-            A target takes the smallest ridge whose GCV exceeds the least by at most this share.
+            A target takes the smallest weight whose GCV exceeds the least by at most this share.
         left_out : sequence of ndarray of int, optional
             Numbers of features that one of several regressions does without. A target takes that of
             the least GCV; where there are none, that on all regressors.
-        held : DesignSums, optional
+        held : Sums, optional
             Sums over other rows, on which predictions are tried.
+        **penalised : object
+            `penalties`, a matrix for every run of regressors, `weights`, which ascend, and
+            `most_freedom`, a share of the rows: the identity, from 1e-6 to 10, and 0.4.
         """
         kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
-        every = (cls._on(sums, regressors, targets, excess, one, held) for one in kept)
+        every = (cls._on(sums, regressors, targets, excess, one, held, **penalised) for one in kept)
         return reduce(cls._or, every)
 
     @classmethod
     def _on(
         cls,
-        sums: DesignSums,
+        sums: Sums,
         regressors: Indices,
         targets: Indices,
         excess: float,
         kept: NDArray[np.bool_],
-        held: DesignSums | None,
+        held: Sums | None,
+        penalties: Sequence[Vector] | None = None,
+        weights: Vector = RIDGES,
+        most_freedom: float = MOST_FREEDOM,
     ) -> Self:
         """The regression on some of the regressors; others have coefficients 0."""
         every, regressors = regressors, regressors[kept]
         n = sums.rows
         covariance, mean = sums.covariance(), sums.totals / n
-        s, vectors = scipy.linalg.eigh(
-            covariance[np.ix_(regressors, regressors)], check_finite=False
-        )
-        # Below that the variance of a direction is rounding.
-        varied = s > len(s) * np.finfo(np.float64).eps * max(float(s[-1]), 0.0)
-        s, vectors = s[varied], vectors[:, varied]
+        vectors, s, m = _diagonalised(covariance[np.ix_(regressors, regressors)], penalties)
         c = vectors.T @ covariance[np.ix_(regressors, targets)]
         variances = covariance[targets, targets]
-        shrunk = s[:, None] + _RIDGES  # (k, ridges)
-        # 1 + tr S (S + ridge)^-1.
+        shrunk = s[:, None] + np.multiply.outer(m, weights)  # (k, weights)
+        # 1 + tr S (S + w P)^-1.
         freedom = 1.0 + (s[:, None] / shrunk).sum(axis=0)
-        # c^2 (2 / (s + ridge) - s / (s + ridge)^2) of the variance is explained.
+        # c^2 (2 / (s + w m) - s / (s + w m)^2) of the variance is explained.
         explained = 2.0 / shrunk - s[:, None] / shrunk**2
-        left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, ridges)
+        # Rounding may take it below zero where the fit is exact.
+        left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, weights)
         errors = left / np.maximum(1.0 - freedom / n, 1e-3) ** 2
-        # Too many degrees of freedom are refused, but for the largest ridge.
-        errors[:, freedom > max(_MOST_FREEDOM * n, freedom[-1])] = np.inf
+        # Too many degrees of freedom are refused, but for the largest weight.
+        errors[:, freedom > max(most_freedom * n, freedom[-1])] = np.inf
         least = errors.min(axis=1, keepdims=True)
-        chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # ridges ascend
+        chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # weights ascend
         inverse = 1.0 / shrunk[:, chosen]
         tried = least[:, 0]
         if held is not None:
@@ -314,15 +339,19 @@ class Ridges:
             tried = np.where(np.isfinite(errors.T), missed, np.inf).min(axis=0)
         padded = np.zeros((len(every), len(s)))
         padded[kept] = vectors
+        at_chosen = np.arange(len(targets)), chosen
+        share = np.zeros(len(targets))
+        np.divide(left[at_chosen], variances, out=share, where=variances > 0.0)
         return cls(
             mean[every],
             padded @ (c * inverse),
             mean[targets],
             padded,
             inverse / n,
-            np.take_along_axis(errors, chosen[:, None], axis=1)[:, 0],
+            errors[at_chosen],
             least[:, 0],
             tried,
+            share,
             variances,
             n,
         )
@@ -330,47 +359,29 @@ class Ridges:
     def _or(self, other: Self) -> Self:
         """The better of two regressions on the same rows, for every target."""
         better = other.least < self.least
-        pairs = ((self.slopes, other.slopes), (self.errors, other.errors))
-        slopes, errors = (np.where(better, two, one) for one, two in pairs)
+        names = "slopes", "errors", "left"
+        taken = {
+            name: np.where(better, getattr(other, name), getattr(self, name)) for name in names
+        }
         return replace(
             self,
-            slopes=slopes,
+            **taken,
             vectors=np.hstack([self.vectors, other.vectors]),
             spread=np.vstack([self.spread * ~better, other.spread * better]),
-            errors=errors,
             least=np.minimum(self.least, other.least),
             tried=np.minimum(self.tried, other.tried),
         )
-
-    @classmethod
-    def likely(cls, p: int, targets: int, rows: int, left_out: Sequence[Indices] = ()) -> Self:
-        """One of the largest size, for plans, which takes no memory."""
-        directions = sum(p - len(one) for one in left_out) or p
-        mean, own = (np.broadcast_to(0.0, (k,)) for k in (p, targets))
-        vectors, slopes = (np.broadcast_to(0.0, (p, k)) for k in (directions, targets))
-        spread = np.broadcast_to(0.0, (directions, targets))
-        return cls(mean, slopes, own, vectors, spread, own, own, own, own, rows)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of it."""
-        return 8 * (self.vectors.size + self.slopes.size + self.spread.size)
 
     def explained(self, targets: slice = slice(None)) -> float:
         """The share of the variance of some targets together that is explained, at least 0."""
         whole = float(self.variances[targets].sum())
         return max(0.0, 1.0 - float(self.errors[targets].sum()) / whole) if whole > 0.0 else 0.0
 
-    def predicted(self, regressors: Vector, targets: slice = slice(None)) -> Vector:
-        """Predictions of some targets about their means, of regressors (b, p)."""
-        found: Vector = (regressors - self.mean) @ self.slopes[:, targets]
-        return found
-
     def residuals(self, regressors: Vector, targets: Vector) -> Vector:
         """Residuals of targets (b, t), of regressors (b, p)."""
-        return targets - self.target_mean - self.predicted(regressors)
+        return targets - self.target_mean - (regressors - self.mean) @ self.slopes
 
-    def left(self, regressors: Vector) -> Vector:
+    def unlevered(self, regressors: Vector) -> Vector:
         """1 - h of rows, with h the leverage: the share of a target in its own prediction.
 
         Parameters
@@ -384,6 +395,32 @@ class Ridges:
             At least 0.1.
         """
         turned = (regressors - self.mean) @ self.vectors
-        # h_i = 1 / n + x_i' (S + ridge)^-1 x_i / n.
+        # h_i = 1 / n + x_i' (S + w P)^-1 x_i / n.
         leverage = 1.0 / self.rows + np.square(turned, out=turned) @ self.spread
         return np.maximum(1.0 - leverage, _LEAST_LEFT)
+
+
+def _diagonalised(
+    gram: Vector, penalties: Sequence[Vector] | None
+) -> tuple[Vector, Vector, Vector]:
+    """V, s and m with V'GV = diag(s) and V'PV = diag(m), without directions that have neither."""
+    if penalties is None:
+        s, vectors = scipy.linalg.eigh(gram, check_finite=False)
+        # Below that the variance of a direction is rounding.
+        varied = s > len(s) * np.finfo(np.float64).eps * s.max(initial=0.0)
+        return vectors[:, varied], s[varied], np.ones(np.count_nonzero(varied))
+    blocks, start = [np.empty((0, 0))], 0
+    for penalty in penalties:
+        stop = start + len(penalty)
+        # Units of a column must not decide how smooth its function is.
+        blocks.append(penalty * (np.trace(gram[start:stop, start:stop]) / np.trace(penalty)))
+        start = stop
+    penalty = np.asarray(scipy.linalg.block_diag(*blocks))
+    total, directions = np.linalg.eigh(gram + penalty)
+    # Splines of a column add up to a constant, so that G + P is singular before anything is fitted.
+    kept = total > _RANK * total.max(initial=0.0)
+    # (G + P)^(-1/2) in the directions that are left.
+    whitened = directions[:, kept] / np.sqrt(total[kept])
+    m, rotation = np.linalg.eigh(whitened.T @ penalty @ whitened)
+    m = np.clip(m, 0.0, 1.0)  # rounding may leave them a little outside
+    return whitened @ rotation, 1.0 - m, m
