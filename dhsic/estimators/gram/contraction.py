@@ -421,15 +421,17 @@ class GramPass(Pass[PairSums]):
             return {}
         own, pairs = self._tiles(*pilots, coset), max(math.perm(len(self.pilots[0]), 2), 1)
         offsets = {side: np.empty(len(rows[0]), self.dtype) for side in sides}
+        # Of different pilots, since k(x, x) is no typical value of a narrow kernel.
+        centres = {}
+        for side in sides:
+            centre = _product_of(own, side)
+            centres[side] = float(centre.sum(dtype=np.float64) - centre.trace()) / pairs
         for start in range(0, len(rows[0]), _PILOT_ROWS):
             at = slice(start, start + _PILOT_ROWS)
             tiles = self._tiles([x[at] for x in rows], pilots[1], coset)
             for side in sides:
-                # Of different pilots, since k(x, x) is no typical value of a narrow kernel.
-                centre = _product_of(own, side).astype(np.float64)
-                mean = float(centre.sum() - centre.trace()) / pairs
                 means = _product_of(tiles, side).mean(axis=1, dtype=np.float64)
-                offsets[side][at] = means - 0.5 * mean
+                offsets[side][at] = means - 0.5 * centres[side]
         return offsets
 
     @cached_property
@@ -558,15 +560,16 @@ class GramPass(Pass[PairSums]):
             if bands is not None and not (piece.stays and other.stays):
                 bands.add(*((other, piece) if other.stays else (piece, other)))
                 continue
-            grams, joint = self.add_plain(sums, piece, other)
+            grams = self.add_plain(sums, piece, other)
+            # A pair of different groups stands for its mirror image, too.
+            weight = 1.0 if piece is other else 2.0
+            joint = weight * self.joint_sums(grams)
             if bands is not None:
                 # Rows in no group stay where they are: their pairs add the same to all replicates.
                 sums.constants[:] += joint
                 continue
             sums.products[0, :, 0] += joint
             if self.orbit.cosets > 1:
-                # A pair of different groups stands for its mirror image, too.
-                weight = 1.0 if piece is other else 2.0
                 permuted = self.permuted(grams, piece, other)
                 sums.products[1:, :, 0] += weight * permuted(range(self.orbit.cosets - 1))
         return sums
@@ -596,7 +599,7 @@ class GramPass(Pass[PairSums]):
             every = range(coset, coset + 1)
             values = tuple(x[orders.of(every, m)[0]] for m, x in enumerate(values))
         rows, columns = self.shared.rows_and_columns(values, self.dtype, needed)
-        return Prepared(rows, columns, self._offsets(rows, coset))
+        return Prepared(rows, columns, {} if self.held else self._offsets(rows, coset))
 
     def _tiles(
         self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int = 0
@@ -608,14 +611,15 @@ class GramPass(Pass[PairSums]):
         self.shared.tiles(rows, columns, tiles, work, self.needed[min(coset, 1)])
         return tiles
 
-    def add_plain(
-        self, sums: PairSums, first: Piece, second: Piece
-    ) -> tuple[dict[Side, Matrix], Vector]:
-        """Add what two pieces as they are sum to; return matrices and sums of their products."""
+    def add_plain(self, sums: PairSums, first: Piece, second: Piece) -> dict[Side, Matrix]:
+        """Add what the matrices of two pieces as they are sum to, and return these."""
         (rows, _, above), (_, columns, across) = first.prepared[0], second.prepared[0]
         tiles, grams = self._tiles(rows, columns), {}
         for side in sorted(self.sides, key=len, reverse=True):  # products come before
             grams[side] = _product_of(tiles, side)
+            if self.held:  # all rows are here, so that a may be from their own means
+                means = grams[side].mean(axis=1, dtype=np.float64)
+                above[side] = (means - 0.5 * means.mean()).astype(self.dtype)
             if side in above:
                 grams[side] -= above[side][:, None]
                 grams[side] -= across[side]
@@ -635,6 +639,10 @@ class GramPass(Pass[PairSums]):
             else:
                 sums.rows[number, second.places] += column_sums(gram)
             sums.squares[number] += weight * float(np.vdot(gram, gram))
+        return grams
+
+    def joint_sums(self, grams: dict[Side, Matrix]) -> Vector:
+        """sum_ij A_ij B_ij of all statistics, shape (C,)."""
         joint = []
         for left, right in self.statistics:
             parts = [grams[left]] if left in grams else [grams[k,] for k in left]
@@ -642,7 +650,7 @@ class GramPass(Pass[PairSums]):
             product = parts[0] if len(parts) == 1 else hadamard([parts[0].copy(), *parts[1:]])
             # In float64, and without an array for the product.
             joint.append(np.einsum("ij,ij->", product, grams[right,], dtype=np.float64))
-        return grams, weight * np.array(joint)
+        return np.array(joint)
 
     def add_offsets(self, sums: PairSums, rows: Prepared, coset: int, places: Indices) -> None:
         """Keep those of rows in the order of a coset."""
@@ -718,14 +726,15 @@ class GramPass(Pass[PairSums]):
         """Add all pairs of rows, with the matrices in memory."""
         n, lines = self.groups.n, HeldLines.of(self.groups)
         piece = Piece(np.arange(n), [self._prepared(block, 0)], RowOrders.of_all(self.orbit))
-        grams, _ = self.add_plain(sums, piece, piece)
-        # Pairs of rows outside of the groups add the same under every permutation.
-        stay = np.s_[n - self.groups.n_left :, n - self.groups.n_left :]
-        own: dict[Side, Spectrum] = {}
-        for c, (left, right) in enumerate(self.statistics):
-            sums.constants[c] = np.sum(grams[left][stay] * grams[right,][stay], dtype=np.float64)
-            if left not in own:
-                own[left] = _transform(grams[left][lines.rows, lines.columns], self.length)
+        grams = self.add_plain(sums, piece, piece)
+        if self.groups.n_left:
+            # Pairs of rows outside of the groups add the same under every permutation.
+            stay = np.s_[n - self.groups.n_left :, n - self.groups.n_left :]
+            sums.constants[:] = self.joint_sums({side: x[stay] for side, x in grams.items()})
+        own = {
+            left: _transform(grams[left][lines.rows, lines.columns], self.length)
+            for left in dict.fromkeys(left for left, _ in self.statistics)
+        }
         weights = lines.weights.astype(next(iter(own.values())).dtype)
         by_variable: dict[int, dict[int, list[int]]] = {}
         for c, (_, right) in enumerate(self.statistics):
@@ -1273,5 +1282,4 @@ def _transform(lines: Matrix, length: int, out: Any = None) -> Spectrum:
     if lines.dtype == np.float64:
         transforms: Spectrum = np.fft.rfft(lines, length, out=out)
         return transforms
-    transforms = scipy.fft.rfft(lines, length)
-    return transforms
+    return np.asarray(scipy.fft.rfft(lines, length))

@@ -654,8 +654,8 @@ def held_steps(session: Session, reduction: GramPass) -> list[CostedStep]:
     def compute(block: GroupBlock) -> HeldGrams:
         # One piece: all rows are one group.
         sums, (piece,) = reduction.zeros(), reduction.pieces(block)
-        grams, joint = reduction.add_plain(sums, piece, piece)
-        sums.products[0, :, 0] += joint
+        grams = reduction.add_plain(sums, piece, piece)
+        sums.products[0, :, 0] += reduction.joint_sums(grams)
         return HeldGrams(sums, [grams[k,] for k in range(len(grams))], piece)
 
     scratch = reduction.footprint(session.n).scratch
