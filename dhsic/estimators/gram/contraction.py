@@ -118,7 +118,7 @@ class RowOrders:
         return orders
 
 
-class Prepared(NamedTuple):
+class CosetRows(NamedTuple):
     """Rows in the order of a coset, prepared for tiles."""
 
     rows: list[Matrix]
@@ -128,18 +128,18 @@ class Prepared(NamedTuple):
     offsets: dict[Side, Matrix]
     """a of the sides that have one."""
 
-    def part(self, at: slice) -> Prepared:
+    def part(self, at: slice) -> CosetRows:
         """Some of them."""
         rows, columns = ([x[at] for x in arrays] for arrays in self[:2])
-        return Prepared(rows, columns, {side: a[at] for side, a in self.offsets.items()})
+        return CosetRows(rows, columns, {side: a[at] for side, a in self.offsets.items()})
 
 
-class Piece(NamedTuple):
+class RowPiece(NamedTuple):
     """The rows of a group, or rows that stay."""
 
     places: Indices
     """Where they are among all rows in the order of their groups, those that stay last."""
-    prepared: list[Prepared]
+    prepared: list[CosetRows]
     """In the order of every coset."""
     orders: RowOrders
     """Their permutations."""
@@ -574,7 +574,7 @@ class GramPass(Pass[PairSums]):
                 sums.products[1:, :, 0] += weight * permuted(range(self.orbit.cosets - 1))
         return sums
 
-    def pieces(self, block: GroupBlock) -> list[Piece]:
+    def pieces(self, block: GroupBlock) -> list[RowPiece]:
         """The rows of every group, and those that stay."""
         b, count, n_left = self.groups.size, block.n_groups, block.n_left
         prepared = [self._prepared(block, coset) for coset in range(self.n_orders)]
@@ -583,7 +583,7 @@ class GramPass(Pass[PairSums]):
         places = np.append(block.first * b + np.arange(count * b), self.groups.count * b + left)
         ends = [*range(0, count * b + 1, b), block.rows]
         return [
-            Piece(
+            RowPiece(
                 places[start:stop],
                 [order.part(slice(start, stop)) for order in prepared],
                 RowOrders(self.orbit, block.first + g, int(g < count), 0 if g < count else n_left),
@@ -592,14 +592,14 @@ class GramPass(Pass[PairSums]):
             if start < stop
         ]
 
-    def _prepared(self, block: GroupBlock, coset: int) -> Prepared:
+    def _prepared(self, block: GroupBlock, coset: int) -> CosetRows:
         orders = RowOrders(self.orbit, block.first, block.n_groups, block.n_left)
         values, needed = block.values, self.needed[min(coset, 1)]
         if coset:
             every = range(coset, coset + 1)
             values = tuple(x[orders.of(every, m)[0]] for m, x in enumerate(values))
         rows, columns = self.shared.rows_and_columns(values, self.dtype, needed)
-        return Prepared(rows, columns, {} if self.held else self._offsets(rows, coset))
+        return CosetRows(rows, columns, {} if self.held else self._offsets(rows, coset))
 
     def _tiles(
         self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int = 0
@@ -611,7 +611,7 @@ class GramPass(Pass[PairSums]):
         self.shared.tiles(rows, columns, tiles, work, self.needed[min(coset, 1)])
         return tiles
 
-    def add_plain(self, sums: PairSums, first: Piece, second: Piece) -> dict[Side, Matrix]:
+    def add_plain(self, sums: PairSums, first: RowPiece, second: RowPiece) -> dict[Side, Matrix]:
         """Add what the matrices of two pieces as they are sum to, and return these."""
         (rows, _, above), (_, columns, across) = first.prepared[0], second.prepared[0]
         tiles, grams = self._tiles(rows, columns), {}
@@ -652,13 +652,15 @@ class GramPass(Pass[PairSums]):
             joint.append(np.einsum("ij,ij->", product, grams[right,], dtype=np.float64))
         return np.array(joint)
 
-    def add_offsets(self, sums: PairSums, rows: Prepared, coset: int, places: Indices) -> None:
+    def add_offsets(self, sums: PairSums, rows: CosetRows, coset: int, places: Indices) -> None:
         """Keep those of rows in the order of a coset."""
         for side, values in rows.offsets.items():
             if (number := self.numbers.get((coset, side))) is not None:
                 sums.offsets[number, places] = values
 
-    def permuted(self, grams: dict[Side, Matrix], first: Piece, second: Piece) -> PermutedGrams:
+    def permuted(
+        self, grams: dict[Side, Matrix], first: RowPiece, second: RowPiece
+    ) -> PermutedGrams:
         """The sums of these matrices under permutations, to be taken."""
         matrices = tuple(grams[k,] for k in range(len(self.combinations.kernels)))
         columns = None if first is second else second.orders
@@ -725,7 +727,7 @@ class GramPass(Pass[PairSums]):
     def _add_held(self, sums: PairSums, block: GroupBlock) -> None:
         """Add all pairs of rows, with the matrices in memory."""
         n, lines = self.groups.n, HeldLines.of(self.groups)
-        piece = Piece(np.arange(n), [self._prepared(block, 0)], RowOrders.of_all(self.orbit))
+        piece = RowPiece(np.arange(n), [self._prepared(block, 0)], RowOrders.of_all(self.orbit))
         grams = self.add_plain(sums, piece, piece)
         if self.groups.n_left:
             # Pairs of rows outside of the groups add the same under every permutation.
@@ -799,7 +801,7 @@ class _Bands:
         arrays = (np.empty(shape, kind) for shape, kind in reduction.buffers)
         self._roots, self._work, self._powers, self._lines, self._spectra, self._products = arrays
 
-    def add(self, first: Piece, second: Piece) -> None:
+    def add(self, first: RowPiece, second: RowPiece) -> None:
         """Add the pairs of rows of two groups, of one, or of rows that stay and a group."""
         b, same = self._pass.groups.size, first is second
         count = len(first.places) if first.stays else b // 2 + 1 if same else b
@@ -829,7 +831,7 @@ class _Bands:
         if not same:
             self._sums.rows[:, second.places] += sums[1]
 
-    def _kernels(self, band: Lines, first: Piece, second: Piece) -> list[dict[int, Matrix]]:
+    def _kernels(self, band: Lines, first: RowPiece, second: RowPiece) -> list[dict[int, Matrix]]:
         """Lines of the kernels that are no powers, of every coset."""
         buffers, roots = iter(self._roots), []
         for coset, both in enumerate(zip(first.prepared, second.prepared, strict=True)):

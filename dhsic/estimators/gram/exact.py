@@ -32,7 +32,7 @@ from dhsic.estimators.gram.contraction import (
     GramOrbit,
     GramPass,
     PairSums,
-    Piece,
+    RowPiece,
     rows_in_order,
 )
 from dhsic.estimators.gram.sums import (
@@ -98,7 +98,7 @@ class HeldGrams(NamedTuple):
     """Their sums."""
     grams: list[Matrix]
     """One a kernel, shapes (n, n), about the pilots."""
-    piece: Piece
+    piece: RowPiece
     """The rows."""
 
 
