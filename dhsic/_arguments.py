@@ -20,10 +20,12 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     Estimator,
     Null,
+    Stages,
     choose_estimator,
     draws_replicates,
     find_estimator,
     find_null,
+    takes_variables,
     tries_grids,
 )
 from dhsic.estimators.base import check_gaps
@@ -41,7 +43,9 @@ from dhsic.kernels import (
     by_type,
     parse,
 )
-from dhsic.nulls import Distribution, FromReplicates, Replicates
+from dhsic.kernels.side_by_side import stretched
+from dhsic.kernels.usual import SMOOTH
+from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
 
 Precision = Literal["float64", "float32"]
 DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
@@ -202,11 +206,13 @@ def _plan_estimate(estimator: Estimator, session: Session, combinations: Combina
     return plan_once(estimator, session, combinations, None)
 
 
-def _estimator_as_given(estimator: str | Estimator, session: Session) -> Estimator | None:
-    """The estimator as given; None where it is left open."""
+def _estimator_as_given(
+    estimator: str | Estimator, session: Session, n_variables: int | None = None
+) -> Estimator | None:
+    """The estimator of so many variables as given; None where it is left open."""
     if isinstance(estimator, str) and estimator == "auto":
         return None
-    return find_estimator(estimator, session)[0]
+    return find_estimator(estimator, session, n_variables)[0]
 
 
 def _single(
@@ -268,6 +274,10 @@ class Method:
     grid: Grid
     null: Null
     null_reason: str
+    stages: Stages | None = None
+    """The tests of a chain, whose kernels these are."""
+    measure: tuple[Estimator, tuple[Kernel, ...]] | None = None
+    """What estimates the joint dependence beside a chain, and by which kernels."""
 
     @property
     def drawn(self) -> Null:
@@ -296,11 +306,20 @@ class Method:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
+        drawn, batch = self.drawn, session
+        if self.stages is not None:
+            assert isinstance(self.null, Chain)
+            drawn, batch = self.stages.null(self.null), self.stages.session(session)
 
         def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
-            return plan_once(estimator, some, combinations, self.drawn)
+            return plan_once(estimator, some, combinations, drawn)
 
-        return planned(planner, self.estimator, session, self.combinations)
+        plan = planned(planner, self.estimator, batch, self.combinations)
+        if self.measure is None:
+            return plan
+        measure, kernels = self.measure
+        estimate = plan_once(measure, session, Combinations.single(kernels), None)
+        return replace(plan, variables=session.names, steps=(*plan.steps, *estimate.steps))
 
 
 def choose_method(
@@ -319,7 +338,8 @@ def choose_method(
     """
     m = len(session.sources)
     asked = _read_kernels(kernels, m)
-    named = _estimator_as_given(estimator, session)
+    chained = _takes_chain(session, estimator, null)
+    named = _estimator_as_given(estimator, session, 2 if chained else m)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
     # Random features exist for kernels of differences alone (Bochner's theorem).
     invariant = getattr(named, "needs_invariance", False)
@@ -333,6 +353,11 @@ def choose_method(
         combinations = grid.combinations(m)
     else:
         combinations = _single(asked, named, session.sources)
+    if chained:
+        left_open = tries and all(session.finite) and not isinstance(asked, Grid)
+        left_open = left_open and not any(asked)
+        given = None if left_open else _checked(combinations, session)
+        return _choose_chain(session, estimator, named, grid, given, null, n_resamples)
     chosen, checked, reason = choose_estimator(
         estimator,
         session,
@@ -345,6 +370,66 @@ def choose_method(
     check_gaps(session, chosen)
     law, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, law, null_reason)
+
+
+def _takes_chain(session: Session, estimator: str | Estimator, null: str | Null) -> bool:
+    """Whether a test is a chain of tests of two variables."""
+    if isinstance(null, Chain) or (isinstance(null, str) and null == Chain.name):
+        return True
+    if not isinstance(null, str) or null != "auto" or session.weights is not None:
+        return False
+    # Rows of a series are permuted by no one, so that a joint statistic has no replicates.
+    serial = session.moves is not None and session.moves.serial
+    left_open = isinstance(estimator, str) and estimator == "auto"
+    return len(session.sources) > 2 and (left_open or serial)
+
+
+def _choose_chain(
+    session: Session,
+    estimator: str | Estimator,
+    named: Estimator | None,
+    grid: Grid,
+    given: Combinations | None,
+    null: str | Null,
+    n_resamples: int | None,
+) -> Method:
+    """A chain of tests of two variables, by the estimator that these would have."""
+    stages = Stages.of(session, grid, given)
+    asked = Chain.name if isinstance(null, str) else null
+    if named is not None:  # before it is planned, since few have such tests
+        find_null(asked, named, session, n_resamples, stages.combinations)
+    chain = null if isinstance(null, Chain) else Chain(n_resamples or Chain().n_resamples)
+    batch = stages.session(session)
+    chosen, checked, reason = choose_estimator(
+        estimator,
+        batch,
+        stages.combinations,
+        stages.null(chain),
+        None,
+        reducible=given is None,
+    )
+    check_gaps(session, chosen)
+    law, told = find_null(asked, chosen, session, n_resamples, checked)
+    if asked != null:
+        told = "; ".join(
+            ["exact for exchangeable rows, variable after variable", *told.split("; ")[1:]]
+        )
+    kernels = [by_type(kinds_of(source), parse(SMOOTH)) for source in session.sources]
+    if given is not None:
+        reference = given.reference()
+        kernels = [*map(stretched, given.kernels_of(reference), given.of(given.factors, reference))]
+    joint = named is not None and takes_variables(named, len(session.sources))
+    measure = choose_estimator(
+        named if joint else "auto",
+        session,
+        Combinations.single(kernels),
+        None,
+        None,
+        unbiased=False,
+    )
+    stages = replace(stages, combinations=checked)
+    measured = measure.estimator, measure.combinations.kernels
+    return Method(chosen, reason, checked, grid, law, told, stages, measured)
 
 
 def _candidates(kernel: Any) -> Candidates:

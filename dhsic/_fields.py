@@ -14,13 +14,12 @@ from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import (
-    ChainEstimator,
     Estimate,
     GridEstimator,
     GridOutcome,
     Outcome,
     Resampling,
-    combine_chain,
+    run_chain,
 )
 from dhsic.estimators.base import passes_of
 from dhsic.kernels import Kernel
@@ -77,11 +76,14 @@ def _outcome_of_test(
 ) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
     """The outcome of the test; of several kernels or stages, with what each says by itself."""
     estimator, combinations, null = method.estimator, method.combinations, method.drawn
-    if isinstance(null, Chain):
-        assert isinstance(estimator, ChainEstimator)
+    if method.stages is not None and method.measure is not None:
+        assert isinstance(estimator, GridEstimator)
+        assert isinstance(null, Chain)
+        measure, kernels = method.measure
+        # One of kernels that the same data chose would lie above 0 for independent data.
+        estimate = measure.estimate(session, kernels)
         # A chain chooses at every stage, and has a score for each.
-        stages = estimator.test_chain(session, combinations, null)
-        return combine_chain(session, stages, method.grid, null)
+        return run_chain(session, method.stages, estimator, method.grid, null, estimate)
     # One kernel a variable: nothing is chosen, and no score has to account for a choice.
     if combinations.plain:
         return estimator.test(session, combinations.kernels, null), None, ()

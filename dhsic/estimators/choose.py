@@ -29,7 +29,7 @@ from dhsic.landmarks import landmark_count
 from dhsic.nulls import FromReplicates
 from dhsic.results import AS_ASKED
 
-DEFAULTS = 6
+DEFAULTS = 7
 """Version of what calls without options compute.
 
 A commit that changes it, by other kernels, estimators, nulls or numbers of them, raises this number
@@ -113,7 +113,7 @@ def choose_estimator(
     planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
     kernels = _offered_kernels(combinations, reducible=reducible)
     if not (isinstance(estimator, str) and estimator == "auto"):
-        chosen, reason = find_estimator(estimator, session)
+        chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
         if not isinstance(estimator, str):
             return Choice(chosen, combinations, reason)
         return _first_that_fits(session, _by_name(session, chosen, kernels, planner), reason)
@@ -121,7 +121,7 @@ def choose_estimator(
         offers = _estimate_offers(session, combinations, planner)
         return _first_that_fits(session, offers, "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
-    two = len(session.sources) == 2 and not combinations.features
+    two = len(combinations.chosen[0]) == 2 and not combinations.features
     estimates = two and null is None and unbiased
     # The unbiased estimate divides by n - 3.
     enough = session.n >= _FEWEST_UNBIASED
@@ -182,10 +182,10 @@ def _offered_kernels(combinations: Combinations, *, reducible: bool) -> _Kernels
     """All combinations, and the reference alone where it may stand for them."""
     if not reducible or len(combinations) == 1:
         return [(combinations, "")]
-    reference = combinations.part([combinations.reference()])
+    reference = combinations.part(sorted(combinations.kept))
     return [
         (combinations, ""),
-        (reference, f"one of {len(combinations)} combinations of kernels with "),
+        (reference, f"{len(reference)} of {len(combinations)} combinations of kernels with "),
     ]
 
 

@@ -13,14 +13,17 @@ Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Kernels, and the factors of each."""
 _One: TypeAlias = tuple[str, float]
 
-_SCORES, _TREND = "scores(gaussian)", "ranks(anderson-darling)"
-_S, _T = (_SCORES, 1.0), (_TREND, 1.0)
-_MIDDLE, _WIDE, _WIDEST = (_SCORES, 0.5), (_SCORES, 2.0), (_SCORES, 4.0)
+SMOOTH = "scores(gaussian)"
+"""Kernel of the reference of variables of numbers."""
+TREND, TREND_OF_MANY = "ranks(anderson-darling)", "scores(linear)"
+"""Kernels of the trends of a number, and of several."""
+_S, _T = (SMOOTH, 1.0), (TREND, 1.0)
+_MIDDLE, _WIDE, _WIDEST = (SMOOTH, 0.5), (SMOOTH, 2.0), (SMOOTH, 4.0)
 _FINE, _FINER, _FINEST = (("gaussian", factor) for factor in (1 / 4, 1 / 8, 1 / 32))
 _RANKS, _COARSE_RANKS = (("ranks(gaussian)", factor) for factor in (1 / 8, 1 / 4))
 _EACH = ("columns(laplacian)", 0.125)
 _SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
-_DISTANCE, _LINEAR = ("distance", 1.0), ("scores(linear)", 1.0)
+_DISTANCE, _LINEAR = ("distance", 1.0), (TREND_OF_MANY, 1.0)
 
 # Candidates that are tried in the pairs below alone, and all, those of a family side by side.
 _NUMBER_ALONE = (_SPREAD, _COARSE_RANKS, _DISTANCE, _LINEAR)

@@ -30,12 +30,12 @@ from dhsic.estimators.feature.tests import (
     plan_features,
 )
 from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
-from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
-from dhsic.estimators.resample import Resampled, exact_null
+from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
+from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Chain, Gamma, Multiplier, Permutation, Shifts, Spectral
+from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 Form = Literal["cos-sin", "complex"]
@@ -154,8 +154,7 @@ class RFFHSIC:
         return plan_features(
             session,
             self._planned_maps(session, combinations),
-            # A chain of two variables is a test by shifts, and costs as much.
-            Shifts(null.n_resamples) if isinstance(null, Chain) else null,
+            null,
             frequency_steps(session, self.n_features, most),
             _REMEDY,
             whitened=False,
@@ -196,19 +195,9 @@ class RFFHSIC:
         fitted, bases = self._bases(session, combinations)
         return grid_outcome(session, fitted, bases, self._measure, null)
 
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """The stages of a chain of tests, by frequencies that all variables share; one of two."""
-        if len(session.sources) > 2:
-            return self.joint.test_chain(session, combinations, null)
-        # A chain of two variables has one stage, which is the test by shifts.
-        outcome = self.test_grid(session, combinations, Shifts(null.n_resamples))
-        resampled = Resampled(outcome.statistics, outcome.replicates, outcome.rounding)
-        stages = stages_of(combinations.chosen, resampled)
-        return ChainOutcome(outcome.combinations, stages, outcome.estimate, outcome.detail)
-
     @property
     def joint(self) -> JointFrequencies:
-        """The estimator of three variables or more, and of chains."""
+        """The estimator of three variables or more."""
         return JointFrequencies(self.n_features, self.orthogonal)
 
     @property

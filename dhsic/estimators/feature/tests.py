@@ -258,7 +258,10 @@ def grid_outcome(
         for number, side in zip(pair, basis.sides, strict=True)
     }
     note = guard_features(session, sides, chosen, null)
-    replicates = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
+    variables = dict(enumerate(combinations.variables))
+    replicates = resample_features(
+        session, sides, chosen, measure, null, variables, unbiased=unbiased
+    )
     return GridOutcome(
         combinations,
         replicates.resampled.statistics,

@@ -84,11 +84,6 @@ class GramOrbit:
         joint = self.sums.products[cosets.start : cosets.stop, :, 0]
         return self._centred(joint, products.mixed_sums(rows, orders), totals)
 
-    def joint_hsic(self, combination: tuple[int, ...]) -> float:
-        """The V-statistic for the joint independence of the variables of a combination."""
-        c = self.sides.statistics[TwoSided.of(combination)]
-        return float(self._two_sided(range(1))[0, c, 0] + self._others(0)[c, 0]) / self.n
-
     def sums_of(self, combination: tuple[int, ...]) -> GramSums:
         """Sums of the Gram matrices of a combination, as far as HSIC asks for them.
 

@@ -29,11 +29,10 @@ from dhsic.estimators.gram.steps import (
 from dhsic.estimators.gram.sums import GramSums, check_rows, gram_hsic, marginal_hsic
 from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
-from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
+from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.estimators.resample import exact_null, keeping_replicates
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
-    Chain,
     ChiSquareMixture,
     Distribution,
     Gamma,
@@ -108,21 +107,22 @@ class Quadratic:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; of three variables or more as a chain."""
+        """Shifts of rows; permutations of three variables or more."""
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run."""
-        self._check(session, null)
+        self._check(session, combinations, null)
         return self._planned(session, combinations, null).plan
 
-    def _check(self, session: Session, null: Null | None) -> None:
+    def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
         """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
         # An unbiased estimate divides by n - 3 (Song et al. 2012, equation 5).
         check_rows(session.n, unbiased=self.unbiased_estimate)
-        if self.unbiased_estimate and len(session.sources) > 2:
+        n_variables = len(combinations.chosen[0])
+        if self.unbiased_estimate and n_variables > 2:
             msg = (
-                f"an unbiased estimate needs two variables, got {len(session.sources)}: take "
+                f"an unbiased estimate needs two variables, got {n_variables}: take "
                 "unbiased_estimate=False"
             )
             raise InvalidArgumentError(msg)
@@ -224,22 +224,11 @@ class Quadratic:
             np.vstack(with_itself),
         )
 
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """Statistics of every stage of a chain of tests, and replicates that they share."""
-        fitted, _, ((_, orbit),) = self._run(session, combinations, null)
-
-        def estimate(c: int) -> Estimate:
-            # The joint statistic of all variables, and not the last stage of the chain.
-            return self._estimated(orbit.joint_hsic(fitted.chosen[c]), fitted.kernels_of(c))
-
-        stages = stages_of(fitted.chosen, orbit.resampled())
-        return ChainOutcome(fitted, stages, estimate, orbit.detail)
-
     def _run(
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> tuple[Combinations, str, Iterator[tuple[Combinations, Any]]]:
         """Fit the kernels, guard the null, and run the steps of part after part."""
-        self._check(session, null)
+        self._check(session, combinations, null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
         numbered, planned = self._planned(session, combinations, null)
         # Kernels that are 0 between nearly all rows are left out of a grid: their replicates have
@@ -310,7 +299,7 @@ class Quadratic:
     ) -> _Planned:
         """Combinations that are taken at a time: as many as fit in memory, and one at least.
 
-        A chain takes all of them, and eigenvalues are those of one.
+        Eigenvalues are those of one.
         """
         count = len(combinations)
 
@@ -325,7 +314,7 @@ class Quadratic:
         def exceeds(size: int) -> bool:  # kernels of some parts take more than those of others
             return not plan_of_parts(*_cut_combinations(combinations, parts_of(size))).fits
 
-        if count == 1 or isinstance(null, Chain):
+        if count == 1:
             return _Planned([range(count)], plan_of_parts(combinations))
         # A spectral law takes the eigenvalues of one combination at a time.
         size = 1
@@ -354,7 +343,7 @@ class Quadratic:
         planned: Plan | None = None,
     ) -> list[CostedStep]:
         """All that a run does once kernels are fitted; the last step returns its sums."""
-        if isinstance(null, Shifts | Chain | Permutation):
+        if isinstance(null, Shifts | Permutation):
             unbiased = self.unbiased
             return orbit_steps(session, fitted, samples, null, unbiased=unbiased, planned=planned)
         if isinstance(null, Multiplier):

@@ -16,11 +16,10 @@ from dhsic.engine.reduction import GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.estimators.gram.orders import RowOrders
-from dhsic.estimators.resample import Orbit, TwoSided, statistics_of
+from dhsic.estimators.resample import Orbit, TwoSided
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
-from dhsic.nulls import Chain
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -98,18 +97,17 @@ class GramSides:
         combinations: Combinations,
         samples: Sequence[Vector],
         orbit: Orbit,
-        null: object = None,
         *,
         unbiased: bool = False,
     ) -> Self:
-        """For the statistics of a null distribution: for joint independence but of a chain.
+        """For the joint independence of the variables of each combination.
 
         Pilots come from samples (s, d_m) of every variable.
         """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
-        pairs = tuple(statistics_of(combinations.chosen, null))
-        # Of two variables joint independence is that of two sides, as in each stage of a chain.
-        joint = not isinstance(null, Chain) and len(samples) > 2
+        pairs = tuple(map(TwoSided.of, combinations.chosen))
+        # Of two variables joint independence is that of two sides.
+        joint = len(combinations.chosen[0]) > 2
         return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased, joint)
 
     @cached_property

@@ -24,10 +24,10 @@ from dhsic.estimators.gram.sides import GramSides, PairSums, RowPart
 from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
 from dhsic.estimators.resample import Orbit, orbit_of, whole_group
 from dhsic.kernels import Combinations
-from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
+from dhsic.nulls import Multiplier, Permutation, Shifts
 
 Vector = NDArray[np.float64]
-Permuting = Shifts | Chain | Permutation
+Permuting = Shifts | Permutation
 
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 _VECTORS = 8  # of all rows, for every statistic
@@ -115,7 +115,7 @@ def orbit_steps(
         The fitted kernels.
     samples : sequence of ndarray, shapes (s, d_m)
         Rows of every variable in a random order, drawn independently of the others'.
-    null : Shifts, Chain or Permutation
+    null : Shifts or Permutation
         The permutations.
     unbiased : bool
         U-statistics, for two variables.
@@ -127,7 +127,7 @@ def orbit_steps(
     list of Step
     """
     orbit = _orbit_in_memory(session, combinations, null)
-    sides = GramSides.of(session, combinations, samples, orbit, null, unbiased=unbiased)
+    sides = GramSides.of(session, combinations, samples, orbit, unbiased=unbiased)
     if orbit.shifted:
         return _passing_steps(session, ShiftedGramPass(sides), planned)
     reduction = PermutedGramPass(sides)

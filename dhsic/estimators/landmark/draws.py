@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, Literal
 
@@ -127,11 +127,10 @@ class LandmarkDraw:
         pairing: Pairing,
         *,
         hold: bool,
-        chosen: Sequence[tuple[int, ...]] | None = None,
     ) -> LandmarkBasis:
         """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them.
 
-        Landmarks are pruned for every combination, or for other ones of the same kernels, `chosen`.
+        Landmarks are pruned for every combination.
         """
         s, e = self._drawn(session), self._pilot(session)
         session.step("fetch landmarks")
@@ -165,10 +164,9 @@ class LandmarkDraw:
                 self.selection, landmarks, kernels, self.most(session), pairing, session.seed
             )
         session.step("prune landmarks")
-        pruned = fitted if chosen is None else replace(fitted, chosen=tuple(chosen))
         others = [x[s + e :] for x in rows]
         return LandmarkBasis.of(
-            pruned, landmarks, tolerance, hold=hold, choice=choice, samples=others
+            fitted, landmarks, tolerance, hold=hold, choice=choice, samples=others
         )
 
     def holds(self, session: Session, count: int) -> bool:

@@ -22,12 +22,12 @@ from dhsic.estimators.landmark.statistics import (
     plan_tuples,
     resample_tuples,
 )
-from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.outcomes import ChainOutcome, Estimate, GridOutcome, Outcome, stages_of
-from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
+from dhsic.estimators.landmark.tuples import Tuples
+from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
+from dhsic.estimators.resample import TwoSided, exact_null
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Kernel
-from dhsic.nulls import Chain, Gamma, Spectral
+from dhsic.nulls import Gamma, Spectral
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -182,7 +182,7 @@ class JointFrequencies:
     orthogonal: bool
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; of three variables or more as a chain."""
+        """Shifts of rows; permutations of three variables or more."""
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
@@ -192,7 +192,7 @@ class JointFrequencies:
         centres = [np.zeros(session.dims[m]) for m in combinations.variables]
         frequencies = [np.broadcast_to(zero, (d, len(centre))) for centre in centres]
         pilots = [np.broadcast_to(zero, d)] * len(centres)
-        tuples = self._at(session, combinations, centres, frequencies, pilots, null)
+        tuples = self._at(session, combinations, centres, frequencies, pilots)
         steps = [
             *frequency_steps(session, d, len(combinations.variables)),
             *plan_tuples(session, tuples, null),
@@ -205,7 +205,7 @@ class JointFrequencies:
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> WaveFit:
         """The estimate with all that it is made of."""
-        fitted, _, tuples = self._basis(session, Combinations.single(kernels), None)
+        fitted, _, tuples = self._basis(session, Combinations.single(kernels))
         moments = measure_tuples(session, tuples)
         (u,) = moments.u
         # Its mean over the frequencies is V-HSIC: Kalinke and Szabo (2023), (5).
@@ -246,18 +246,6 @@ class JointFrequencies:
             resampled.rounding,
         )
 
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """T of every stage of a chain of tests."""
-        fitted, _, tuples = self._basis(session, combinations, null)
-        whiten = [self._whiten] * len(tuples.pairs)
-        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
-
-        def estimate(c: int) -> Estimate:
-            u = moments.u[tuples.pairs.index(TwoSided.of(fitted.chosen[c]))]
-            return self._estimate(fitted.kernels_of(c), float(np.mean(np.abs(u) ** 2)))
-
-        return ChainOutcome(fitted, stages_of(fitted.chosen, resampled), estimate, detail)
-
     def planned(self, session: Session, dims: Sequence[int], variables: tuple[int, ...]) -> Tiling:
         """Tiles that cost what those of kernels on so many columns do, for plans."""
         zero = session.dtype.type(0)
@@ -269,13 +257,13 @@ class JointFrequencies:
         self, session: Session, combinations: Combinations, null: Null
     ) -> tuple[Combinations, str, Tuples]:
         """The fitted kernels, what is amiss with the null distribution, and the statistics."""
-        fitted, samples, tuples = self._basis(session, combinations, null)
+        fitted, samples, tuples = self._basis(session, combinations)
         # Cosines and sines of D frequencies span 2 D directions at most.
         most = 2.0 * self.n_features
         return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 
     def _basis(
-        self, session: Session, combinations: Combinations, null: Null | None
+        self, session: Session, combinations: Combinations
     ) -> tuple[Combinations, list[Vector], Tuples]:
         """The fitted kernels, samples of every variable, and waves at drawn frequencies."""
         fitted, samples, drawn = draw_combined_frequencies(
@@ -288,7 +276,7 @@ class JointFrequencies:
             _wave_means(centre, w, samples[m][:_PILOT_ROWS])
             for centre, w, m in zip(centres, frequencies, fitted.variables, strict=True)
         ]
-        tuples = self._at(session, combinations, centres, frequencies, pilots, null)
+        tuples = self._at(session, combinations, centres, frequencies, pilots)
         return fitted, samples, tuples
 
     def _at(
@@ -298,10 +286,9 @@ class JointFrequencies:
         centres: Sequence[Vector],
         frequencies: Sequence[Matrix],
         pilots: Sequence[Tile],
-        null: Null | None,
     ) -> Tuples:
-        """The statistics of every combination, or the stages of a chain."""
-        pairs = statistics_of(combinations.chosen, null)
+        """The statistics of every combination."""
+        pairs = list(map(TwoSided.of, combinations.chosen))
         return Tuples(
             tuple(map(_Frequencies, centres)),
             combinations.variables,
@@ -310,7 +297,6 @@ class JointFrequencies:
             (np.arange(self.n_features),) * len(pairs),
             tuple(pilots),
             session.dtype,
-            form_of(null),
             parts=2,
         )
 

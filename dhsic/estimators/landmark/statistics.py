@@ -20,7 +20,6 @@ from dhsic.estimators.landmark.moments import (
     mean_about_pilot,
     measured,
     no_moments,
-    write_joint,
     write_means,
 )
 from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass, TupleSums
@@ -37,7 +36,6 @@ from dhsic.estimators.resample import (
 )
 from dhsic.linalg import spectrum, squared_norms
 from dhsic.nulls import (
-    Chain,
     ChiSquareMixture,
     Distribution,
     Gamma,
@@ -51,7 +49,7 @@ from dhsic.nulls import (
 
 Vector = NDArray[np.float64]
 Whiten = Callable[[Tile], Vector]
-TupleResampling = Shifts | Chain | Permutation | Multiplier
+TupleResampling = Shifts | Permutation | Multiplier
 TupleNull = TupleResampling | Gamma | Spectral
 PlannedStep = DriverStep | PassPlan
 TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SignedPass | SpectrumPass)
@@ -104,7 +102,7 @@ def resample_tuples(
     whiten : sequence of callable
         L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
         that of its whitened values at the landmarks.
-    null : Shifts, Chain, Permutation or Multiplier
+    null : Shifts, Permutation or Multiplier
         How replicates are made.
 
     Returns
@@ -127,7 +125,7 @@ def resample_tuples(
                 # T = n |L^-1 u|^2 under all shifts of a coset at once.
                 values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
                 if coset == 0:
-                    write_joint(moments, part, sums, place, c, at[:, 0], n)
+                    moments.u[c] = at[:, 0].copy()
             errors[c] = error_of_root(part, sums, place, orbit, n, whiten[c])
         del sums, at  # the next pass has sums of its own
     resampled = Resampled.of(values, tie_tolerance(values[0], errors))
@@ -168,7 +166,7 @@ def fit_tuples(
 
 def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> list[PlannedStep]:
     """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
-    if isinstance(null, Shifts | Chain | Permutation):
+    if isinstance(null, Shifts | Permutation):
         return _tuple_steps(session, _Orbiting(tuples, _shared_orbit(session, tuples, null)))
     first = session.plan(MeansPass(tuples, products=null is None))
     if null is None:
@@ -315,7 +313,7 @@ def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[
             left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
 
 
-def _shared_orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:
+def _shared_orbit(session: Session, tuples: Tuples, null: Shifts | Permutation) -> Orbit:
     """The permutations, which all statistics share."""
 
     def suits(orbit: Orbit) -> bool:
