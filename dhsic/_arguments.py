@@ -18,6 +18,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
+    VHSIC,
     Estimator,
     Null,
     Stages,
@@ -43,11 +44,13 @@ from dhsic.kernels import (
     by_type,
     parse,
 )
-from dhsic.kernels.side_by_side import stretched
+from dhsic.kernels.on_columns import stretched
 from dhsic.kernels.usual import SMOOTH
 from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
+from dhsic.results import AS_ASKED
 
 Precision = Literal["float64", "float32"]
+_VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
 DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
 
 
@@ -216,16 +219,21 @@ def _estimator_as_given(
 
 
 def _single(
-    asked: Sequence[Kernel | None], named: Estimator | None, sources: Sequence[Source]
+    asked: Sequence[Kernel | None],
+    named: Estimator | None,
+    sources: Sequence[Source],
+    smooth: Kernel | None = None,
 ) -> Combinations:
     """One kernel a variable: what was given, or what suits the values and the estimator."""
     pairs = zip(asked, sources, strict=True)
-    return Combinations.single([_suited(kernel, named, source) for kernel, source in pairs])
+    return Combinations.single([_suited(kernel, named, source, smooth) for kernel, source in pairs])
 
 
-def _suited(kernel: Kernel | None, named: Estimator | None, source: Source) -> Kernel:
+def _suited(
+    kernel: Kernel | None, named: Estimator | None, source: Source, smooth: Kernel | None
+) -> Kernel:
     if named is None:
-        return kernel or by_type(kinds_of(source), Gaussian())
+        return kernel or by_type(kinds_of(source), smooth or Gaussian())
     return _kernel_where_none(named, source) if kernel is None else named.kernel(kernel)
 
 
@@ -349,15 +357,15 @@ def choose_method(
     tries = draws_replicates(null) and (named is None or tries_grids(named))
     # Kernels of weighted rows have no replicates that they could share.
     tries = tries and session.weights is None
-    if isinstance(asked, Grid) or tries:
+    if isinstance(asked, Grid) or (tries and m == 2):
         combinations = grid.combinations(m)
     else:
-        combinations = _single(asked, named, session.sources)
+        smooth = parse(SMOOTH) if chained else None
+        combinations = _single(asked, named, session.sources, smooth)
     if chained:
-        left_open = tries and all(session.finite) and not isinstance(asked, Grid)
-        left_open = left_open and not any(asked)
-        given = None if left_open else _checked(combinations, session)
-        return _choose_chain(session, estimator, named, grid, given, null, n_resamples)
+        left_open = tries and all(session.finite) and not (isinstance(asked, Grid) or any(asked))
+        options = estimator, null, n_resamples, grid, _checked(combinations, session)
+        return _choose_chain(session, *options, left_open=left_open)
     chosen, checked, reason = choose_estimator(
         estimator,
         session,
@@ -387,49 +395,33 @@ def _takes_chain(session: Session, estimator: str | Estimator, null: str | Null)
 def _choose_chain(
     session: Session,
     estimator: str | Estimator,
-    named: Estimator | None,
-    grid: Grid,
-    given: Combinations | None,
     null: str | Null,
     n_resamples: int | None,
+    grid: Grid,
+    given: Combinations,
+    *,
+    left_open: bool,
 ) -> Method:
     """A chain of tests of two variables, by the estimator that these would have."""
-    stages = Stages.of(session, grid, given)
+    stages = Stages.of(session, None if left_open else given)
+    named = _estimator_as_given(estimator, session, 2)
     asked = Chain.name if isinstance(null, str) else null
-    if named is not None:  # before it is planned, since few have such tests
-        find_null(asked, named, session, n_resamples, stages.combinations)
-    chain = null if isinstance(null, Chain) else Chain(n_resamples or Chain().n_resamples)
-    batch = stages.session(session)
-    chosen, checked, reason = choose_estimator(
-        estimator,
-        batch,
-        stages.combinations,
-        stages.null(chain),
-        None,
-        reducible=given is None,
+    pairs = stages.combinations
+    law, told = find_null(asked, named or VHSIC(), session, n_resamples, pairs)
+    assert isinstance(law, Chain)
+    told = told if asked == null else told.replace(AS_ASKED, _VARIABLE_BY_VARIABLE)
+    shifts, batch = stages.null(law), stages.session(session)
+    chosen, pairs, reason = choose_estimator(
+        estimator, batch, pairs, shifts, None, reducible=left_open
     )
     check_gaps(session, chosen)
-    law, told = find_null(asked, chosen, session, n_resamples, checked)
-    if asked != null:
-        told = "; ".join(
-            ["exact for exchangeable rows, variable after variable", *told.split("; ")[1:]]
-        )
-    kernels = [by_type(kinds_of(source), parse(SMOOTH)) for source in session.sources]
-    if given is not None:
-        reference = given.reference()
-        kernels = [*map(stretched, given.kernels_of(reference), given.of(given.factors, reference))]
-    joint = named is not None and takes_variables(named, len(session.sources))
-    measure = choose_estimator(
-        named if joint else "auto",
-        session,
-        Combinations.single(kernels),
-        None,
-        None,
-        unbiased=False,
-    )
-    stages = replace(stages, combinations=checked)
-    measured = measure.estimator, measure.combinations.kernels
-    return Method(chosen, reason, checked, grid, law, told, stages, measured)
+    reference = given.reference()
+    kernels = map(stretched, given.kernels_of(reference), given.of(given.factors, reference))
+    single = Combinations.single([*kernels])
+    joint = estimator if named and takes_variables(named, len(session.sources)) else "auto"
+    measure, *_ = choose_estimator(joint, session, single, None, None, unbiased=False)
+    stages = replace(stages, combinations=pairs)
+    return Method(chosen, reason, pairs, grid, law, told, stages, (measure, single.kernels))
 
 
 def _candidates(kernel: Any) -> Candidates:

@@ -16,15 +16,15 @@ from dhsic.engine.session import Session
 from dhsic.estimators import (
     Estimate,
     GridEstimator,
-    GridOutcome,
+    Judged,
     Outcome,
     Resampling,
     run_chain,
 )
 from dhsic.estimators.base import passes_of
 from dhsic.kernels import Kernel
-from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
-from dhsic.results import GridSummary, KernelCombination, StageSummary, VariableSummary
+from dhsic.nulls import Chain, Replicates, monte_carlo_error, pvalue
+from dhsic.results import GridSummary, StageSummary, VariableSummary
 
 _SHOWN = 1000
 
@@ -93,50 +93,18 @@ def _outcome_of_test(
     # Combinations that compare no rows were left out, perhaps all but one.
     if len(tested.combinations) == 1:
         return tested.only, None, ()
-    reference = tested.combinations.reference()
-    # Of ranks only one combination can have a share: a bound of the p-value tells of it.
-    leading = tested.combinations.leading if method.grid.aggregate == "soft" else ()
-    whole = aggregate(
-        tested.statistics,
-        tested.replicates,
-        method.grid.aggregate,
-        tested.rounding,
-        session.dtype,
-        reference=[*leading] or reference,
-        share=method.grid.reference_share,
-    )
-    # One of kernels that the same data chose would lie above 0 for independent data.
-    estimate = tested.estimate(reference)
+    judged = Judged.of(tested, method.grid, session.dtype)
+    whole = judged.whole
     outcome = Outcome(
         whole.statistic,
         whole.distribution,
-        estimate,
+        # One of kernels that the same data chose would lie above 0 for independent data.
+        tested.estimate(judged.reference),
         tested.detail,
         whole.rounding,
         whole.strength,
     )
-    return outcome, _summary_of_grid(tested, whole, method), ()
-
-
-def _summary_of_grid(outcome: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
-    columns = zip(outcome.statistics, whole.standardised, whole.pvalues, strict=True)
-    combinations = (
-        KernelCombination(
-            tuple(kernel.spec() for kernel in outcome.combinations.kernels_of(c)),
-            float(statistic),
-            float(standardised),
-            float(pvalue),
-            outcome.combinations.factors_of(c),
-        )
-        for c, (statistic, standardised, pvalue) in enumerate(columns)
-    )
-    return GridSummary(
-        method.grid.aggregate,
-        method.grid.reference_share,
-        outcome.combinations.reference(),
-        whole.strongest,
-        tuple(combinations),
-    )
+    return outcome, judged.summary, ()
 
 
 class _Named(Protocol):

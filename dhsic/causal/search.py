@@ -34,7 +34,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.session import Session
 from dhsic.estimators import Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
-from dhsic.io.derived import DerivedSource, JoinRows
+from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, rows_text, time_text
@@ -389,13 +389,13 @@ class _Search:
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
         # Independence of the nodes together, which is more than that of each.
-        names, dims = self.session.names, self.session.dims
+        names = self.session.names
         (residual,) = self.fitted.variables({node: [given]})
-        others = tuple(self.session.sources[j] for j in against)
-        width = sum(dims[j] for j in against)
-        joined = DerivedSource(", ".join(names[j] for j in against), others, JoinRows(), width)
+        joined = joined_source([self.session.sources[j] for j in against])
         # Nodes have units of their own.
-        beside = OnColumns(self.method.estimator.kernel(None), tuple(range(width)), scaled=True)
+        beside = OnColumns(
+            self.method.estimator.kernel(None), tuple(range(joined.width)), scaled=True
+        )
         part = "test", node, given, against
         score, _ = self._tested([residual, joined], (self.kernels[node], beside), part)
         return SearchTest(names[node], tuple(names[j] for j in given), *score)

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.session import Session
 from dhsic.estimators.base import GridEstimator
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
-from dhsic.io.derived import DerivedSource, JoinRows
-from dhsic.kernels import Combinations, Grid, Kernel, Ranked, by_type, parse
-from dhsic.kernels.columns import Columns
-from dhsic.kernels.side_by_side import SideBySide, product_of
+from dhsic.io.derived import joined_source
+from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
+from dhsic.kernels.on_columns import product_of
 from dhsic.kernels.usual import TREND, TREND_OF_MANY
 from dhsic.nulls import (
     Aggregated,
     Chain,
-    Replicates,
     Shifts,
     Strength,
     aggregate,
@@ -37,16 +37,9 @@ from dhsic.results import GridSummary, KernelCombination, StageSummary
 _OF_EACH = 3  # pairs of kernels that an earlier variable has by itself: the smooth ones
 
 _Candidate = tuple[Kernel, int, float]  # a kernel, the number of its variable, and its factor
-_Pair = tuple[_Candidate, _Candidate]
-
-
-class _Stage(NamedTuple):
-    """The pairs of kernels of a stage."""
-
-    pairs: list[_Pair]
-    """The reference first."""
-    leading: list[int]
-    """Numbers of those that have the share of the reference."""
+# Those of the earlier variables and of the later one, and whether the share of the reference is
+# theirs; the reference comes first.
+_Pair = tuple[_Candidate, _Candidate, bool]
 
 
 @dataclass(frozen=True)
@@ -65,45 +58,40 @@ class Stages:
     combinations: Combinations
 
     @classmethod
-    def of(cls, session: Session, grid: Grid, given: Combinations | None) -> Stages:
+    def of(cls, session: Session, given: Combinations | None) -> Stages:
         """Those of the variables of a session.
 
         Parameters
         ----------
         session : Session
             The run.
-        grid : Grid
-            Candidates of every variable.
         given : Combinations or None
             Combinations of kernels of all variables, of which a stage has the product of those of
             the earlier ones. Where there are none, kernels were left open: a stage tries those of
             two variables, on the columns of all earlier ones side by side, and the product of their
             trends, which finds what the sign of a product of variables decides.
         """
-        sources = session.sources
-        numbers = range(1, len(sources))
+        kinds = list(map(kinds_of, session.sources))
+        numbers = range(1, len(kinds))
         if given is None:
-            stages = [_open_stage(list(map(kinds_of, sources)), m) for m in numbers]
+            stages = [_open_stage(kinds, m) for m in numbers]
         else:
             stages = [_given_stage(given, session.dims, m) for m in numbers]
-        pairs = [pair for stage in stages for pair in stage.pairs]
+        pairs = [pair for stage in stages for pair in stage]
         # Kernels of one variable side by side, as everywhere.
-        listed = sorted({k: None for pair in pairs for k in pair}, key=lambda k: k[1])
+        listed = sorted({k: None for *both, _ in pairs for k in both}, key=lambda k: k[1])
         place = {candidate: number for number, candidate in enumerate(listed)}
-        firsts = [sum(len(s.pairs) for s in stages[:k]) for k in range(len(stages))]
         kernels, variables, factors = zip(*listed, strict=True)
         combinations = Combinations(
             kernels,
             variables,
-            tuple((place[a], place[b]) for a, b in pairs),
+            tuple((place[left], place[right]) for left, right, _ in pairs),
             factors,
-            leading=tuple(
-                first + c for first, s in zip(firsts, stages, strict=True) for c in s.leading
-            ),
-            stages=tuple(number for number, s in enumerate(stages) for _ in s.pairs),
+            leading=tuple(c for c, (*_, leads) in enumerate(pairs) if leads),
+            stages=tuple(number for number, stage in enumerate(stages) for _ in stage),
         )
-        joined = (_joined(sources[:m]) for m in numbers[1:])
-        return cls((*sources, *joined), combinations)
+        joined = (joined_source(session.sources[:m]) for m in numbers[1:])
+        return cls((*session.sources, *joined), combinations)
 
     @property
     def count(self) -> int:
@@ -140,13 +128,63 @@ class Chained(NamedTuple):
     """Every stage by itself."""
 
 
-class _StageTest(NamedTuple):
-    """A stage with its p-value."""
+class Judged(NamedTuple):
+    """Statistics of several kernels as one."""
 
-    combinations: Combinations
-    statistics: Sequence[float]
+    outcome: GridOutcome
     whole: Aggregated
-    pvalue: float
+    reference: int
+    """Number of the combination whose estimate is told."""
+    grid: Grid
+    """How they became one."""
+
+    @classmethod
+    def of(cls, outcome: GridOutcome, grid: Grid, dtype: DTypeLike) -> Self:
+        """The score that accounts for the choice among them."""
+        combinations = outcome.combinations
+        (reference,) = combinations.kept
+        # Of ranks only one combination can have a share: a bound of the p-value tells of it.
+        leading = combinations.leading if grid.aggregate == "soft" else ()
+        whole = aggregate(
+            outcome.statistics,
+            outcome.replicates,
+            grid.aggregate,
+            outcome.rounding,
+            dtype,
+            reference=[*leading] or reference,
+            share=grid.reference_share,
+        )
+        return cls(outcome, whole, reference, grid)
+
+    def pvalue(self, dtype: DTypeLike) -> float:
+        """That of the score; one statistic needs none, and is compared as it is."""
+        found = self.outcome.only if len(self.outcome.combinations) == 1 else self.whole
+        return pvalue(found.statistic, found.distribution, dtype, found.rounding)
+
+    @property
+    def summary(self) -> GridSummary | None:
+        """Every combination by itself, where there are several."""
+        combinations, whole = self.outcome.combinations, self.whole
+        if len(combinations) == 1:
+            return None
+        columns = zip(self.outcome.statistics, whole.standardised, whole.pvalues, strict=True)
+        each = (
+            KernelCombination(
+                tuple(kernel.spec() for kernel in combinations.kernels_of(c)),
+                float(statistic),
+                float(standardised),
+                float(p),
+                combinations.factors_of(c),
+            )
+            for c, (statistic, standardised, p) in enumerate(columns)
+        )
+        return GridSummary(
+            self.grid.aggregate,
+            self.grid.reference_share,
+            self.reference,
+            whole.strongest,
+            tuple(each),
+        )
 
 
 def run_chain(
@@ -180,60 +218,63 @@ def run_chain(
     """
     batch = stages.session(session)
     outcome = estimator.test_grid(batch, stages.combinations, stages.null(null))
-    tested = [
-        _test_of_stage(session, outcome, numbers, grid) for numbers in outcome.combinations.by_stage
-    ]
+    stages_of = outcome.combinations.by_stage
+    tested = [Judged.of(outcome.part(numbers), grid, session.dtype) for numbers in stages_of]
+    pvalues = [stage.pvalue(session.dtype) for stage in tested]
     # Fisher's or Sidak's combination of p-values that are independent or larger given those before.
-    statistic, law = combine_pvalues([test.pvalue for test in tested], null.combined_by)
-    # The stage that decided tells which kernels showed the dependence.
-    strongest = min(tested, key=lambda test: test.pvalue)
-    strength = Strength.largest([test.whole.strength for test in tested])
+    statistic, law = combine_pvalues(pvalues, null.combined_by)
+    strength = Strength.largest([stage.whole.strength for stage in tested])
     return Chained(
         Outcome(statistic, law, estimate, outcome.detail, strength=strength),
-        _summary_of_kernels(strongest, grid) if len(strongest.combinations) > 1 else None,
-        tuple(_summary(session, stages, test) for test in tested),
+        # The stage that decided tells which kernels showed the dependence.
+        tested[pvalues.index(min(pvalues))].summary,
+        tuple(_summary(session, stages, *both) for both in zip(tested, pvalues, strict=True)),
     )
 
 
-def _open_stage(kinds: Sequence[Sequence[ValueKind]], m: int) -> _Stage:
+def _open_stage(kinds: Sequence[tuple[ValueKind, ...]], m: int) -> list[_Pair]:
     """Variable m against those before it, where kernels were left open.
 
     Of the candidates the joined variable finds what is smooth or of one column, the product of
     trends what a product of variables decides, and each variable by itself a pair of which the
     joined columns hold little: of six variables the dependence of the first and the last is found
-    in 54 % of data sets with it, and in 15 % without.
+    in 54 % of data sets with it, and in 15 % without. Power at 5 %, 100 data sets of each of seven
+    kinds, of 400 and 1,000 rows: joined 48 and 49 %, with each 45 and 48, with the product of
+    trends as well 75 and 76, with products of all kernels in its place 65 and 68.
     """
-    widths = tuple(map(len, kinds[:m]))
-    number = 0 if m == 1 else len(kinds) + m - 2
-    pairs, leading = _tried([kind for some in kinds[:m] for kind in some], number, kinds[m], m)
+    right = kinds[m]
     if m == 1:
-        return _Stage(pairs, leading)
-    pairs = [((_scaled(kernel, widths), *rest), right) for (kernel, *rest), right in pairs]
-    trends = product_of([_trend(some) for some in kinds[:m]], widths)
-    each = [_tried(some, j, kinds[m], m) for j, some in enumerate(kinds[:m])]
-    leading.append(len(pairs))
-    pairs.append(((trends, number, 1.0), (_trend(kinds[m]), m, 1.0)))
-    for some, first in each:
-        leading += [len(pairs) + c for c in first if c < _OF_EACH]
-        pairs += some[:_OF_EACH]
-    return _Stage(pairs, leading)
+        return _tried(kinds[0], 0, right, m)
+    number, widths = len(kinds) + m - 2, tuple(map(len, kinds[:m]))
+    joined = [
+        ((_scaled(kernel, sum(widths)), number, factor), other, leads)
+        for (kernel, _, factor), other, leads in _tried(sum(kinds[:m], ()), number, right, m)
+    ]
+    trends = product_of(list(map(_trend, kinds[:m])), widths), number, 1.0
+    each = (_tried(left, j, right, m)[:_OF_EACH] for j, left in enumerate(kinds[:m]))
+    others = ((*both, False) for some in each for *both, _ in some)
+    return [*joined, (trends, (_trend(right), m, 1.0), True), *others]
 
 
 def _tried(
     left: Sequence[ValueKind], number: int, right: Sequence[ValueKind], m: int
-) -> tuple[list[_Pair], list[int]]:
-    """What a test of two variables tries, and the numbers of those that lead."""
+) -> list[_Pair]:
+    """What a test of two variables tries."""
     usual = Grid.auto().by_type([left, right]).combinations(2)
     variables = ((number, m)[variable] for variable in usual.variables)
     candidates = list(zip(usual.kernels, variables, usual.factors, strict=True))
-    pairs = [(candidates[a], candidates[b]) for a, b in usual.chosen]
-    return pairs, [*usual.leading] or [usual.reference()]
+    leading = usual.leading or (usual.reference(),)
+    return [(candidates[a], candidates[b], c in leading) for c, (a, b) in enumerate(usual.chosen)]
 
 
-def _scaled(kernel: Kernel, widths: tuple[int, ...]) -> Kernel:
-    """With every variable in units of its own, where the kernel is of the values themselves."""
-    unitless = isinstance(kernel, Ranked | Columns) or not kernel.measured(sum(widths))
-    return kernel if unitless else SideBySide(kernel, widths)
+def _scaled(kernel: Kernel, width: int) -> Kernel:
+    """With every column in units of its own, where the kernel is of the values themselves.
+
+    In those of the data the column with the largest would decide: 40 of 40 dependences that were
+    found became 1 of 40 where one was multiplied by 1,000.
+    """
+    unitless = isinstance(kernel, Ranked | Columns) or not kernel.measured(width)
+    return kernel if unitless else OnColumns(kernel, tuple(range(width)), scaled=True)
 
 
 def _trend(kinds: Sequence[ValueKind]) -> Kernel:
@@ -241,33 +282,23 @@ def _trend(kinds: Sequence[ValueKind]) -> Kernel:
     return by_type(kinds, parse(TREND if len(kinds) == 1 else TREND_OF_MANY))
 
 
-def _given_stage(given: Combinations, dims: Sequence[int], m: int) -> _Stage:
+def _given_stage(given: Combinations, dims: Sequence[int], m: int) -> list[_Pair]:
     """Variable m against those before it, by the kernels of combinations of all variables.
 
     A pair of variables is diluted in the product of all before them, so each is a candidate, too.
     """
-
-    def candidate(k: int) -> _Candidate:
-        return given.kernels[k], given.variables[k], given.factors[k]
-
-    def product(chosen: Sequence[int]) -> _Candidate:
-        if m == 1:
-            return candidate(chosen[0])
-        kernels, _, factors = zip(*map(candidate, chosen[:m]), strict=True)
-        return product_of(kernels, dims[:m], factors), len(dims) + m - 2, 1.0
-
+    candidates = list(zip(given.kernels, given.variables, given.factors, strict=True))
     reference = given.chosen[given.reference()]
-    others = (combination for combination in given.chosen if combination != reference)
-    whole = [(product(c), candidate(c[m])) for c in (reference, *others)]
-    each = [(candidate(k), candidate(reference[m])) for k in reference[:m]]
-    return _Stage(list(dict.fromkeys([*whole, *each])), [0])
-
-
-def _joined(sources: Sequence[Source]) -> Source:
-    """All columns of some variables side by side."""
-    name = ", ".join(source.name for source in sources)
-    width = sum(source.shape[1] for source in sources)
-    return DerivedSource(name, tuple(sources), JoinRows(), width)
+    found: dict[tuple[_Candidate, _Candidate], bool] = {}
+    for chosen in dict.fromkeys([reference, *given.chosen]):
+        left = candidates[chosen[0]]
+        if m > 1:
+            kernels, _, factors = zip(*(candidates[k] for k in chosen[:m]), strict=True)
+            left = product_of(kernels, dims[:m], factors), len(dims) + m - 2, 1.0
+        found.setdefault((left, candidates[chosen[m]]), chosen == reference)
+    for k in reference[:m]:
+        found.setdefault((candidates[k], candidates[reference[m]]), False)
+    return [(*both, leads) for both, leads in found.items()]
 
 
 def _gaps_of(several: Sequence[Gaps]) -> Gaps:
@@ -278,60 +309,13 @@ def _gaps_of(several: Sequence[Gaps]) -> Gaps:
     )
 
 
-def _test_of_stage(
-    session: Session, outcome: GridOutcome, numbers: list[int], grid: Grid
-) -> _StageTest:
-    """The p-value of a stage accounts for the choice among its statistics."""
-    combinations = outcome.combinations.part(numbers)
-    statistics, rounding = outcome.statistics[numbers], outcome.rounding[numbers]
-    replicates = outcome.replicates[:, numbers]
-    # Of ranks only one combination can have a share: a bound of the p-value tells of it.
-    leading = [*combinations.leading] if grid.aggregate == "soft" else []
-    whole = aggregate(
-        statistics,
-        replicates,
-        grid.aggregate,
-        rounding,
-        session.dtype,
-        reference=leading or 0,
-        share=grid.reference_share,
-    )
-    law, tie, statistic = whole.distribution, whole.rounding, whole.statistic
-    # One statistic needs no score: its replicates are compared with it as they are.
-    if len(numbers) == 1:
-        law, tie, statistic = Replicates(replicates[:, 0]), float(rounding[0]), float(statistics[0])
-    p = pvalue(statistic, law, session.dtype, tie)
-    return _StageTest(combinations, statistics.tolist(), whole, p)
-
-
-def _summary(session: Session, stages: Stages, tested: _StageTest) -> StageSummary:
-    combinations, strongest = tested.combinations, tested.whole.strongest
+def _summary(session: Session, stages: Stages, tested: Judged, p: float) -> StageSummary:
+    combinations, strongest = tested.outcome.combinations, tested.whole.strongest
     left, right = (combinations.variables[k] for k in combinations.chosen[strongest])
     return StageSummary(
         variable=session.names[right],
         others=stages.earlier(session.names, left),
         kernels=tuple(kernel.spec() for kernel in combinations.kernels_of(strongest)),
-        statistic=tested.statistics[strongest],
-        pvalue=tested.pvalue,
-    )
-
-
-def _summary_of_kernels(tested: _StageTest, grid: Grid) -> GridSummary:
-    """Every pair of kernels at a stage."""
-    combinations, whole = tested.combinations, tested.whole
-    return GridSummary(
-        grid.aggregate,
-        grid.reference_share,
-        0,
-        whole.strongest,
-        tuple(
-            KernelCombination(
-                tuple(kernel.spec() for kernel in combinations.kernels_of(c)),
-                statistic,
-                float(whole.standardised[c]),
-                float(whole.pvalues[c]),
-                combinations.factors_of(c),
-            )
-            for c, statistic in enumerate(tested.statistics)
-        ),
+        statistic=float(tested.outcome.statistics[strongest]),
+        pvalue=p,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,17 @@ class GridOutcome:
         (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
         distribution = Replicates(self.replicates[:, 0])
         return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
+
+    def part(self, numbers: Sequence[int]) -> GridOutcome:
+        """Those of some of the combinations."""
+        at = list(numbers)
+        return replace(
+            self,
+            combinations=self.combinations.part(at),
+            statistics=self.statistics[at],
+            replicates=self.replicates[:, at],
+            rounding=self.rounding[at],
+        )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.by_type import by_type
 from dhsic.kernels.combinations import Combinations, change
-from dhsic.kernels.designs import balanced, checked, matched, spaced
+from dhsic.kernels.designs import balanced, checked, matched
 from dhsic.kernels.registry import parse
 from dhsic.kernels.usual import (
     INVARIANT,
@@ -215,8 +215,8 @@ class Grid:
         "all" takes every combination. "matched" takes the first candidates of all variables, the
         second of all, and so on. A sequence lists the combinations by numbers of candidates, one
         a variable. "auto" takes the reference, and every combination of the other candidates where
-        that makes no more than `most`; else as many of them, chosen so that pairs of variables
-        meet in as many pairs of their candidates as can be. Two variables whose candidates were not
+        that makes no more than `most`; else as many of them, in which every candidate of a
+        variable is as often as the others. Two variables whose candidates were not
         given have 8 to 15 pairs, chosen by power: trends of a number with all lengths of the other
         variable, kernels of the same length with each other, and those of the spread, which find
         what is round, as a circle, and what varies with the other.
@@ -377,12 +377,11 @@ class Grid:
             for ratios, nearest, alone in zip(changes, reference, apart, strict=True)
         ]
         counts = list(map(len, others))
-        # All combinations, where they and the reference are few enough; else rows of a balanced
-        # design.
+        # All combinations, where they and the reference are few enough.
         if math.prod(counts) < self.most:
             numbers = list(product(*map(range, counts)))
         else:
-            numbers = spaced(balanced(counts), self.most - 1)
+            numbers = balanced(counts, self.most - 1)
         rest = [
             tuple(o[k] for o, k in zip(others, combination, strict=True)) for combination in numbers
         ]

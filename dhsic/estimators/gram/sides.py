@@ -78,8 +78,6 @@ class GramSides:
         Precision of the tiles.
     unbiased : bool
         Diagonals count as zero.
-    joint : bool
-        Cosets permute the variables of the left sides as well, but for the first.
     """
 
     combinations: Combinations
@@ -88,7 +86,6 @@ class GramSides:
     orbit: Orbit
     dtype: np.dtype[Any]
     unbiased: bool
-    joint: bool
 
     @classmethod
     def of(
@@ -106,9 +103,13 @@ class GramSides:
         """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
         pairs = tuple(map(TwoSided.of, combinations.chosen))
+        return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased)
+
+    @property
+    def joint(self) -> bool:
+        """Whether cosets permute the variables of the left sides as well, but for the first."""
         # Of two variables joint independence is that of two sides.
-        joint = len(combinations.chosen[0]) > 2
-        return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased, joint)
+        return len(self.pairs[0].left) > 1
 
     @cached_property
     def shared(self) -> SharedTiles:
