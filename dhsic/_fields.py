@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -81,7 +82,7 @@ def _outcome_of_test(
         assert isinstance(null, Chain)
         measure, kernels = method.measure
         # One of kernels that the same data chose would lie above 0 for independent data.
-        estimate = measure.estimate(session, kernels)
+        estimate = partial(measure.estimate, session, kernels)
         # A chain chooses at every stage, and has a score for each.
         return run_chain(session, method.stages, estimator, method.grid, null, estimate)
     # One kernel a variable: nothing is chosen, and no score has to account for a choice.

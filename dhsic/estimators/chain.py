@@ -8,7 +8,7 @@ estimator that tries several kernels of two variables computes them, in the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -193,7 +193,7 @@ def run_chain(
     estimator: GridEstimator,
     grid: Grid,
     null: Chain,
-    estimate: Estimate,
+    estimate: Callable[[], Estimate],
 ) -> Chained:
     """Test all stages at once, and combine their p-values.
 
@@ -209,7 +209,7 @@ def run_chain(
         How the statistics of a stage become one.
     null : Chain
         How stages become one.
-    estimate : Estimate
+    estimate : callable
         The measure of joint dependence, by the kernels of the reference.
 
     Returns
@@ -225,7 +225,7 @@ def run_chain(
     statistic, law = combine_pvalues(pvalues, null.combined_by)
     strength = Strength.largest([stage.whole.strength for stage in tested])
     return Chained(
-        Outcome(statistic, law, estimate, outcome.detail, strength=strength),
+        Outcome(statistic, law, estimate(), outcome.detail, strength=strength),
         # The stage that decided tells which kernels showed the dependence.
         tested[pvalues.index(min(pvalues))].summary,
         tuple(_summary(session, stages, *both) for both in zip(tested, pvalues, strict=True)),
