@@ -20,7 +20,7 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.chain import Chained, Judged, Stages, run_chain
+from dhsic.estimators.chain import Judged, Stages, run_chain
 from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.feature.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.feature.normalised import CKA, NOCCO
@@ -65,7 +65,6 @@ __all__ = [
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
-    "Chained",
     "ColumnEstimates",
     "ColumnEstimator",
     "ColumnOutcome",

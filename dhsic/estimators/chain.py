@@ -15,7 +15,6 @@ from typing import NamedTuple, Self
 from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
-from dhsic.engine.gaps import Gaps
 from dhsic.engine.session import Session
 from dhsic.estimators.base import GridEstimator
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
@@ -102,8 +101,9 @@ class Stages:
         """The same run over all variables and the joined ones."""
         batch = session.over(self.sources, "stages of a chain")
         if session.gaps:
+            # A joined row misses a value where one of its variables does: so often at least.
             joined = (session.gaps[: m + 1] for m in range(1, self.count))
-            batch.gaps = (*session.gaps, *map(_gaps_of, joined))
+            batch.gaps = (*session.gaps, *(max(gaps, key=lambda one: one.rows) for gaps in joined))
         return batch
 
     def null(self, chain: Chain) -> Shifts:
@@ -115,17 +115,6 @@ class Stages:
         """Names of the variables that a variable, or a joined one, consists of."""
         m = self.count + 1
         return tuple(names[: variable - m + 2]) if variable >= m else (names[variable],)
-
-
-class Chained(NamedTuple):
-    """Result of a chain of tests."""
-
-    outcome: Outcome
-    """Outcome of the combined p-values of all stages."""
-    grid: GridSummary | None
-    """The pairs of kernels at the stage that decided, where there were several."""
-    stages: tuple[StageSummary, ...]
-    """Every stage by itself."""
 
 
 class Judged(NamedTuple):
@@ -194,7 +183,7 @@ def run_chain(
     grid: Grid,
     null: Chain,
     estimate: Callable[[], Estimate],
-) -> Chained:
+) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
     """Test all stages at once, and combine their p-values.
 
     Parameters
@@ -214,7 +203,12 @@ def run_chain(
 
     Returns
     -------
-    Chained
+    Outcome
+        Of the combined p-values.
+    GridSummary or None
+        The pairs of kernels at the stage that decided, where there were several.
+    tuple of StageSummary
+        Every stage by itself.
     """
     batch = stages.session(session)
     outcome = estimator.test_grid(batch, stages.combinations, stages.null(null))
@@ -224,12 +218,11 @@ def run_chain(
     # Fisher's or Sidak's combination of p-values that are independent or larger given those before.
     statistic, law = combine_pvalues(pvalues, null.combined_by)
     strength = Strength.largest([stage.whole.strength for stage in tested])
-    return Chained(
-        Outcome(statistic, law, estimate(), outcome.detail, strength=strength),
-        # The stage that decided tells which kernels showed the dependence.
-        tested[pvalues.index(min(pvalues))].summary,
-        tuple(_summary(session, stages, *both) for both in zip(tested, pvalues, strict=True)),
-    )
+    whole = Outcome(statistic, law, estimate(), outcome.detail, strength=strength)
+    # The stage that decided tells which kernels showed the dependence.
+    strongest = tested[pvalues.index(min(pvalues))]
+    each = zip(tested, pvalues, strict=True)
+    return whole, strongest.summary, tuple(_summary(session, stages, *one) for one in each)
 
 
 def _open_stage(kinds: Sequence[tuple[ValueKind, ...]], m: int) -> list[_Pair]:
@@ -299,14 +292,6 @@ def _given_stage(given: Combinations, dims: Sequence[int], m: int) -> list[_Pair
     for k in reference[:m]:
         found.setdefault((candidates[k], candidates[reference[m]]), False)
     return [(*both, leads) for both, leads in found.items()]
-
-
-def _gaps_of(several: Sequence[Gaps]) -> Gaps:
-    """Those of joined variables; a row misses a value where one of them does, at most so many."""
-    return Gaps(
-        max(gaps.rows for gaps in several),
-        tuple(count for gaps in several for count in gaps.values),
-    )
 
 
 def _summary(session: Session, stages: Stages, tested: Judged, p: float) -> StageSummary:
