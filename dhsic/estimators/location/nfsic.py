@@ -79,7 +79,6 @@ class NFSIC:
     be near a location in both variables leave it far too small, and such locations are what
     optimisation then finds. S does not change under permutation, either.
 
-
     Parameters
     ----------
     n_locations : int or str, optional
