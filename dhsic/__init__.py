@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dhsic import errors
+from dhsic._removed import removed
 from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan
 from dhsic.conditional import (
@@ -40,10 +41,8 @@ from dhsic.nulls import (
     ChiSquare,
     FromReplicates,
     Gamma,
-    Multiplier,
     Normal,
     Permutation,
-    Sequential,
     Shifts,
     Spectral,
     TimeOrder,
@@ -96,13 +95,11 @@ __all__ = [
     "IndependenceTestResult",
     "InteractionTestResult",
     "MeanEmbedding",
-    "Multiplier",
     "Normal",
     "NystromHSIC",
     "NystromMHSIC",
     "Permutation",
     "SensitivityMap",
-    "Sequential",
     "Shifts",
     "Spectral",
     "SubCorr",
@@ -139,7 +136,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return import_module(f"dhsic.{name}")
-    msg = f"module 'dhsic' has no attribute {name!r}"
+    msg = f"module 'dhsic' has no attribute {name!r}{removed(name)}"
     raise AttributeError(msg)
 
 

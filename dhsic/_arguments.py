@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
@@ -30,6 +31,7 @@ from dhsic.estimators import (
     tries_grids,
 )
 from dhsic.estimators.base import check_gaps
+from dhsic.estimators.choose import Runner, run_null
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
 from dhsic.io.missing import GapTreatment
@@ -44,8 +46,8 @@ from dhsic.kernels import (
     by_type,
     parse,
 )
-from dhsic.kernels.on_columns import stretched
-from dhsic.kernels.usual import SMOOTH
+from dhsic.kernels.grid import SMOOTH
+from dhsic.kernels.wrap import stretched
 from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
 from dhsic.results import AS_ASKED
 
@@ -176,11 +178,12 @@ def choose_measure(
     *,
     unbiased: bool = True,
     planner: Planner | None = None,
+    runner: Runner | None = None,
 ) -> tuple[Estimator, str, tuple[Kernel, ...]]:
     """The estimator, why this one, and the kernel that it will fit to each variable.
 
     "auto" is unbiased of two variables, unless it is to be one that tests are made of. `planner`
-    tells what would run, where that is not the estimate alone.
+    and `runner` tell what would run, where that is not the estimate alone.
 
     Raises
     ------
@@ -194,7 +197,14 @@ def choose_measure(
     named = _estimator_as_given(estimator, session)
     fitting = _checked(_single(asked, named, session.sources), session)
     chosen, _, reason = choose_estimator(
-        estimator, session, fitting, None, None, unbiased=unbiased, planner=planner
+        estimator,
+        session,
+        fitting,
+        None,
+        None,
+        unbiased=unbiased,
+        planner=planner,
+        runner=runner,
     )
     check_gaps(session, chosen)
     return chosen, reason, fitting.kernels
@@ -323,11 +333,22 @@ class Method:
             return plan_once(estimator, some, combinations, drawn)
 
         plan = planned(planner, self.estimator, batch, self.combinations)
+        plan = replace(plan, pilot=partial(session.timed, self._run))
         if self.measure is None:
             return plan
         measure, kernels = self.measure
         estimate = plan_once(measure, session, Combinations.single(kernels), None)
         return replace(plan, variables=session.names, steps=(*plan.steps, *estimate.steps))
+
+    def _run(self, session: Session) -> object:
+        null, batch = self.null, session
+        if self.stages is not None and self.measure is not None:
+            assert isinstance(null, Chain)
+            measure, kernels = self.measure
+            # Before the tests, whose sums of one block may be refused.
+            measure.estimate(session, kernels)
+            null, batch = self.stages.null(null), self.stages.session(session)
+        return run_null(self.estimator, batch, self.combinations, null)
 
 
 def choose_method(

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from dhsic._removed import removed
 from dhsic.errors import InvalidArgumentError, UnknownArgumentError
 
 Given = ParamSpec("Given")
@@ -174,9 +175,9 @@ def _unknown_argument(function: str, name: str, known: Iterable[str]) -> Unknown
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """End of an error message that names the known word nearest to an unknown one."""
+    """End of an error message: what serves for a removed word, or the nearest known one."""
     close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return removed(word) or (f"; did you mean {close[0]!r}?" if close else "")
 
 
 def parse_seconds(value: Any) -> float:

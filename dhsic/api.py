@@ -68,25 +68,25 @@ def independence_test(
         1,000 rows drawn for that variable; where these are all the same, as of a rare flag, a scan
         of the data finds some that differ.
     estimator : str or Estimator, optional
-        A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, where
-        that is quick and fits the memory. Beyond it takes "nystrom-hsic" with principal features of
-        256 landmarks, linear in n; with fewer of them, or one kernel of each variable, where more
-        would not fit the memory and the time. Of three variables and more it tests one after
-        another with those before it, see `Chain`; "v-hsic" and "nystrom-m" by name test all
-        together. Another name takes as many landmarks, features or the like as fit, its usual
-        number at most and 64 at least; a value is taken as it is. The result says what was taken
-        and why.
+        A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, up to
+        1,000 rows of two single columns and of three variables and more, or 500 of one kernel, and
+        1,500 of more columns, where it fits the memory. Beyond it takes "nystrom-hsic" with
+        principal features of 256 landmarks, linear in n; with fewer of them, or one kernel of each
+        variable, where more would not fit the memory and the time. Of three variables and more it
+        tests one after another with those before it, see `Chain`; "v-hsic" and "nystrom-m" by name
+        test all together. Another name takes as many landmarks, features or the like as fit, its
+        usual number at most and 64 at least; a value is taken as it is. The result says what was
+        taken and why.
     null : str or a value of a null, optional
         "auto" takes one that is exact for exchangeable rows: of two variables `Shifts` of rows
         within groups, of more a `Chain` of such tests, and `Permutation` where an estimator of
         three variables is named or has no shifts. "block-hsic" alone has none, and takes `Normal`.
         The others are approximations, which warn where the data are not for them. The result says
-        which null and why. An estimator that does not stand with a null says which do. `Sequential`
-        permutations stop where the p-value is clear; `dhsic.register` adds nulls, estimators and
-        kernels by name.
+        which null and why. An estimator that does not stand with a null says which do;
+        `dhsic.register` adds nulls, estimators and kernels by name.
     n_resamples : int, optional
-        The least number of replicates: 1,000 shifts, or 250 permutations or random signs that are
-        asked for by name, where not given. To be left out where `null` is a value, which has its
+        The least number of replicates: 1,000 shifts, or 250 permutations that are asked for by
+        name, where not given. To be left out where `null` is a value, which has its
         own, or has no replicates: "gamma", "spectral", "normal", "chi-square".
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
@@ -141,9 +141,10 @@ def independence_test(
     memory : int or str, optional
         Bytes that one process may use, as "2GiB".
     time : float or str, optional
-        Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that the run may take
-        by its plan, as 600 or "1h", where estimator, landmarks, features or kernels are left open;
-        ten minutes of one thread where not given.
+        Seconds that the run may take, as 600 or "1h", where landmarks, features or kernels are
+        left open: a block of the data is timed, and the most are taken whose run is predicted to
+        end in time. Which they are depends on the machine; the result says the number that repeats
+        it, and a checkpoint keeps it. No limit where not given.
     progress : bool or callable, optional
         Whether a bar shows how far the run is; where not given, one comes after two seconds in
         terminals and notebooks. Or what receives events of `dhsic.engine.events`.
@@ -299,7 +300,7 @@ def plan(
     memory: int | str = "2GiB",
     time: float | str | None = None,
 ) -> Plan:
-    """Plan `independence_test`: its steps, their memory and their time; runs nothing.
+    """Plan `independence_test`: its steps, their memory and their time.
 
     Parameters
     ----------
@@ -313,8 +314,8 @@ def plan(
     Returns
     -------
     Plan
-        Its `processor_seconds` and `seconds` are of this machine, or of the workers, whose rates
-        take a second to measure the first time; `calibrated` measures anew.
+        Its `processor_seconds` and `seconds` are those of one block of every pass, which is read
+        and computed when they are first asked for.
 
     Examples
     --------

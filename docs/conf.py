@@ -12,7 +12,6 @@ from sphinx_gallery.sorting import FileNameSortKey
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ |= {
-    "DHSIC_RATES": "reference",  # plans tell the seconds of the reference machine
     "DHSIC_SMALL": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

@@ -26,9 +26,6 @@ os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 settings.register_profile("same", deadline=None, derandomize=True, database=None)
 settings.load_profile("same")
 
-# Plans tell the seconds of the reference machine: none is measured, here and in other processes.
-os.environ["DHSIC_RATES"] = "reference"
-
 # Tests look at what a run has kept when it is done, here and in other processes; those of the
 # removal say so (`removal` of `tests/engine/test_checkpoints.py`).
 os.environ["DASK_DHSIC__KEEP_CHECKPOINTS"] = "True"

@@ -49,9 +49,8 @@ def test_rng__fixes_the_draws_and_is_recorded(references, kernels):
 
 
 @one_and_several
-@pytest.mark.parametrize("null", ["multiplier", "permutation"])
-def test_n_resamples__is_the_number_of_replicates(null, kernels):
-    options = {"kernels": kernels, "null": null, "n_resamples": 17, "rng": 0}
+def test_n_resamples__is_the_number_of_replicates(kernels):
+    options = {"kernels": kernels, "null": "permutation", "n_resamples": 17, "rng": 0}
     result = dhsic.independence_test(X[:300], Y[:300], **options)
     assert len(result.null_distribution) == 17
     assert result.pvalue >= 1 / 18
@@ -123,7 +122,7 @@ def test_hsic__is_the_estimate_of_the_test(references):
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "rff-hsic", "auto"])
+@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "auto"])
 def test_hsic__of_three_variables_is_zero_where_two_are_constant(estimator, precision):
     data = np.full(9000, 0.1), Y, np.full((9000, 2), -3.0)
     found = dhsic.hsic(*data, estimator=estimator, rng=0, precision=precision)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import zarr
 from scipy.stats import binom
 
 import dhsic
@@ -18,7 +19,7 @@ from dhsic.kernels import Columns, Gaussian, Kernel, Ranked, parse
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-NAMES = ("periodic", "pareto-tail", "kmac")
+NAMES = ("periodic", "student", "pareto-tail", "kmac")
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +165,23 @@ def test_kernel__that_is_positive_definite_but_for_rounding_is_taken(kernel, mid
     kernels = [kernel, "gaussian"]
     found = dhsic.independence_test(middle + x, x + 0.5 * noise, kernels=kernels, rng=0)
     assert found.pvalue < 0.01
+
+
+def test_guide__radial_kernel_is_fitted_scaled_ranked_read_and_stored_as_all(guide, tmp_path):
+    module, _ = guide
+    x, noise = np.random.default_rng(4).standard_normal((2, 150))
+    y = x**2 + 0.3 * noise
+    found = dhsic.independence_test(x, y, kernels="student", rng=0)
+    fitted = module.Student().fit(x[:, None])
+    assert parse(found.variables[0].kernel).gamma == fitted.gamma
+    np.testing.assert_allclose(
+        fitted(x[:2, None])[0, 1], (1 + fitted.gamma * np.ptp(x[:2]) ** 2) ** -2
+    )
+    grid = dhsic.Grid(dhsic.Candidates(("student", "ranks(student)"), factors=(0.5, 1, 2)))
+    gaps = np.where(np.arange(150) % 10 == 0, np.nan, x)
+    zarr.save(str(tmp_path / "x.zarr"), x[:, None])
+    stored = dhsic.independence_test(str(tmp_path / "x.zarr"), y, kernels="student", rng=0)
+    assert stored.pvalue == found.pvalue
+    for data, options in ((x, {"kernels": grid}), (gaps, {"kernels": "student"})):
+        test = dhsic.independence_test(data, y, missing="pairwise", rng=0, **options)
+        assert test.pvalue < 0.01

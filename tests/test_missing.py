@@ -82,7 +82,7 @@ def said(result):
             return [kept(one) for one in value]
         if not isinstance(value, dict):
             return value
-        beside = ("seconds", "passes", "data", "dropped", "missing")
+        beside = ("seconds", "times", "passes", "data", "dropped", "missing")
         return {key: kept(one) for key, one in value.items() if key not in beside}
 
     return kept(record)

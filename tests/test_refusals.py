@@ -105,6 +105,8 @@ ARGUMENTS = [
         ({"estimator": "dcov", "kernels": "gaussian"}, "dcov has the kernel of its distances"),
         ({"estimator": "rff-hsic", "kernels": "linear"}, "'linear': take estimator='nystrom-m'"),
         ({"estimator": "sub-corr", "kernels": "gaussian"}, "got 'gaussian': leave it out, or take"),
+        ({"null": "multiplier"}, "random signs were removed: take null='shifts'"),
+        ({"null": "sequential"}, "permutations that stop were removed: take null='shifts'"),
         ({"null": "normal", "estimator": "v-hsic"}, "not available for v-hsic; choose.*for block"),
         ({"null": "gamma", "estimator": dhsic.DCov(unbiased=True)}, "take unbiased=False"),
         *(
@@ -315,6 +317,7 @@ OTHERS = [
         InvalidArgumentError,
         rank,
         ({"by": "size"}, "by must be one of 'pvalue'"),
+        ({"null": "multiplier"}, "random signs were removed: take null='shifts'"),
         ({"null": "gamma"}, "a ranking needs replicates that features share"),
         ({"null": dhsic.Chain()}, "chain|replicates"),
         ({"estimator": "rff-hsic"}, "need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic'"),
@@ -400,6 +403,7 @@ OTHERS = [
         ({"null": "shifts", "estimator": "v-lancaster"}, "has no null"),
         ({"estimator": dhsic.NystromMHSIC(9, pairing="joint")}, "pairing must be 'independent'"),
         ({"null": "spectral"}, "'auto', 'shifts', 'permutation'"),
+        ({"null": "multiplier"}, "random signs were removed: take null='shifts'"),
         ({"kernels": dhsic.Grid.auto()}, "one kernel for each variable"),
         ({"kernels": ["imq"]}, "one for each of 3 variables, got 1"),
         ({"missing": "pairwise"}, "is for independence_test, hsic"),
@@ -582,7 +586,6 @@ MISSING_LIBRARIES = [
     ("jinja2", lambda: pair().report("page.html"), r"needs jinja2.*pip install 'dhsic\[report\]'"),
     ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
     ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
-    ("sklearn", lambda: causal.roc_curve([1.0, 2.0], [True, False]), r"dhsic\[causal\]"),
     ("sklearn", lambda: causal.find_regression("random-forest"), r"dhsic\[causal\]"),
 ]
 
@@ -784,17 +787,16 @@ COMMANDS = {
         "--kernel x=gaussian": "there are: values",
         "--landmarks 501": "n_landmarks must be at most the number of rows",
         "--groups fives": "labels of each of the 2 samples",
-        "--calibrate": "--calibrate is for plans, got a test to run: add --plan",
         "--json table.csv": "exists: give another name",
     },
     "interaction data.zarr --variable x --variable y --variable z": {
         "--variable 'w=x[:, 0:1]'": "takes three variables, got 4",
         "--kernel 'gaussian|imq'": "one kernel for each variable",
         "--estimator v-lancaster --landmarks 9": "goes with --estimator",
-        "--null multiplier --within all": "goes with --null permutation",
-        "--landmarks auto": "take a number",
+        "--null auto --within all": "goes with --null permutation",
+        "--null multiplier": "random signs were removed: take null='shifts'",
+        "--landmarks auto": "a multiple of sqrt",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
-        "--calibrate": "add --plan",
         "--json table.csv": "exists: give another name",
     },
     "conditional data.zarr --variable x --variable y --given z": {
@@ -823,7 +825,6 @@ COMMANDS = {
         "--criterion hsic --null gamma": "--null needs --criterion p-value",
         "--features 9": "--features goes with --estimator nystrom-hsic or rff-hsic",
         "--max-rows 2": "max_rows must be an integer >= 4",
-        "--calibrate": "add --plan",
         "--json table.csv": "exists: give another name",
     },
     "cause residuals data.zarr --variable x --variable y": {

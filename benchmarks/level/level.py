@@ -179,7 +179,7 @@ PAIRS: list[tuple[Any, Any, int | None]] = [
     ),
     (dhsic.NystromMHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
     (dhsic.VHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
-    (dhsic.RFFHSIC(orthogonal=True), dhsic.Spectral(), None),
+    (dhsic.RFFHSIC(orthogonal=True), dhsic.Spectral(), 2),
     (dhsic.RFFHSIC(form="complex"), dhsic.Permutation(99, within="all"), 2),
     (dhsic.DCov(unbiased=True), dhsic.Spectral(), 2),
 ]

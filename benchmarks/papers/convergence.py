@@ -60,7 +60,7 @@ def root_mean(cell: Cell, found: Sequence[float]) -> Iterator[Row]:
 
 
 def takes(cell: Cell) -> bool:
-    return len(cell.draw) == 2 or cell.method in ("rff-hsic", "nystrom-m")
+    return len(cell.draw) == 2 or cell.method == "nystrom-m"
 
 
 def data_of(case: str, n: int) -> list[NDArray[Any]]:

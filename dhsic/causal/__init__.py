@@ -1,25 +1,18 @@
 """Causal structure by independence of residuals."""
 
+from typing import Any
+
+from dhsic.causal.accuracy import AccuracyCurve, accuracy_curve
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
-from dhsic.causal.pairs import direction, directions, plan_direction
-from dhsic.causal.regression import CrossFitted, Regression, find_regression
+from dhsic.causal.directions import direction, directions, plan_direction
+from dhsic.causal.graphs import DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
 from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,
 )
-from dhsic.causal.roc import (
-    AccuracyCurve,
-    PrecisionRecallCurve,
-    RocCurve,
-    accuracy_curve,
-    precision_recall_curve,
-    roc_curve,
-)
-from dhsic.causal.scores import DAGScores, ScoredDAG
-from dhsic.causal.scoring import score_dags
-from dhsic.causal.search import DAGSearch, search_dag
-from dhsic.causal.splines import Splines
+from dhsic.regression.residuals import CrossFitted, Regression, find_regression
+from dhsic.regression.splines import Splines
 
 __all__ = [
     "DAG",
@@ -29,10 +22,8 @@ __all__ = [
     "CrossFitted",
     "DAGScores",
     "DAGSearch",
-    "PrecisionRecallCurve",
     "Regression",
     "ResidualIndependenceTestResult",
-    "RocCurve",
     "ScoredDAG",
     "Splines",
     "accuracy_curve",
@@ -40,9 +31,14 @@ __all__ = [
     "directions",
     "find_regression",
     "plan_direction",
-    "precision_recall_curve",
     "residual_independence_test",
-    "roc_curve",
     "score_dags",
     "search_dag",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    msg = f"module 'dhsic.causal' has no attribute {name!r}"
+    if name in ("RocCurve", "PrecisionRecallCurve", "roc_curve", "precision_recall_curve"):
+        msg += ": take sklearn.metrics of the true directions and the scores"
+    raise AttributeError(msg)

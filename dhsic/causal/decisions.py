@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dhsic._drawing import rounded
-from dhsic.causal.roc import (
-    AccuracyCurve,
-    PrecisionRecallCurve,
-    RocCurve,
-    accuracy_curve,
-    precision_recall_curve,
-    roc_curve,
-)
+from dhsic.causal.accuracy import AccuracyCurve, accuracy_curve
 from dhsic.results import AS_ASKED, BarResult, PassSummary, StoredArraySummary, rows_text
 
 DirectionCriterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
@@ -221,16 +214,6 @@ class CausalDirections(BarResult):
     def scores(self) -> NDArray[np.float64]:
         """Scores of all pairs, shape (k,); positive where the first variable is the cause."""
         return np.array([result.score for result in self.results])
-
-    def roc_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:
-        """Receiver operating characteristic of the scores, see `roc_curve`."""
-        return roc_curve(self.scores, truth, weights)
-
-    def precision_recall_curve(
-        self, truth: ArrayLike, weights: ArrayLike | None = None
-    ) -> PrecisionRecallCurve:
-        """Precision and recall of the scores, see `precision_recall_curve`."""
-        return precision_recall_curve(self.scores, truth, weights)
 
     def accuracy_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> AccuracyCurve:
         """Share of right decisions against that of decided pairs, see `accuracy_curve`."""

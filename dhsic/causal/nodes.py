@@ -12,7 +12,6 @@ from dhsic.engine.graphs import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.missing import Missing
-from dhsic.kernels import Kernel, parse
 
 FEWEST_ROWS = 4
 
@@ -86,23 +85,3 @@ def open_nodes(
     session.dropped, session.remedy = opened.dropped, DROP_MISSING
     session.moves = opened.moves(session.seed)
     return session
-
-
-def kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
-    """The kernel of every node.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are other than one, or one a node; or a value that is no kernel.
-    """
-    m = len(session.sources)
-    listed = [kernels] * m if isinstance(kernels, str | Kernel) else kernels
-    if not isinstance(listed, Sequence) or len(listed) != m:
-        msg = f"kernels must be one, or one for each of {m} nodes, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    read = tuple(parse(kernel) if isinstance(kernel, str) else kernel for kernel in listed)
-    if not all(isinstance(kernel, Kernel) for kernel in read):
-        msg = f"kernels must be names or Kernel values, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    return read

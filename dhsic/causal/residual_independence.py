@@ -15,13 +15,6 @@ from dhsic._rows import Order, RowLabels
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import (
-    Regression,
-    RegressionName,
-    described_regression,
-    find_regression,
-)
-from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.neighbours import Neighbours
 from dhsic.errors import InvalidArgumentError
@@ -31,6 +24,14 @@ from dhsic.io.held import HeldSource
 from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
+from dhsic.regression.residuals import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+    fit_regressions,
+    plan_regressions,
+)
 from dhsic.results import IndependenceTestResult
 
 _REMEDY = "take fewer n_knots or threads, or regression='splines'"
@@ -204,7 +205,7 @@ def residual_independence_test(
         n_resamples=n_resamples,
         **described_regression(regressor),
     )
-    residuals = residual_variables(session, regressor, wanted)
+    residuals = fit_regressions(session, regressor, wanted).variables(wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
         with graphs_on(client, threads):
             residuals = [HeldSource(source) for source in residuals]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import traceback
 import warnings
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from dhsic._removed import removed
 from dhsic._text import NO_STREAM, printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
@@ -72,7 +74,11 @@ def _report(error: BaseException) -> int:
         return USAGE
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
-        _say(f"error: {error.format_message()}{_where_to_look(context)}")
+        message = error.format_message()
+        # Whatever click does not know, a value, an option or a command, it quotes.
+        gone = next(filter(None, map(removed, re.findall(r"'([^']+)'", message))), "")
+        message = message.removesuffix(".") + gone if gone else message
+        _say(f"error: {message}{_where_to_look(context)}")
         return USAGE
     if isinstance(error, DhsicError):
         _say(f"error: {error}")

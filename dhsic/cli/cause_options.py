@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from dhsic.causal import CrossFitted, Regression, Splines
-from dhsic.causal.regression import REGRESSIONS
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
@@ -20,13 +19,13 @@ from dhsic.cli.options import (
     PERFORMANCE_OPTION,
     PRECISION_OPTION,
     SEED_OPTION,
-    Request,
 )
 from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.estimators import NystromMHSIC
+from dhsic.regression.residuals import REGRESSIONS
 
 REGRESSION_OPTIONS = (
     click.option(
@@ -70,7 +69,7 @@ METHOD_OPTIONS = (
     LANDMARKS_OPTION,
     click.option(
         "--null",
-        type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation", "shifts"]),
+        type=click.Choice(["auto", "gamma", "spectral", "permutation", "shifts"]),
         default="auto",
         help="Null distribution of the p-values; auto takes a fitted one (gamma, spectral), whose "
         "p-values can be of any size, if there is one.",
@@ -80,7 +79,7 @@ METHOD_OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
 )
 
@@ -151,7 +150,7 @@ class Seen:
         self.options, self.journal, self._page = options, journal, page
 
     @contextmanager
-    def run(self, place: RunResources | Request) -> Iterator[dict[str, Any]]:
+    def run(self, place: RunResources) -> Iterator[dict[str, Any]]:
         """Arguments of every function of `dhsic.causal`: seed, client, progress, checkpoint."""
         with seen_run(place.client, self.options, self.journal, self._page) as arguments:
             yield arguments

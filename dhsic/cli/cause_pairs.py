@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from importlib.util import find_spec
 from typing import Any, get_args
 
 import click
@@ -31,9 +29,9 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.printing import PLAN_OPTIONS, check_planned, print_plan
+from dhsic.cli.printing import PLAN_OPTIONS, print_plan
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, read_resources
-from dhsic.errors import DataError, MissingDependencyError, require
+from dhsic.errors import DataError
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
 from dhsic.kernels import parse
@@ -46,7 +44,7 @@ Example
 _PAIRS = """\b
 Example
   dhsic cause pairs tuebingen --regression random-forest \\
-      --criterion sensitivity --plot roc.png
+      --criterion sensitivity --plot accuracy.png
 """
 
 # Options of their own: a direction needs other nulls than a test, and one kernel for all.
@@ -81,7 +79,7 @@ _OPTIONS = (
     ),
     click.option(
         "--null",
-        type=click.Choice(["gamma", "spectral", "multiplier", "permutation", "shifts"]),
+        type=click.Choice(["gamma", "spectral", "permutation", "shifts"]),
         help="Null distribution of the p-values.  [default: gamma]",
     ),
     click.option(
@@ -89,7 +87,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
 )
 
@@ -141,13 +139,12 @@ def direction_command(**options: Any) -> None:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     if options["only_plan"]:
-        print_plan(_request(options), calibrate=options["calibrate"])
+        print_plan(_request(options))
         return
-    check_planned(options)
     with seen(options, options["data"]) as run:
         request = _request(options)
         x, y = request.sources
-        with run.run(request) as watched:
+        with run.run(request.place) as watched:
             result = find_direction(x, y, **request.arguments, **watched)
         if options["json_path"] is not None:
             write_whole(options["json_path"], result.to_json(indent=2) + "\n")
@@ -173,15 +170,15 @@ def pairs(folder: str, **options: Any) -> None:
 
     The folder has the format of the Tuebingen cause-effect pairs: pair0001.txt and so on, and
     pairmeta.txt with the columns of cause and effect and the weight of each pair. Prints the
-    directions, the most confident first, and, if the true ones are known, the accuracy and the
-    areas under the ROC and precision-recall curves.
+    directions, the most confident first, and, if the true ones are known, the accuracy.
     """
     with seen(options, folder) as run:
         read = read_pairs(folder)
         known = _known_directions(read)
         # What cannot be drawn is refused before the pairs are regressed.
-        if options["plot_path"] is not None:
-            _check_plot(known)
+        if options["plot_path"] is not None and known is None:
+            msg = "--plot needs pairs whose directions are known, got none: drop it"
+            raise DataError(msg)
         with run.run(read_resources(options)) as watched:
             result = directions(
                 {pair.name: (pair.x, pair.y) for pair in read},
@@ -191,51 +188,30 @@ def pairs(folder: str, **options: Any) -> None:
         if options["json_path"] is not None:
             write_whole(options["json_path"], result.to_json(indent=2) + "\n")
         if known is not None and options["plot_path"] is not None:
-            draw = partial(result.roc_curve(*known).plot, label=options["criterion"])
-            write_picture(options["plot_path"], draw)
+            write_picture(options["plot_path"], result.accuracy_curve(*known).plot)
         run.journal.tell("result", pairs=len(read), seed=result.seed, seconds=result.seconds)
     print_columns(*result.table(options["top"]))
-    print_summary([*result.summary(), *_areas(result, known)])
-
-
-def _check_plot(known: Known | None) -> None:
-    """Refuse a picture that cannot be drawn before the pairs are regressed."""
-    if known is None:
-        msg = "--plot needs pairs with known directions of both kinds, got none: drop it"
-        raise DataError(msg)
-    if find_spec("sklearn") is None:
-        missing = require("scikit-learn", "causal", "--plot")
-        raise missing
+    print_summary([*result.summary(), *_right(result, known)])
 
 
 Known = tuple[np.ndarray[Any, np.dtype[np.bool_]], np.ndarray[Any, np.dtype[np.float64]]]
 
 
 def _known_directions(read: Sequence[CauseEffectPair]) -> Known | None:
-    """True directions and weights, where both classes have any."""
-    # A pair of unknown direction counts as false here, and is refused below by `told`.
+    """True directions and weights, where all are known and any has a weight."""
     truth = np.array([pair.first_is_cause is True for pair in read])
     weights = np.array([pair.weight for pair in read])
     told = all(pair.first_is_cause is not None for pair in read)
-    # Rates of either class are over its weight, which must not be 0.
-    both = weights[truth].any() and weights[~truth].any()
-    return (truth, weights) if told and both else None
+    return (truth, weights) if told and weights.any() else None
 
 
-def _areas(result: CausalDirections, known: Known | None) -> list[tuple[str, str]]:
-    """Lines that tell how right the scores are, by the weights of the pairs."""
+def _right(result: CausalDirections, known: Known | None) -> list[tuple[str, str]]:
+    """A line that tells how right the scores are, by the weights of the pairs."""
     if known is None:
         return []
     # Weighted, since some pairs of the collection are of the same source.
-    accuracy = result.accuracy_curve(*known)
-    right = ("right", f"{accuracy.accuracy[-1]:.1%} of the weight of all pairs")
-    try:
-        area = result.roc_curve(*known).auc
-        average = result.precision_recall_curve(*known).average_precision
-    # The accuracy is told all the same where scikit-learn is missing.
-    except MissingDependencyError as error:
-        return [right, ("ROC", str(error))]
-    return [right, ("ROC", f"area {area:.4f}"), ("precision", f"average {average:.4f}")]
+    share = result.accuracy_curve(*known).accuracy[-1]
+    return [("right", f"{share:.1%} of the weight of all pairs")]
 
 
 def _request(options: dict[str, Any]) -> Request:

@@ -19,7 +19,7 @@ from dhsic.cli.options import (
     opened,
     with_options,
 )
-from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
+from dhsic.cli.printing import print_plan, print_test
 from dhsic.cli.recipes import code_of_conditional
 from dhsic.cli.resources import read_resources
 from dhsic.conditional.compare import ConditionalMethod
@@ -60,7 +60,6 @@ _PLAN = (
         is_flag=True,
         help="Print the plan, with its memory and time, and run nothing.",
     ),
-    CALIBRATE_OPTION,
 )
 
 
@@ -79,7 +78,7 @@ def conditional(**options: Any) -> None:
     at the level alpha. 'dhsic cause residuals' tests residuals of additive models instead.
     """
     if options["only_plan"]:
-        print_plan(_read(options), calibrate=options["calibrate"])
+        print_plan(_read(options))
     else:
         test = partial(_given_others, dhsic.conditional_independence_test)
         print_test(options, _read, test, code_of_conditional)

@@ -9,7 +9,7 @@ import click
 import dhsic
 from dhsic.cli.methods import pairs_table
 from dhsic.cli.options import read_request, test_options
-from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
+from dhsic.cli.printing import print_plan, print_test
 from dhsic.cli.recipes import code_of_test
 
 _EPILOG = """\b
@@ -47,11 +47,10 @@ def test(**options: Any) -> None:
 
 @click.command("plan", cls=_Command, short_help="Print what a test would run, without running it.")
 @test_options
-@CALIBRATE_OPTION
 def plan_command(**options: Any) -> None:
     """Print the steps, memory and time of 'dhsic test' with the same options.
 
     The command runs no test and starts no cluster. The seed, the level and output files are
     accepted and do not change the plan.
     """
-    print_plan(read_request(options), calibrate=options["calibrate"])
+    print_plan(read_request(options))

@@ -25,7 +25,7 @@ from dhsic.cli.printing import PLAN_OPTIONS, print_plan, print_test
 from dhsic.cli.recipes import code_of_interaction
 from dhsic.cli.resources import read_resources
 from dhsic.interaction import INTERACTION_ESTIMATORS
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Permutation
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ Example
 """
 
 _KIND = ClassChoice.estimators(INTERACTION_ESTIMATORS, without=("pairing",))
-_NULLS = {null.name: null for null in (Permutation, Multiplier)}
+_NULLS = {Permutation.name: Permutation}
 _SEVERAL = ("factors", "combine", "aggregate", "reference_share")  # of a grid of kernels
 
 _OPTIONS = (
@@ -71,8 +71,7 @@ _OPTIONS = (
         "--null",
         type=click.Choice(["auto", *_NULLS]),
         default="auto",
-        help="Null distribution: shifts of one variable (auto), permutations, or random signs "
-        "(multiplier), an approximation.",
+        help="Null distribution: shifts of one variable (auto), or permutations.",
     ),
     *ClassChoice.nulls(_NULLS).options(),
 )
@@ -83,7 +82,7 @@ _LEVEL = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates under each factorisation.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
     LEVEL_OPTION,
 )
@@ -107,7 +106,7 @@ def interaction(**options: Any) -> None:
     at the level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read_interaction(options), calibrate=options["calibrate"])
+        print_plan(_read_interaction(options))
     else:
         print_test(options, _read_interaction, dhsic.interaction_test, code_of_interaction)
 

@@ -140,9 +140,6 @@ _NULL_FIELDS: Final = {
         {"type": click.Choice(get_args(Within))},
     ),
     "group_rows": _Field("group_rows", "Number of rows in a group that is permuted.", _ROWS),
-    "exceed": _Field(
-        "n_exceed", "Stop after this many permuted statistics reach the observed one.", _ROWS
-    ),
     "variance": _Field(
         "variance",
         "Estimate the variance from moments within blocks, from permuted rows, or from the "

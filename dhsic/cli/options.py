@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -48,22 +47,24 @@ class Request:
     place: RunResources
     planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
 
-    def told(self, *, calibrate: bool) -> Plan:
-        """The plan with its seconds there, where machines may be measured anew."""
-        # Planned workers start nothing; a scheduler that runs already must be asked for its own.
-        workers = self.place.planned
-        with self.place.client() if workers is None else nullcontext(workers) as client:
-            plan = self.planner(*self.sources, client=client, **self.arguments)
-            return plan.calibrated(anew=calibrate)
+    def told(self) -> Plan:
+        """The plan where the test would run, with its seconds there.
 
-    @contextmanager
-    def client(self) -> Iterator[Any]:
-        """Where the test runs; None for threads of this process."""
-        # The plan is checked twice: here, so that no process starts for a run that cannot fit.
-        if (workers := self.place.planned) is not None:  # before any process starts
-            self.planner(*self.sources, client=workers, **self.arguments).check()
+        Raises
+        ------
+        click.UsageError
+            It would run in jobs that are not there.
+        """
+        cluster = self.place.cluster
+        if cluster is not None and cluster.kind not in ("local", "scheduler"):
+            msg = (
+                f"a plan is of workers that are there, and --cluster would start jobs of "
+                f"{cluster.kind}: plan with --threads {cluster.threads}, as many as a worker has"
+            )
+            raise click.UsageError(msg)
         with self.place.client() as client:
-            yield client
+            plan = self.planner(*self.sources, client=client, **self.arguments)
+            return replace(plan, times=plan.timed)
 
 
 def _level(context: click.Context, option: click.Parameter, value: float) -> float:
@@ -137,7 +138,7 @@ LEVEL_OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates under the null hypothesis.  [default: 1000 shifts, 250 "
-        "permutations or random signs, 10000 with --method simulation]",
+        "permutations, 10000 with --method simulation]",
     ),
     LEVEL_OPTION,
 )

@@ -15,38 +15,17 @@ from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.results import IndependenceTestResult
 
-CALIBRATE_OPTION = click.option(
-    "--calibrate",
-    is_flag=True,
-    help="Measure the speed of this machine, or of a worker, again for the seconds of the "
-    "plan. It takes one second; the first plan does it by itself.",
-)
-
 PLAN_OPTIONS = (
     click.option(
         "--plan",
         "only_plan",
         is_flag=True,
-        help="Print the plan, with its memory and time, and run nothing.",
+        help="Print the plan, with its memory and time; a block of the data is timed.",
     ),
-    CALIBRATE_OPTION,
 )
 
 
-def check_planned(options: dict[str, Any]) -> None:
-    """Refuse to measure the machine where no plan alone is asked for.
-
-    Raises
-    ------
-    click.UsageError
-        Names the option to add.
-    """
-    if options.get("calibrate"):
-        msg = "--calibrate is for plans, got a test to run: add --plan"
-        raise click.UsageError(msg)
-
-
-def print_plan(request: Request, *, calibrate: bool) -> None:
+def print_plan(request: Request) -> None:
     """Say what would run, in how much memory and time.
 
     Raises
@@ -54,7 +33,7 @@ def print_plan(request: Request, *, calibrate: bool) -> None:
     MemoryBudgetError
         It does not fit.
     """
-    planned = request.told(calibrate=calibrate)
+    planned = request.told()
     print_lines(str(planned).splitlines(), indent=8)
     # After the plan is printed, which says why it does not fit.
     planned.check()
@@ -79,7 +58,6 @@ def print_test(
     code : callable
         Python that gives the result again.
     """
-    check_planned(options)
     check_targets(options)
     # The words as they were typed, with options before and after the command.
     command = ("dhsic", *click.get_current_context().find_root().obj)
@@ -87,7 +65,7 @@ def print_test(
     with open_journal(options["log_path"], command, options["data"]) as journal:
         request = read(options)
         # The request is read inside, so that the journal tells of an error in the data, too.
-        with seen_run(request.client, options, journal, page) as seen:
+        with seen_run(request.place.client, options, journal, page) as seen:
             result = test(*request.sources, **seen, **request.arguments)
         try:
             if options["json_path"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 import click
@@ -16,13 +17,15 @@ from dhsic.cli.options import (
     ORDER_OPTIONS,
     STRATA_OPTION,
     TIMED_RUN_OPTIONS,
+    Request,
     groups_option,
     opened,
     read_rows,
     with_options,
 )
-from dhsic.cli.output import print_columns, print_lines, print_summary
+from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pages import Page
+from dhsic.cli.printing import print_plan
 from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.run_display import check_targets, seen_run
@@ -100,10 +103,10 @@ _OPTIONS = (
     ),
     click.option(
         "--null",
-        type=click.Choice(["auto", "shifts", "permutation", "multiplier"]),
+        type=click.Choice(["auto", "shifts", "permutation"]),
         default="auto",
-        help="Null distribution: shifts of the target within groups of rows (auto), permutations, "
-        "or random signs (multiplier), an approximation.",
+        help="Null distribution: shifts of the target within groups of rows (auto), or "
+        "permutations.",
     ),
     click.option(
         "--within",
@@ -118,7 +121,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Number of replicates under the null hypothesis.  [default: 1000 shifts, 250 "
-        "permutations or random signs]",
+        "permutations]",
     ),
     click.option(
         "--control",
@@ -178,15 +181,9 @@ def rank(**options: Any) -> None:
     options["variable"] = options["variable"] or _all_features(options)
     features, target = opened(options, [options["variable"], options["target"]])
     arguments = _ranking_arguments(options, place, features)
-    # On threads `rank_features` plans by itself before it reads.
-    if place.planned is not None or options["only_plan"]:
-        planned = dhsic.plan_ranking(
-            features, target, by=options["by"], client=place.planned, **arguments
-        )
-        if options["only_plan"]:
-            print_lines(str(planned).splitlines(), indent=8)
-        planned.check()  # before any process starts
     if options["only_plan"]:
+        planner = partial(dhsic.plan_ranking, by=options["by"])
+        print_plan(Request([features, target], arguments, place, planner))
         return
     with open_journal(options["log_path"], command, options["data"]) as journal:
         result = _run_ranking(features, target, arguments, options, place, journal, page)

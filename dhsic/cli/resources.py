@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from dhsic._validation import parse_seconds
-from dhsic.cluster import TLS, ClusterSpec, PlannedWorkers, SchedulerAt, connect
+from dhsic.cluster import TLS, ClusterSpec, SchedulerAt, connect
 from dhsic.engine.units import parse_bytes
 
 # As of `dhsic.independence_test`, and shown in the help.
@@ -47,11 +47,6 @@ class RunResources:
         else:
             with connect(self.cluster) as client:
                 yield client
-
-    @property
-    def planned(self) -> PlannedWorkers | None:
-        """Workers that stand for the client where a plan must start nothing."""
-        return None if self.cluster is None else self.cluster.planned
 
 
 def _bytes_of_option(
@@ -100,8 +95,8 @@ TIME_OPTION = click.option(
     "--time",
     callback=_seconds_of_option,
     metavar="TIME",
-    help="Time limit of the planned run, as 90s, 10min or 2h: an estimator, landmarks, features "
-    "and kernels that are left open are chosen to fit.  [default: ten minutes of one thread]",
+    help="Time limit of the run, as 90s, 10min or 2h: an estimator, landmarks, features and "
+    "kernels that are left open are chosen to fit, by timing blocks of the data.  [default: none]",
 )
 
 RESOURCE_OPTIONS = (

@@ -83,10 +83,10 @@ def trouble(run: SubmittedRun, now: Standing) -> str | None:
     if state is None:
         return None
     phase: Phase = now if now == "waiting" or now == "running" else "ended"
-    known, planned = QUEUES[run.queue].trouble(run, state.job, phase), run.spec.planned
+    known, most = QUEUES[run.queue].trouble(run, state.job, phase), run.spec.most_workers
     begun = now == "running" and (_journal(run) or [{}])[-1].get("event") == "command-started"
-    if known is None and begun and planned is not None:
-        return f"waiting for workers (0 of {planned.workers})"
+    if known is None and begun and most is not None:
+        return f"waiting for workers (0 of {most})"
     return known
 
 

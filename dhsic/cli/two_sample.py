@@ -19,7 +19,7 @@ from dhsic.cli.options import (
     read_row_labels,
     with_options,
 )
-from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
+from dhsic.cli.printing import print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
 from dhsic.cli.resources import read_resources
 from dhsic.io.open import open_group_samples
@@ -82,7 +82,6 @@ _PLAN = (
         is_flag=True,
         help="Print the plan, with its memory and time, and run nothing.",
     ),
-    CALIBRATE_OPTION,
 )
 
 
@@ -101,7 +100,7 @@ def two_sample(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read_two_samples(options), calibrate=options["calibrate"])
+        print_plan(_read_two_samples(options))
     else:
         print_test(options, _read_two_samples, dhsic.two_sample_test, code_of_samples)
 

@@ -1,7 +1,7 @@
 """Where tasks run: processes of this machine, a scheduler that runs already, or a cluster."""
 
 from dhsic.cluster.connection import connect
-from dhsic.cluster.local import PlannedWorkers, local_cluster, processors
+from dhsic.cluster.local import local_cluster, processors
 from dhsic.cluster.sections import TLS, Adaptive, Gateway, JobQueue, Kubernetes, SchedulerAt
 from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
 
@@ -13,7 +13,6 @@ __all__ = [
     "Gateway",
     "JobQueue",
     "Kubernetes",
-    "PlannedWorkers",
     "SchedulerAt",
     "connect",
     "local_cluster",

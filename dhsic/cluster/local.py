@@ -8,7 +8,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -21,35 +20,6 @@ _KILL_SECONDS = 0.5
 # Settings of Dask are those of the whole process: of two that start at a time, the second would put
 # back for good what the first had set.
 _STARTING = threading.Lock()
-
-
-@dataclass(frozen=True)
-class PlannedWorkers:
-    """Stands for the client of a cluster that is not started, so that a run can be planned.
-
-    Parameters
-    ----------
-    workers : int
-        Worker processes.
-    threads : int, optional
-        Threads of each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dhsic
-    >>> from dhsic.cluster import PlannedWorkers
-    >>> plan = dhsic.plan(np.zeros(100_000), np.zeros(100_000), client=PlannedWorkers(4))
-    >>> plan.runtime.workers, plan.fits
-    (4, True)
-    """
-
-    workers: int
-    threads: int = 1
-
-    def nthreads(self) -> dict[str, int]:
-        """Threads of every worker."""
-        return {f"worker {number}": self.threads for number in range(self.workers)}
 
 
 def processors() -> int:

@@ -165,7 +165,7 @@ class JobQueue:
     >>> jobs = JobQueue(queue="long", walltime="1-02:00:00")
     >>> jobs.seconds
     93600
-    >>> ClusterSpec("slurm", workers=8, jobs=jobs).planned.workers
+    >>> ClusterSpec("slurm", workers=8, jobs=jobs).most_workers
     8
     """
 
@@ -293,7 +293,7 @@ class Gateway:
     >>> from dhsic.cluster import Adaptive, ClusterSpec, Gateway
     >>> gateway = Gateway("https://gateway.example.org", options={"worker_cores": 4})
     >>> spec = ClusterSpec("gateway", workers=Adaptive(maximum=20), gateway=gateway)
-    >>> spec.planned.workers
+    >>> spec.most_workers
     20
     """
 

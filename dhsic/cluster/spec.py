@@ -15,7 +15,7 @@ import yaml
 from dhsic._files import check_regular
 from dhsic._validation import check_choice, check_integer, check_number, nearest
 from dhsic.cluster import checks
-from dhsic.cluster.local import PlannedWorkers, default_workers
+from dhsic.cluster.local import default_workers
 from dhsic.cluster.sections import TLS, Adaptive, Gateway, JobQueue, Kubernetes, SchedulerAt
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
@@ -240,13 +240,13 @@ class ClusterSpec:
         return _ANSWER_TIMEOUT if self.timeout is None else self.timeout
 
     @property
-    def planned(self) -> PlannedWorkers | None:
+    def most_workers(self) -> int | None:
         """The most workers that it will have; None where a scheduler that runs already knows."""
         if self.kind == "scheduler":
             return None
         if isinstance(self.workers, Adaptive):
-            return PlannedWorkers(self.workers.maximum, self.threads)
-        return PlannedWorkers(self.workers or default_workers(self.threads), self.threads)
+            return self.workers.maximum
+        return self.workers or default_workers(self.threads)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, of which `from_dict` makes the same description; paths are whole."""

@@ -1,7 +1,10 @@
 """Conditional independence, by residuals of kernel features or within strata."""
 
-from dhsic.conditional.compare import conditional_independence_test, plan_conditional
-from dhsic.conditional.result import ConditionalIndependenceTestResult
+from dhsic.conditional.compare import (
+    ConditionalIndependenceTestResult,
+    conditional_independence_test,
+    plan_conditional,
+)
 
 __all__ = [
     "ConditionalIndependenceTestResult",

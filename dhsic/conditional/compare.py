@@ -6,14 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from dhsic._arguments import (
     DROP_MISSING,
-    Method,
     Precision,
     check_kernel,
     choose_method,
@@ -24,10 +20,9 @@ from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, named_arguments, shown
-from dhsic.conditional.design import joint_kernel
+from dhsic.conditional.features import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
-from dhsic.conditional.result import ConditionalIndependenceTestResult
-from dhsic.engine.blocks import Source, kinds_of
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.neighbours import Neighbours
@@ -42,7 +37,7 @@ from dhsic.io.missing import Missing
 from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, KernelName
 from dhsic.nulls import pvalue
-from dhsic.results import AS_ASKED, FeatureSummary
+from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
 
 ConditionalMethod = Literal["auto", "kernel", "strata"]
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
@@ -51,6 +46,79 @@ _FEWEST_ROWS = 20
 _WIDTH = 1.75  # of the median distance, where no kernel is given
 _SHOWN = 1000  # draws from the limit, to look at
 _LIMIT = "the limit law, by the second moments of the products of residuals"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConditionalIndependenceTestResult(IndependenceTestResult):
+    """The outcome of a test that two variables are independent given others.
+
+    All fields are as in `IndependenceTestResult`, with two variables and these.
+
+    Parameters
+    ----------
+    estimate : float
+        With method "kernel" the kernel partial correlation coefficient of x and y, less its
+        prediction by the others, given the others: from 0 for conditional independence to 1 where
+        y is a function of x and the others. With "strata" the squared HSIC of the variables within
+        strata.
+    given : tuple of str
+        Names of the given variables.
+    method : str
+        "kernel" or "strata".
+    method_reason : str
+        Why this one.
+    explained : tuple of float
+        Shares of the variances of x and of y that the given variables explain: the prediction of
+        their numbers, and of the rest the regression of their features. Empty with "strata".
+    gained : tuple of float
+        How much larger the shares are that all rows explain of x and of y than those that either
+        half of the rows explains of the other; of numbers at most twice those of features, which
+        far values do not rule. Where both are large, more rows would explain more
+        (`dhsic.errors.UnexplainedWarning`). Empty with "strata".
+
+    References
+    ----------
+    .. [1] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient: a measure of
+       conditional dependence. JMLR 23, 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> z, a, b = np.random.default_rng(0).standard_normal((3, 300))
+    >>> result = dhsic.conditional_independence_test(z + a, z + b, given=z, rng=0)
+    >>> result.pvalue > 0.05, result.n
+    (True, 300)
+    """
+
+    hypothesis: ClassVar[str] = "conditional independence"
+    question: ClassVar[str] = "Are {} conditionally independent?"
+
+    given: tuple[str, ...] = ()
+    method: str = ""
+    method_reason: str = ""
+    explained: tuple[float, ...] = ()
+    gained: tuple[float, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        names = (one.name for one in self.variables)
+        shares = [
+            f"{100 * share:.3g} % of the variance of {name}"
+            for name, share in zip(names, self.explained, strict=False)
+        ]
+        told = f", which explain {' and '.join(shares)}" if shares else ""
+        first, *others = super().summary()
+        return [
+            first,
+            ("given", ", ".join(self.given) + told),
+            ("method", f"{self.method}: {self.method_reason}"),
+            *others,
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        told = {"given": ", ".join(self.given), "method": self.method}
+        return [{**super().records()[0], **told}]
 
 
 @named_arguments
@@ -163,11 +231,16 @@ def conditional_independence_test(
     began = time.perf_counter()
     place = client, threads, memory, progress, checkpoint
     with graphs_on(client, threads):
-        asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
-        session = asked.session(rng, precision, *place)
-    if asked.method == "strata":
-        return _within_strata(asked, session, began)
-    return _by_kernels(asked, session, began)
+        asked = _open(x, y, given, method, names, data, missing, rng, precision, *place)
+    session, *told = asked
+    fields: dict[str, Any] = dict(zip(("given", "method", "method_reason"), told, strict=True))
+    if asked.method == "kernel":
+        fields |= _by_kernels(session, kernels, began)
+        return ConditionalIndependenceTestResult(**fields)
+    chosen = choose_method(session, kernels, "auto", "auto", None)
+    session.begin(chosen.plan(session))
+    session.resume(computes="conditional test", method=asked.method, **chosen.described)
+    return ConditionalIndependenceTestResult(**fields, **tested_fields(session, chosen, began))
 
 
 @named_arguments
@@ -209,178 +282,124 @@ def plan_conditional(
     >>> [step.name for step in plan.passes]
     ['first regressions', 'regressions', 'products of residuals']
     """
+    place = client, threads, memory, None, None
     with graphs_on(client, threads):
-        asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
-        session = asked.session(0, precision, client, threads, memory, None, None)
+        asked = _open(x, y, given, method, names, data, missing, 0, precision, *place)
     if asked.method == "strata":
-        return asked.choose(session).plan(session)
-    kernels, widths = asked.read_kernels()
-    return KernelResiduals(widths).plan(session, kernels)
+        return choose_method(asked.session, kernels, "auto", "auto", None).plan(asked.session)
+    read, widths = _read_kernels(kernels, asked.session)
+    return KernelResiduals(widths).plan(asked.session, read)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Arguments that say what is tested.
+class _Asked(NamedTuple):
+    """What is tested."""
 
-    Parameters
-    ----------
-    sources : tuple of source
-        x, y and the given variables.
-    dropped : int
-        Rows that were left out.
-    method : str
-        "kernel" or "strata".
-    reason : str
-        Why this one.
-    kernels : object
-        As given, for x and y.
-    """
-
-    sources: tuple[Source, ...]
-    dropped: int
+    session: Session
+    """Over all variables; with strata over x and y, whose rows move within them."""
+    given: tuple[str, ...]
+    """Names of the given variables."""
     method: str
+    """"kernel" or "strata"."""
     reason: str
-    kernels: Any
+    """Why this one."""
 
-    @classmethod
-    def read(
-        cls,
-        x: Any,
-        y: Any,
-        given: Any,
-        method: str,
-        kernels: Any,
-        names: Sequence[str] | None,
-        data: Any,
-        missing: Missing,
-    ) -> _Asked:
-        """Check what the user passed."""
-        check_choice("method", method, get_args(ConditionalMethod))
-        conditions = list(given) if isinstance(given, list | tuple) else [given]
-        if not conditions:
-            msg = "given must hold a variable or more, got none: use dhsic.independence_test"
-            raise InvalidArgumentError(msg)
-        # A variable without a name of its own is known by its part in the question.
-        if names is None and data is None:
-            several = [f"z{j}" for j in range(1, len(conditions) + 1)]
-            usual = ["x", "y", *(several if len(conditions) > 1 else ["z"])]
-            names = names_of((x, y, *conditions), usual)
-        # Opened together, so that a row is left out of all where one of them misses a value.
-        sources, dropped = open_data((x, y, *conditions), names, data, missing)
-        n = sources[0].shape[0]
-        if n < _FEWEST_ROWS:
-            msg = f"a conditional test needs at least {_FEWEST_ROWS} rows, got {n}: add rows"
-            raise DataError(msg)
-        # One column of numbers is enough: few rows share a value, and strata would be of one row
-        # each.
-        numbers = any("number" in kinds_of(source) for source in sources[2:])
-        if method != "auto":
-            reason = AS_ASKED
-        elif numbers:
-            method, reason = "kernel", "numbers are given"
-        else:
-            method, reason = "strata", "categories are given, within which a test is exact"
-        return cls(tuple(sources), dropped, method, reason, kernels)
 
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Names of the given variables."""
-        return tuple(source.name for source in self.sources[2:])
-
-    def session(
-        self,
-        rng: RngLike,
-        precision: str,
-        client: Any,
-        threads: int | None,
-        memory: int | str,
-        progress: Any,
-        checkpoint: str | None,
-    ) -> Session:
-        """A session over all variables; with strata over x and y, whose rows move within them."""
-        place = client, threads, memory, progress, checkpoint
-        if self.method == "kernel":
-            session = session_over(self.sources, rng, precision, *place)
-        else:
-            allowed = parse_bytes(memory)
-            check_codes(self.sources[2:], allowed)
-            codes = self._codes()
-            # Rows move within strata between any places, so that x and y are held in memory.
-            held = held_sources(list(self.sources[:2]), allowed, codes)
-            session = session_over(held, rng, precision, *place)
-            session.moves = moves_of(session.n, codes, None, None, session.seed)
-        session.dropped, session.remedy = self.dropped, DROP_MISSING
-        return session
-
-    def _codes(self) -> NDArray[np.intp]:
-        """The stratum of every row: equal values of all given columns."""
+def _open(
+    x: Any,
+    y: Any,
+    given: Any,
+    method: str,
+    names: Sequence[str] | None,
+    data: Any,
+    missing: Missing,
+    rng: RngLike,
+    precision: str,
+    *place: Any,
+) -> _Asked:
+    """Check and open what the user passed."""
+    check_choice("method", method, get_args(ConditionalMethod))
+    conditions = list(given) if isinstance(given, list | tuple) else [given]
+    if not conditions:
+        msg = "given must hold a variable or more, got none: use dhsic.independence_test"
+        raise InvalidArgumentError(msg)
+    # A variable without a name of its own is known by its part in the question.
+    if names is None and data is None:
+        several = [f"z{j}" for j in range(1, len(conditions) + 1)]
+        usual = ["x", "y", *(several if len(conditions) > 1 else ["z"])]
+        names = names_of((x, y, *conditions), usual)
+    # Opened together, so that a row is left out of all where one of them misses a value.
+    sources, dropped = open_data((x, y, *conditions), names, data, missing)
+    n = sources[0].shape[0]
+    if n < _FEWEST_ROWS:
+        msg = f"a conditional test needs at least {_FEWEST_ROWS} rows, got {n}: add rows"
+        raise DataError(msg)
+    # One column of numbers is enough: few rows share a value, and strata would be of one row
+    # each.
+    numbers = any("number" in kinds_of(source) for source in sources[2:])
+    if method != "auto":
+        reason = AS_ASKED
+    elif numbers:
+        method, reason = "kernel", "numbers are given"
+    else:
+        method, reason = "strata", "categories are given, within which a test is exact"
+    if method == "kernel":
+        session = session_over(sources, rng, precision, *place)
+    else:
+        allowed = parse_bytes(place[2])
+        check_codes(sources[2:], allowed)
         # A stratum is a combination of values of all given variables: found by and by, so that no
         # more than two of them are in memory.
-        each = (codes_of(source, f"given {source.name!r}") for source in self.sources[2:])
-        return reduce(joined_codes, each)
-
-    def choose(self, session: Session) -> Method:
-        """How the test within strata is run."""
-        return choose_method(session, self.kernels, "auto", "auto", None)
-
-    def read_kernels(self) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
-        """The kernels of x and of y, to be fitted, and factors of their lengths."""
-        given = self.kernels
-        listed = [given] * 2 if given is None or isinstance(given, str | Kernel | type) else given
-        if not isinstance(listed, Sequence) or len(listed) != 2:
-            msg = f"kernels must be one, or one of x and one of y, got {shown(given)}"
-            raise InvalidArgumentError(msg)
-        fitted = []
-        for asked, source in zip(listed, self.sources, strict=False):
-            kinds = kinds_of(source)
-            kernel = read_kernel(asked) or joint_kernel(kinds)
-            check_kernel(kernel, kinds, f"variable {source.name!r}")
-            fitted.append(kernel)
-        # Factors concern lengths that the test fits; a kernel that was given keeps its own.
-        x, y = (_WIDTH if asked is None else 1.0 for asked in listed)
-        return tuple(fitted), (x, y)
+        each = (codes_of(source, f"given {source.name!r}") for source in sources[2:])
+        codes = reduce(joined_codes, each)
+        # Rows move within strata between any places, so that x and y are held in memory.
+        held = held_sources(list(sources[:2]), allowed, codes)
+        session = session_over(held, rng, precision, *place)
+        session.moves = moves_of(session.n, codes, None, None, session.seed)
+    session.dropped, session.remedy = dropped, DROP_MISSING
+    return _Asked(session, tuple(source.name for source in sources[2:]), method, reason)
 
 
-def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalIndependenceTestResult:
-    kernels, widths = asked.read_kernels()
+def _read_kernels(given: Any, session: Session) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
+    """The kernels of x and of y, to be fitted, and factors of their lengths."""
+    listed = [given] * 2 if given is None or isinstance(given, str | Kernel | type) else given
+    if not isinstance(listed, Sequence) or len(listed) != 2:
+        msg = f"kernels must be one, or one of x and one of y, got {shown(given)}"
+        raise InvalidArgumentError(msg)
+    fitted = []
+    for asked, source in zip(listed, session.sources, strict=False):
+        kinds = kinds_of(source)
+        kernel = read_kernel(asked) or joint_kernel(kinds)
+        check_kernel(kernel, kinds, f"variable {source.name!r}")
+        fitted.append(kernel)
+    # Factors concern lengths that the test fits; a kernel that was given keeps its own.
+    x, y = (_WIDTH if asked is None else 1.0 for asked in listed)
+    return tuple(fitted), (x, y)
+
+
+def _by_kernels(session: Session, given: Any, began: float) -> dict[str, Any]:
+    """Run the test on residuals, and return the fields that its result has."""
+    kernels, widths = _read_kernels(given, session)
     test = KernelResiduals(widths)
     session.begin(test.plan(session, kernels))
-    session.resume(computes="conditional test", method=asked.method, kernels=kernels, widths=widths)
+    session.resume(computes="conditional test", method="kernel", kernels=kernels, widths=widths)
     neighbours = Neighbours(session, (), tested=2)
     products = test.run(session, kernels)
     neighbours.warn()
     statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
     warned = warn_of_limits(products, session.names, session.n)
-    features = FeatureSummary("kernel", products.design.base.sizes[:3])
+    features = FeatureSummary("kernel", products.design.sizes)
     estimate = Estimate(
         products.correlation, products.kernels, None, features, "kernel partial correlation"
     )
-    return ConditionalIndependenceTestResult(
-        given=asked.given,
-        method=asked.method,
-        method_reason=asked.reason,
-        explained=products.explained,
-        gained=products.gained,
-        statistic=statistic,
-        pvalue=pvalue(statistic, law, session.dtype),
-        pvalue_error=None,
-        null_distribution=law.draws(generator(session.seed, "simulation"), _SHOWN),
-        null="spectral",
+    return {
+        "explained": products.explained,
+        "gained": products.gained,
+        "statistic": statistic,
+        "pvalue": pvalue(statistic, law, session.dtype),
+        "pvalue_error": None,
+        "null_distribution": law.draws(generator(session.seed, "simulation"), _SHOWN),
+        "null": "spectral",
         # The limit law is by Strobl et al. (2019); the reason tells where it may be far.
-        null_reason="; ".join(filter(None, (_LIMIT, warned))),
+        "null_reason": "; ".join(filter(None, (_LIMIT, warned))),
         **result_fields(session, test, AS_ASKED, estimate, began),
-    )
-
-
-def _within_strata(
-    asked: _Asked, session: Session, began: float
-) -> ConditionalIndependenceTestResult:
-    method = asked.choose(session)
-    session.begin(method.plan(session))
-    session.resume(computes="conditional test", method=asked.method, **method.described)
-    return ConditionalIndependenceTestResult(
-        given=asked.given,
-        method=asked.method,
-        method_reason=asked.reason,
-        **tested_fields(session, method, began),
-    )
+    }

@@ -83,8 +83,8 @@ def mean_embedding(
         "8sqrt", or the largest power of two that fits the memory and the time by the plan, if that
         is less; `choice` of the result says so.
     selection : str, optional
-        "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky",
-        "leverage", "kmeans++", "coherence" or "determinant", see `dhsic.landmarks.select`.
+        "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky" or
+        "leverage", see `dhsic.landmarks.select`.
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
     tolerance : float, optional
@@ -129,7 +129,8 @@ def mean_embedding(
     choice = ""
     if n_landmarks is None:
         offers = [
-            Offer(k, f"{k:,} landmarks", partial(planner, k)) for k in powers_below(p, _FEWEST)
+            Offer(k, f"{k:,} landmarks", partial(planner, k), partial(_run_uniform, asked, k))
+            for k in powers_below(p, _FEWEST)
         ]
         p, choice = first_that_fits(session, [offers])
     session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
@@ -324,7 +325,13 @@ def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
     tiling = _tiling(session, kernel, landmarks)
     # Known at the landmarks, before the pass whose sums would carry it.
     warn_of_rounding(session.names, (kernel,), tiling.columns, session.dtype)
-    return session.run(EmbeddingPass(tiling))
+    return session.reduce(EmbeddingPass(tiling))
+
+
+def _run_uniform(asked: Kernel, p: int, session: Session) -> object:
+    """The pass at p uniform landmarks as they are drawn, for its seconds."""
+    fitted, drawn = _drawn_landmarks(session, asked, p)
+    return _sums(session, fitted, drawn.points[0])
 
 
 def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.embedding.exact_sums import LIMBS, ExactSums
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.tiles import ROW_TILE, Tiling, column_sums
 from dhsic.errors import DataError
 
@@ -17,7 +17,7 @@ GROUP_ROWS = ROW_TILE
 
 
 @dataclass(frozen=True)
-class EmbeddingPass:
+class EmbeddingPass(Pass[ExactSums]):
     """sum_i k(z_j, x_i), each group of rows by itself and the groups without rounding.
 
     Parameters
@@ -36,7 +36,7 @@ class EmbeddingPass:
         t = self.tiling
         state, groups = 8 * LIMBS * t.n_landmarks, 8 * t.n_landmarks * (rows // GROUP_ROWS + 1)
         scratch = t.scratch_bytes + 2 * state + 2 * groups
-        return Footprint(t.nbytes, scratch, state, t.work)
+        return Footprint(t.nbytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> ExactSums:
         """Sums over one block."""

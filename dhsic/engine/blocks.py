@@ -15,7 +15,8 @@ from dhsic.errors import DataError
 BLOCK_BYTES = 8 * 2**20
 _LARGEST = 4
 _MANY_BLOCKS = 16_384
-_ADDING = 1.5e-8  # seconds a byte of a partial result, which others wait for in memory
+_STATE_BYTES = 512  # of a partial result, for a row of its block: adding them up takes less then
+_MOST_GROUPS = 16  # that a block takes for it, or an eighth of the rows
 _MOST_PARTS = 8  # blocks that a stored chunk is cut into, each of which reads it whole
 _MANY_RANGES = 256  # of rows in memory, which are sooner taken one by one
 _HALF_CHUNKS = 4  # half a chunk of each of eight segments
@@ -29,26 +30,21 @@ ValueKind = Literal["number", "boolean", "category"]
 class Grain(NamedTuple):
     """How large the tasks of a pass are."""
 
-    blocks: int
-    """Row blocks of a task: 1, or 2 where it takes a pair of them."""
-    seconds: float
-    """Seconds of a task on the reference machine, see `dhsic._work`."""
     fewest_blocks: int
     """Row blocks of the data, where their number of rows allows as many."""
     fewest_rows: int
     """Rows of a block, where it may hold as many bytes."""
+    most_rows: int
 
-    def rows(self, n: int, seconds: float) -> float:
-        """Rows of a block, of n rows that take so many seconds each, or a pair of them."""
-        # A task over pairs works on blocks^2 rows, so that its rows go with the root of the
-        # seconds.
-        most = (self.seconds / seconds) ** (1 / self.blocks)
-        return max(min(float(most), n / self.fewest_blocks), self.fewest_rows)
+    def rows(self, n: int) -> float:
+        """Rows of a block, of n rows."""
+        return max(min(n / self.fewest_blocks, self.most_rows), self.fewest_rows)
 
 
-ROWS = Grain(1, 2.5, 32, 4096)
-GROUPS = Grain(1, 2.5, 16, 4096)
-PAIRS = Grain(2, 0.5, 8, 256)
+ROWS = Grain(32, 4096, 2**18)
+GROUPS = Grain(16, 4096, 2**18)
+PAIRS = Grain(8, 256, 4096)
+"""Of either block: a task takes up to 16 million pairs of rows."""
 
 
 class Source(Protocol):
@@ -138,10 +134,9 @@ def block_bounds(
     n: int,
     row_bytes: int,
     chunk_rows: int | None,
-    seconds: float,
     row_multiple: int,
 ) -> list[int]:
-    """Bounds of the row blocks: about a second of work a task, and many tasks where n allows it.
+    """Bounds of the row blocks: at most 262,144 rows, and many blocks where n allows it.
 
     A scheduler takes about half a millisecond of a task, in which a thousand workers do half a
     second of work: where there are more than 16,384 blocks, they are up to 4 times larger.
@@ -155,8 +150,6 @@ def block_bounds(
         unless one chunk is larger.
     chunk_rows : int or None
         Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
-    seconds : float
-        Seconds of a row on the reference machine.
     row_multiple : int
         Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
 
@@ -168,7 +161,7 @@ def block_bounds(
     if row_multiple == 0:
         return [0, n]
     # Larger blocks where there are very many, since the scheduler takes a time of its own a task.
-    usual = min(ROWS.rows(n, seconds), BLOCK_BYTES / row_bytes)
+    usual = min(ROWS.rows(n), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
     if chunk_rows is None:
         step, parts = target, 1
@@ -186,7 +179,6 @@ def group_bounds(
     count: int,
     row_bytes: int,
     chunk_rows: int,
-    seconds: float,
     state: int,
     grain: Grain,
 ) -> list[int]:
@@ -194,7 +186,7 @@ def group_bounds(
 
     A run takes a range of rows from each of some segments of the data: it is long enough for these
     to be half a stored chunk, where enough runs are left, and for its work to outweigh that of
-    adding up.
+    adding up its partial result.
 
     Parameters
     ----------
@@ -204,8 +196,6 @@ def group_bounds(
         Bytes of a row of all variables.
     chunk_rows : int
         Rows that are stored together; 0 where none are.
-    seconds : float
-        Seconds of a row on the reference machine, or of a pair of rows.
     state : int
         Bytes of a partial result.
     grain : Grain
@@ -216,13 +206,13 @@ def group_bounds(
     list of int
         0, ..., count. Neither the number of workers nor that of threads changes them.
     """
-    rows = grain.rows(n, seconds)
-    if grain.blocks == 1:
+    rows = grain.rows(n)
+    if grain is GROUPS:
         whole = min(_HALF_CHUNKS * chunk_rows, n / grain.fewest_blocks)
-        rows = max(rows, _ADDING * state / seconds, whole)
+        rows = max(rows, min(state / _STATE_BYTES, max(_MOST_GROUPS * n / count, n / 8)), whole)
     rows = min(rows, _LARGEST * BLOCK_BYTES / row_bytes)
     blocks = -(-count // max(1, round(rows * count / n)))
-    if grain.blocks == 1 and 1 < blocks < count:
+    if grain is GROUPS and 1 < blocks < count:
         blocks += blocks % 2  # of three, one thread of two would wait for the last
     return [count * number // blocks for number in range(blocks + 1)]
 

@@ -19,7 +19,7 @@ from dhsic.engine.failures import explained_failures
 from dhsic.engine.given import blocks_of
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import read_by_tasks
-from dhsic.engine.reduction import RowReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.run import Payload, run_chunk
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.take import take_rows
@@ -36,7 +36,7 @@ class LazyRows:
 
     Parameters
     ----------
-    reduction : RowReduction
+    reduction : Pass
         Its partial results are tuples of arrays with a row for each of the block's.
     sources : tuple of Source
         The variables.
@@ -48,7 +48,7 @@ class LazyRows:
         Is told of the progress of `blocks`.
     """
 
-    reduction: RowReduction[Arrays]
+    reduction: Pass[Arrays]
     sources: tuple[Source, ...]
     plan: PassPlan
     runtime: Runtime

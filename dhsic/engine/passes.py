@@ -1,4 +1,4 @@
-"""Row blocks of passes, chosen before anything runs, with their memory and their work."""
+"""Row blocks of passes, chosen before anything runs, with their memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
 from dhsic.engine.plan import KnownGroups, PassPlan
 from dhsic.engine.reading import (
@@ -17,74 +16,34 @@ from dhsic.engine.reading import (
     task_bytes,
     tasks_bytes,
 )
-from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, row_bytes, together
 from dhsic.engine.tree import most_waiting
 
-_TASK_CALLS = 300.0  # of small functions, a task
-_GROUP_CALLS = 50.0  # and a group whose rows are put in order
-_ORDERED_ROW = 17.0  # times as long as moving a number, to find the place of a row
-_ADDED = 7.0  # passes over a number of a partial result, of fresh memory
 
-
-def plan_pass(
-    reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the row blocks of a pass and predict its memory."""
-    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
-    n = sources[0].shape[0]
-    seconds = reduction.footprint(n).work.seconds()
-    bounds = block_bounds(n, row_bytes(sources), chunk_rows, seconds, reduction.row_multiple)
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0)
-    return _costed(plan, reduction, sources, runtime)
-
-
-def plan_groups(
-    reduction: GroupReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the runs of groups of a pass and predict its memory."""
-    return _plan_groups(reduction, sources, runtime, pairs=False)
-
-
-def plan_pairs(
-    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the runs of groups of a pass over their pairs and predict its memory."""
-    return _plan_groups(reduction, sources, runtime, pairs=True)
-
-
-def _plan_groups(
-    reduction: GroupReduction[Any] | PairReduction[Any],
-    sources: Sequence[Source],
-    runtime: Runtime,
-    *,
-    pairs: bool,
-) -> PassPlan:
-    groups = reduction.groups
-    if getattr(reduction, "one_block", False):
+def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime) -> PassPlan:
+    """Choose the blocks of a pass and predict its memory."""
+    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0)
+    n, groups, row = sources[0].shape[0], reduction.groups, row_bytes(sources)
+    if groups is None:
+        bounds = block_bounds(n, row, chunk_rows or None, reduction.row_multiple)
+    elif reduction.one_block:
         bounds = [0, groups.count]
     else:
-        cost = reduction.footprint(groups.size)
-        bounds = group_bounds(
-            groups.n,
-            groups.count,
-            row_bytes(sources),
-            max((source.chunk_rows or 0 for source in sources), default=0),
-            cost.work.seconds(),
-            cost.state,
-            PAIRS if pairs else GROUPS,
-        )
-    known = cast(KnownGroups, groups)  # the plan writes it as JSON
+        state = reduction.footprint(groups.size).state
+        grain = PAIRS if reduction.pairs else GROUPS
+        bounds = group_bounds(groups.n, groups.count, row, chunk_rows, state, grain)
+    known = cast(KnownGroups | None, groups)  # the plan writes it as JSON
     # Bytes are not known yet: `_costed` needs the bounds to tell them.
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=known)
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=reduction.pairs, groups=known)
     return _costed(plan, reduction, sources, runtime)
 
 
 def _costed(
-    plan: PassPlan, reduction: Reduction[Any], sources: Sequence[Source], runtime: Runtime
+    plan: PassPlan, reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
-    """The plan with its bytes and its work."""
+    """The plan with its bytes."""
     n, remote = plan.n, runtime.client is not None
     plan = replace(plan, split=split_sources(sources, plan, here=not remote))
     cost = reduction.footprint(plan.rows_per_block)
@@ -102,32 +61,5 @@ def _costed(
     passing = cost.payload + kept + tasks_bytes(sources, plan, working, states, threads)
     # Rows for the sample of an estimator are taken by the same workers, at another time.
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
-    read = {at[0]: bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources)}
-    decoded = sum(b for m, b in read.items() if sources[m].place == "storage")
-    total = sum(read.values())
-    besides = _besides(plan, cost.state, total - decoded, decoded)
-    return replace(
-        plan,
-        bytes_read=total,
-        worker_bytes=max(passing, taking),
-        sent_bytes=sent,
-        # The work of a row, or of a pair, times their number, and the rest once a pass.
-        work=plan.amount * cost.work + besides,
-    )
-
-
-def _besides(plan: PassPlan, state: int, read: int, decoded: int) -> Work:
-    """Work of a pass besides that of its rows: partial results are made, added up and read."""
-    adding = _ADDED * plan.leaves * state / 8
-    calls = Work.of(calls=_TASK_CALLS * plan.tasks, entries=adding)
-    return calls + Work.of(bytes=read, decoded=decoded) + _arranging(plan)
-
-
-def _arranging(plan: PassPlan) -> Work:
-    """Work of putting the rows of every group in their order; of pairs next to none.
-
-    A group has a stream of random numbers of its own.
-    """
-    if plan.groups is None or plan.pairs:
-        return NOTHING
-    return Work.of(calls=_GROUP_CALLS * plan.groups.count, gathers=_ORDERED_ROW * plan.n)
+    read = sum(bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources))
+    return replace(plan, bytes_read=read, worker_bytes=max(passing, taking), sent_bytes=sent)

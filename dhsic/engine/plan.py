@@ -1,9 +1,9 @@
-"""The steps that would run, their memory and their time, before anything runs."""
+"""The steps that would run, with their memory, before anything runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._text import printable
-from dhsic._work import NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.moved_groups import MovedGroups
@@ -28,9 +27,6 @@ from dhsic.results import TRANSIENT, BarResult
 KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
 """All that are `RowGroups`, by which JSON is read."""
 
-_CALLS = 700.0  # of small functions, a step
-_OPENING = 6  # steps' worth of them before the first and after the last
-_SCHEDULED = 5e-4  # seconds of a scheduler, a task
 _OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
 _OF_SCHEDULER = 48 * 2**20  # what a client and its scheduler were measured to take besides
 _OF_TASK = 16 * 2**10  # in the scheduler, the client and the messages between them
@@ -49,21 +45,11 @@ class DriverStep:
         Bytes it needs while it runs.
     held_bytes : int
         Bytes of its result, which stay until the end.
-    work : Work
-        None where it is small.
-    parallel : bool
-        Whether all threads share its work.
     """
 
     name: str
     working_bytes: int
     held_bytes: int = 0
-    work: Work = NOTHING
-    parallel: bool = False
-
-    def elapsed(self, rates: Rates, runtime: Runtime) -> float:
-        """Predicted seconds from its beginning to its end."""
-        return self.work.seconds(rates) / (runtime.threads if self.parallel else 1)
 
 
 @dataclass(frozen=True)
@@ -90,8 +76,6 @@ class PassPlan:
         Where the rows of a block lie far apart.
     split : tuple of int
         Numbers of the stored sources whose chunks are read once each and cut for many blocks.
-    work : Work
-        Work of all tasks.
     """
 
     name: str
@@ -103,17 +87,6 @@ class PassPlan:
     pairs: bool = False
     groups: KnownGroups | None = None
     split: tuple[int, ...] = ()
-    work: Work = NOTHING
-
-    def elapsed(self, rates: Rates, runtime: Runtime) -> float:
-        """Predicted seconds from its beginning to its end, with all threads free.
-
-        Those of the thread that has most of its tasks, or of the scheduler of a client.
-        """
-        # A thread takes whole tasks, so that the last round may leave others idle.
-        rounds = -(-self.leaves // runtime.threads)
-        scheduled = 0.0 if runtime.client is None else self.tasks * _SCHEDULED
-        return max(self.work.seconds(rates) * rounds / self.leaves, scheduled)
 
     @property
     def blocks(self) -> int:
@@ -200,6 +173,30 @@ def _runs(groups: KnownGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
     return runs
 
 
+@dataclass(frozen=True)
+class Times:
+    """Seconds of a run, from one block of each of its passes.
+
+    Parameters
+    ----------
+    steps : mapping of str to float
+        Of every step and pass by name, with all threads.
+    processor : float
+        Of one thread, all tasks together.
+    blocks : mapping of str to int
+        Rows, or pairs of them, of the blocks that were timed, or replicates, by name.
+    """
+
+    steps: Mapping[str, float]
+    processor: float
+    blocks: Mapping[str, int]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from beginning to end, where all threads are free."""
+        return sum(self.steps.values())
+
+
 @dataclass(frozen=True, repr=False)
 class Plan(BarResult):
     """All that would run.
@@ -222,9 +219,10 @@ class Plan(BarResult):
         Advice where the plan needs too much memory.
     would_fit : callable
         Tells the largest numbers that would fit, to come after it.
-    rates : Rates, optional
-        Rates of the machine whose seconds are told; those of `runtime` where not given, which are
-        measured when they are first asked for.
+    times : Times, optional
+        Seconds of the run.
+    pilot : callable, optional
+        Times a block of every pass, when seconds are first asked for.
     kept_bytes : int, optional
         Bytes of replicates, which stay beside all steps.
     closing_bytes : int, optional
@@ -250,7 +248,10 @@ class Plan(BarResult):
     baseline_bytes: int
     remedy: str
     would_fit: Callable[[], str] = field(default=str, compare=False, metadata=TRANSIENT)
-    rates: Rates | None = None
+    times: Times | None = None
+    pilot: Callable[[], Times | None] | None = field(
+        default=None, compare=False, metadata=TRANSIENT
+    )
     kept_bytes: int = 0
     closing_bytes: int = 0
 
@@ -305,45 +306,22 @@ class Plan(BarResult):
         """Whether it needs no more than the allowed memory."""
         return self.peak_bytes <= self.runtime.memory
 
-    @property
-    def work(self) -> Work:
-        """Work of all steps; choices go by its seconds on the reference machine."""
-        return sum((step.work for step in self.steps), self._calls)
-
-    @property
-    def _calls(self) -> Work:
-        """Work besides that of the steps."""
-        return Work.of(calls=_CALLS * (len(self.steps) + _OPENING))
-
     @cached_property
-    def measured(self) -> Rates:
-        """The rates that seconds are told by."""
-        from dhsic.engine.rates import rates_of  # slow to import
-
-        return self.rates or rates_of(self.runtime)
-
-    def calibrated(self, *, anew: bool = True) -> Plan:
-        """The same plan at the rates of where it would run, which are kept for later plans.
-
-        Parameters
-        ----------
-        anew : bool, optional
-            Whether they are measured although they are known.
-        """
-        from dhsic.engine.rates import rates_of  # slow to import
-
-        return replace(self, rates=rates_of(self.runtime, anew=anew))
+    def timed(self) -> Times | None:
+        """Seconds of the run; None where there are no data to time a block of, or too many."""
+        if self.times is None and self.pilot is not None and self.fits:
+            return self.pilot()
+        return self.times
 
     @property
-    def processor_seconds(self) -> float:
-        """Predicted seconds of one thread, those of all tasks together, on the machine at hand."""
-        return self.work.seconds(self.measured)
+    def processor_seconds(self) -> float | None:
+        """Predicted seconds of one thread, those of all tasks together; None where not timed."""
+        return None if self.timed is None else self.timed.processor
 
     @property
-    def seconds(self) -> float:
-        """Predicted seconds from beginning to end, where all threads are free."""
-        steps = (step.elapsed(self.measured, self.runtime) for step in self.steps)
-        return self._calls.seconds(self.measured) + sum(steps)
+    def seconds(self) -> float | None:
+        """Predicted seconds from beginning to end, where all threads are free, or None."""
+        return None if self.timed is None else self.timed.elapsed
 
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
         if isinstance(step, DriverStep):
@@ -382,14 +360,11 @@ class Plan(BarResult):
         raise MemoryBudgetError(msg)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values, with the rates that its seconds are told by.
-
-        A client is told as a text.
-        """
+        """All fields as plain values, with its seconds; a client is told as a text."""
         # A client cannot be written; that there was one is told.
         client = None if self.runtime.client is None else "a client"
         runtime = replace(self.runtime, client=client)
-        return super(Plan, replace(self, runtime=runtime, rates=self.measured)).to_dict()
+        return super(Plan, replace(self, runtime=runtime, times=self.timed)).to_dict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)  # a client stays where it is
@@ -404,7 +379,7 @@ class Plan(BarResult):
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         rows = self.records()
-        return [row["step"] for row in rows], [row["seconds"] for row in rows], "predicted seconds"
+        return [row["step"] for row in rows], [row["bytes"] for row in rows], "predicted bytes"
 
     def _brief(self) -> list[str]:
         peak = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.runtime.memory)}"

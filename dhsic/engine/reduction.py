@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
 
 State = TypeVar("State")
-ArrayTuple = TypeVar("ArrayTuple", bound=tuple[Any, ...])
 
 
 class RowBlock(NamedTuple):
@@ -69,95 +68,54 @@ class Footprint:
         Bytes a running task needs besides its block and its result.
     state : int
         Bytes of one partial result.
-    work : Work
-        Work of a row; of a pair of rows, where the reduction is over pairs.
     """
 
     payload: int
     scratch: int
     state: int
-    work: Work
 
 
-class RowReduction(Protocol[State]):
-    """A pass over the data: blocks of rows become partial results, which are combined in order."""
+class Pass(ABC, Generic[State]):
+    """One pass over the data: blocks of rows become partial results, which are combined in order.
+
+    A pass with `groups` runs over runs of groups of rows that lie far apart, and one with `pairs`
+    over all pairs of such runs; else blocks are of consecutive rows.
+    """
+
+    pairs: ClassVar[bool] = False
+    """Whether `chunk` takes two blocks, the same one twice, or `right` after `left`."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Name of the result of the pass, for progress and the plan."""
-        ...
+
+    @property
+    def groups(self) -> RowGroups | None:
+        """The groups of all rows, where rows are read by groups."""
+        return None
 
     @property
     def row_multiple(self) -> int:
         """Blocks start at multiples of this many rows; 0 asks for one block of all rows."""
-        ...
+        return 1
 
+    @property
+    def one_block(self) -> bool:
+        """Whether one task takes all groups."""
+        return False
+
+    @abstractmethod
     def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        ...
+        """Cost of a block, or of a pair of blocks, of so many rows."""
 
-    def chunk(self, block: RowBlock) -> State:
-        """Partial result of one block."""
-        ...
+    @abstractmethod
+    def chunk(self, *args: Any, **kwargs: Any) -> State:
+        """Partial result of one block, a `RowBlock` or a `GroupBlock`, or of a pair of them."""
 
     def combine(self, left: State, right: State) -> State:
-        """Merge the partial results of neighbours; must leave both as they are."""
-        ...
-
-
-class GroupReduction(Protocol[State]):
-    """A pass over groups of rows that lie far apart, see `Groups`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the result of the pass, for progress and the plan."""
-        ...
-
-    @property
-    def groups(self) -> RowGroups:
-        """The groups of all rows."""
-        ...
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        ...
-
-    def chunk(self, block: GroupBlock) -> State:
-        """Partial result of a run of groups."""
-        ...
-
-    def combine(self, left: State, right: State) -> State:
-        """Merge the partial results of neighbours; must leave both as they are."""
-        ...
-
-
-class PairReduction(Protocol[State]):
-    """A pass over all pairs of groups of rows, a pair of runs of them at a time."""
-
-    @property
-    def name(self) -> str:
-        """Name of the result of the pass, for progress and the plan."""
-        ...
-
-    @property
-    def groups(self) -> RowGroups:
-        """The groups of all rows."""
-        ...
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a pair of blocks of so many rows each."""
-        ...
-
-    def chunk(self, left: GroupBlock, right: GroupBlock) -> State:
-        """Partial result of a pair of blocks: the same one twice, or `right` after `left`."""
-        ...
-
-    def combine(self, left: State, right: State) -> State:
-        """Merge partial results in the order of the pairs; must leave both as they are."""
-        ...
-
-
-Reduction = RowReduction[State] | GroupReduction[State] | PairReduction[State]
+        """Add the partial results of neighbours; must leave both as they are."""
+        return add(left, right)
 
 
 @dataclass(frozen=True)
@@ -190,6 +148,9 @@ def unpacked(kind: Callable[..., Any], data: bytes) -> Any:
     return kind(*pickle.loads(data))
 
 
-def add(left: ArrayTuple, right: ArrayTuple) -> ArrayTuple:
-    """Add two named tuples of arrays or numbers, field by field, into a new one."""
-    return type(left)(*(np.add(a, b) for a, b in zip(left, right, strict=True)))
+def add(left: State, right: State) -> State:
+    """Add two named tuples of arrays, numbers or such tuples, field by field, into a new one."""
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return type(left)(*map(add, left, right))
+    total: State = np.add(left, right)  # type: ignore[call-overload]
+    return total

@@ -80,9 +80,7 @@ def run_map(
         listener(replace(started, resumed=amount, resumed_parts=len(there)))
         return _job(replicates, ranges, there, runtime)
 
-    bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
-    # Fewer replicates than ranges leave empty ones, which make no task.
-    ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+    ranges = _ranges(count)
     shards = None
     # Of a function that cannot be digested no one would know whose shards they are.
     if checkpoint is not None and can_digest(function):
@@ -100,6 +98,23 @@ def run_map(
     work = sum(partial.seconds for partial in partials)
     listener(PassFinished(name, len(ranges), count, 0, seconds, work, "resamples"))
     return [partial.state for partial in partials]
+
+
+def _ranges(count: int) -> list[range]:
+    bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
+    # Fewer replicates than ranges leave empty ones, which make no task.
+    return [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+
+
+def map_first(function: Callable[[range], Value], count: int) -> tuple[list[Value], int, float]:
+    """The values of `run_map` as if ranges of one length had the same, of how many, in seconds."""
+    # Lengths differ by 1 at the most.
+    ranges = _ranges(count)
+    first = {len(numbers): numbers for numbers in ranges}
+    began = time.perf_counter()
+    made = {length: function(numbers) for length, numbers in first.items()}
+    seconds = time.perf_counter() - began
+    return [made[len(numbers)] for numbers in ranges], sum(made), seconds
 
 
 def _in_this_process(

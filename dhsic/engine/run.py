@@ -26,7 +26,7 @@ from dhsic.engine.memory import reuse_freed_memory
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import read_by_tasks, read_bytes
-from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, pickled, unpacked
+from dhsic.engine.reduction import GroupBlock, Partial, Pass, RowBlock, pickled, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 from dhsic.engine.together import read_block
@@ -60,7 +60,7 @@ class _Node(NamedTuple):
 
 
 def run_pass(
-    reduction: Reduction[State],
+    reduction: Pass[State],
     sources: Sequence[Source],
     plan: PassPlan,
     runtime: Runtime,
@@ -73,8 +73,8 @@ def run_pass(
 
     Parameters
     ----------
-    reduction : RowReduction, GroupReduction or PairReduction
-        Reduction to compute, over pairs or groups where the plan says so.
+    reduction : Pass
+        Pass to run.
     sources : sequence of Source
         The variables.
     plan : PassPlan
@@ -131,6 +131,35 @@ def run_pass(
     )
     listener(done)
     return total.state, done
+
+
+def run_first(
+    reduction: Pass[State],
+    sources: Sequence[Source],
+    plan: PassPlan,
+    runtime: Runtime,
+    *,
+    finite: bool | tuple[bool, ...],
+) -> tuple[State, int, float]:
+    """Map the first block of a pass, or pair of them, where tasks run.
+
+    Returns
+    -------
+    state
+        Its partial result.
+    int
+        Its rows, or pairs of them.
+    float
+        Its seconds, of reading too.
+    """
+    shared, first = read_by_tasks(sources, plan, runtime), _spans(plan)[:1]
+    payload = Payload(reduction, shared, finite, None, plan.groups, runtime.budget)
+
+    def job(there: Numbers) -> Job:
+        return _job(payload, [first], there, sources, plan, runtime)
+
+    (partial,) = compute_missing(job, None, runtime, lambda amount: None)
+    return partial.state, _amount(plan, first[0]), partial.seconds
 
 
 def _spans(plan: PassPlan) -> list[Spans]:

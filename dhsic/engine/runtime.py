@@ -52,11 +52,6 @@ class Runtime:
     budget: Budget | None = field(default=None, compare=False, metadata=TRANSIENT)
     baseline: int | None = field(default=None, compare=False, metadata=TRANSIENT)
 
-    @property
-    def processor_seconds(self) -> float | None:
-        """The same in seconds of one thread."""
-        return None if self.seconds is None else self.seconds * self.threads
-
     def look(self, more: int = 0) -> None:
         """Compare the memory of this process with the budget, as `Budget.look`."""
         check_process_memory(self.budget, more)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic._work import Work
 from dhsic.engine.blocks import Source
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.errors import DataError
 
 _KEPT = 16
@@ -83,7 +82,7 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
 
 
 @dataclass(frozen=True)
-class Scan:
+class Scan(Pass[Extent]):
     """First bad row of every variable, and rows that differ from those of a sample.
 
     Parameters
@@ -101,7 +100,6 @@ class Scan:
     seed: int = 0
     finite: tuple[bool, ...] | None = None
     name: str = "scan"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Small, but for copies of the columns."""
@@ -111,7 +109,6 @@ class Scan:
             payload=16 * columns,
             scratch=rows * (9 * widest + 16),
             state=_KEPT * 8 * (columns + len(self.still)),
-            work=Work.of(entries=4.0 + 4.0 * columns),
         )
 
     def chunk(self, block: RowBlock) -> Extent:

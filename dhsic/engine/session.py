@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
@@ -11,24 +13,25 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import NonFiniteError, Source, check_exact
-from dhsic.engine.checkpoint import Checkpoint
+from dhsic.engine.checkpoint import Checkpoint, Manifest
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import AnyFolder
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
-from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
-from dhsic.engine.plan import PassPlan, Plan
-from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
-from dhsic.engine.replicates import run_map
-from dhsic.engine.run import run_pass
+from dhsic.engine.passes import plan_pass
+from dhsic.engine.pilot import Pilot
+from dhsic.engine.plan import PassPlan, Plan, Times
+from dhsic.engine.reduction import Pass
+from dhsic.engine.replicates import map_first, run_map
+from dhsic.engine.run import run_first, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
 from dhsic.engine.sets import Moves
 from dhsic.engine.take import Along, take_rows
 from dhsic.engine.weights import RowWeights
-from dhsic.errors import DataError
+from dhsic.errors import DataError, DhsicError
 from dhsic.results import StoredArraySummary
 
 State = TypeVar("State")
@@ -97,6 +100,9 @@ class Session:
         self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
         self._made: dict[Hashable, Any] = {}
         self._along: Along | None = None
+        self._pilot: Pilot | None = None
+        self._planned: set[str] = set()
+        self._sizes: list[int] = []
 
     @property
     def n(self) -> int:
@@ -153,6 +159,44 @@ class Session:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self.runtime = self.runtime.planned(plan.peak_bytes, plan.baseline_bytes)
+        self._planned.update(step.name for step in plan.passes)
+
+    def timed(self, run: Callable[[Session], object]) -> Times | None:
+        """Seconds of a run, of which one block of every pass is computed.
+
+        Its state stands for that of all blocks, and what comes of it is thrown away.
+
+        Parameters
+        ----------
+        run : callable
+            Runs passes of the session that it is called with.
+
+        Returns
+        -------
+        Times or None
+            None where it ends before a pass.
+        """
+        other = copy(self)
+        other.listener, other._folder, other._checkpoint = _ignore, None, None
+        other.finished, other._made, other._differing = [], dict(self._made), {}
+        other.runtime = replace(self.runtime, seconds=None)
+        other._planned = set()  # what is timed comes before its plan
+        other._pilot = pilot = Pilot(self.runtime.threads)
+        with warnings.catch_warnings(), suppress(DhsicError, ValueError, ArithmeticError):
+            warnings.simplefilter("ignore")
+            # Sums of a block may be refused in a later step, and are by then timed.
+            run(other)
+        return pilot.times()
+
+    def size_by_time(self, choose: Callable[[], int]) -> int:
+        """A number that was chosen by seconds; a checkpoint has it for the run that resumes."""
+        manifest = None if self._folder is None else Manifest.read(self._folder)
+        kept = [] if manifest is None else manifest.run.get("sizes", [])
+        sizes, self._sizes = self._sizes, []  # a choice within a choice is kept with it
+        number: int = kept[len(sizes)] if len(sizes) < len(kept) else choose()
+        self._sizes = sizes
+        sizes.append(number)
+        return number
 
     def step(self, name: str) -> None:
         """Tell the listener that a step of the driver starts.
@@ -164,6 +208,8 @@ class Session:
         """
         self.runtime.make_room()
         self.runtime.look()
+        if self._pilot is not None:
+            self._pilot.step(name)
         self.listener(StepStarted(name))
 
     def resume(self, **run: Any) -> None:
@@ -198,6 +244,8 @@ class Session:
         # Absent ones add nothing, so that checkpoints of runs without them stay valid.
         of_rows = {"moves": self.moves, "weights": self.weights}
         described |= {what: value for what, value in of_rows.items() if value is not None}
+        if self._sizes:
+            described["sizes"] = self._sizes
         self._checkpoint = Checkpoint.open(self._folder, described)
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
@@ -237,56 +285,37 @@ class Session:
         value: Value = self._made[key]
         return value
 
-    def plan(self, reduction: RowReduction[Any]) -> PassPlan:
+    def plan(self, reduction: Pass[Any]) -> PassPlan:
         """Choose the blocks of a pass."""
         return plan_pass(reduction, self.sources, self.runtime)
 
-    def plan_groups(self, reduction: GroupReduction[Any]) -> PassPlan:
-        """Choose the blocks of a pass over groups of rows."""
-        return plan_groups(reduction, self.sources, self.runtime)
-
-    def plan_pairs(self, reduction: PairReduction[Any]) -> PassPlan:
-        """Choose the blocks of a pass over pairs of groups of rows."""
-        return plan_pairs(reduction, self.sources, self.runtime)
-
-    def run(self, reduction: RowReduction[State]) -> State:
-        """Run a pass and return its combined state.
-
-        Raises
-        ------
-        DataError
-            A value is NaN or infinite, or a source cannot be read.
-        """
-        return self._run(reduction, self.plan(reduction))
-
-    def run_groups(self, reduction: GroupReduction[State]) -> State:
-        """Run a pass over groups of rows and return its combined state.
-
-        Raises
-        ------
-        DataError
-            A value is NaN or infinite, or a source cannot be read.
-        """
-        return self._run(reduction, self.plan_groups(reduction))
-
-    def run_pairs(self, reduction: PairReduction[State], plan: PassPlan | None = None) -> State:
-        """Run a pass over all pairs of groups of rows and return its combined state.
+    def reduce(self, reduction: Pass[State], plan: PassPlan | None = None) -> State:
+        """Run a pass that the plan of the run has, and return its combined state.
 
         Parameters
         ----------
-        reduction : PairReduction
-            Reduction to compute.
+        reduction : Pass
+            Pass to run.
         plan : PassPlan, optional
-            Plan from `plan_pairs`, where it is known.
+            Plan from `plan`, where it is known.
 
         Raises
         ------
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        return self._run(reduction, self.plan_pairs(reduction) if plan is None else plan)
+        plan = plan or self.plan(reduction)
+        if self._planned and plan.name not in self._planned:
+            msg = f"the plan of this run has no pass {plan.name!r}: please report this error"
+            raise RuntimeError(msg)
+        self.runtime.make_room()
+        try:
+            return self._pass(reduction, plan, all(self.finite) or self.finite, self._checkpoint)
+        except NonFiniteError:
+            # A pass of its own finds the first such row, which the user needs.
+            self._refuse_non_finite()
 
-    def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
+    def lazy(self, reduction: Pass[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
@@ -307,6 +336,11 @@ class Session:
         list
             Values of the function, in order. The ranges depend on `count` alone.
         """
+        if self._pilot is not None:
+            self._pilot.step(name)
+            values, amount, seconds = map_first(function, count)
+            self._pilot.replicates(name, count, amount, seconds)
+            return values
         return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
@@ -373,42 +407,49 @@ class Session:
         keys = [(item.variable, item.columns, item.value.tobytes()) for item in still]
         new = {k: item for k, item in zip(keys, still, strict=True) if k not in self._differing}
         if new:
-            extent, finished = self._scan(tuple(new.values()))
+            extent = self._scan(tuple(new.values()))
             check_finite(extent, self.sources, self.remedy)
-            self.finished.append(finished)
             self._differing.update(zip(new, extent.differing, strict=True))
         return [self._differing[k] for k in keys]
 
-    def _run(self, reduction: Reduction[State], plan: PassPlan) -> State:
-        self.runtime.make_room()
-        try:
-            state, finished = run_pass(
-                reduction,
-                self.sources,
-                plan,
-                self.runtime,
-                self.listener,
-                finite=all(self.finite) or self.finite,
-                checkpoint=self._checkpoint,
+    def _pass(
+        self,
+        reduction: Pass[State],
+        plan: PassPlan,
+        finite: bool | tuple[bool, ...],
+        checkpoint: Checkpoint | None = None,
+    ) -> State:
+        if self._pilot is not None:
+            self._pilot.step(plan.name)
+            state, amount, seconds = run_first(
+                reduction, self.sources, plan, self.runtime, finite=finite
             )
-        except NonFiniteError:
-            # A pass of its own finds the first such row, which the user needs.
-            self._refuse_non_finite()
+            self._pilot.block(plan, amount, seconds)
+            return state
+        state, finished = run_pass(
+            reduction,
+            self.sources,
+            plan,
+            self.runtime,
+            self.listener,
+            finite=finite,
+            checkpoint=checkpoint,
+        )
         self.finished.append(finished)
         return state
 
     def _refuse_non_finite(self) -> NoReturn:
-        check_finite(self._scan()[0], self.sources, self.remedy)
+        check_finite(self._scan(), self.sources, self.remedy)
         msg = (
             "NaN or infinity were read once and not again: keep the data as they are during a test"
         )
         raise DataError(msg)
 
-    def _scan(self, still: tuple[Still, ...] = ()) -> tuple[Extent, PassFinished]:
+    def _scan(self, still: tuple[Still, ...] = ()) -> Extent:
         scan = Scan(still, self.seed, self.finite)
-        return run_pass(
-            scan, self.sources, self.plan(scan), self.runtime, self.listener, finite=False
-        )
+        if self._pilot is not None:  # no plan has it, as few data need it
+            return run_first(scan, self.sources, self.plan(scan), self.runtime, finite=False)[0]
+        return self._pass(scan, self.plan(scan), finite=False)
 
 
 def _ignore(event: Event) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel
 
@@ -34,9 +33,6 @@ class Tiling:
         precision of the tiles.
     row_tile, column_tile : int
         Rows and landmarks of a tile.
-    parts : int
-        Real numbers in an entry of a tile: 1, or 2 where entries are complex. Whatever is kept of
-        tiles is real, with `parts` columns for every landmark, as `as_real` sees them.
     variables : tuple of int, optional
         The number of the variable that each kernel is for; one a variable where not given.
     """
@@ -45,7 +41,6 @@ class Tiling:
     columns: tuple[Matrix, ...]
     row_tile: int = ROW_TILE
     column_tile: int = COLUMN_TILE
-    parts: int = 1
     variables: tuple[int, ...] | None = None
 
     @classmethod
@@ -68,26 +63,14 @@ class Tiling:
         return SharedTiles(self.kernels, self.variables or tuple(range(len(self.kernels))))
 
     @property
-    def precision(self) -> np.dtype[Any]:
-        """Real numbers that the tiles are made of."""
-        return self.columns[0].dtype
-
-    @property
     def dtype(self) -> np.dtype[Any]:
-        """Entries of the tiles."""
-        if self.parts == 1:
-            return self.precision
-        return np.result_type(self.precision, np.complex64)
+        """Precision of the tiles."""
+        return self.columns[0].dtype
 
     @property
     def n_landmarks(self) -> int:
         """Number of landmarks, p."""
         return len(self.columns[0])
-
-    @property
-    def n_values(self) -> int:
-        """Real numbers in a row of all tiles."""
-        return self.parts * self.n_landmarks
 
     @property
     def nbytes(self) -> int:
@@ -102,13 +85,6 @@ class Tiling:
         rows = 3 * self.row_tile * sum(columns.shape[1] for columns in self.columns)
         return int(self.dtype.itemsize * tiles + 8 * rows)
 
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        pairs = zip(self.shared.roots, self.columns, strict=True)
-        widths = {k: int(columns.shape[1]) for k, columns in pairs}
-        return self.n_landmarks * self.shared.work(self.dtype, widths, self.parts)
-
     def row_tiles(
         self, values: Sequence[NDArray[Any]], row_tile: int | None = None
     ) -> Iterator[tuple[slice, list[Matrix]]]:
@@ -116,7 +92,7 @@ class Tiling:
         step = row_tile or self.row_tile
         for start in range(0, len(values[0]), step):
             rows = slice(start, min(start + step, len(values[0])))
-            yield rows, self.shared.rows([x[rows] for x in values], self.precision)
+            yield rows, self.shared.rows([x[rows] for x in values], self.dtype)
 
     def buffers(self) -> Tile:
         """Memory for `gram_tiles`, to be allocated once for many row tiles.
@@ -132,7 +108,7 @@ class Tiling:
     ) -> Iterator[tuple[slice, list[Tile]]]:
         """Gram tiles (b, c) of every kernel for prepared rows, landmark tile by landmark tile.
 
-        They come with the slice of the row's real numbers that is theirs, and are the caller's to
+        They come with the slice of their landmarks, and are the caller's to
         overwrite until the next step, which reuses them.
         """
         b, p = len(rows[0]), self.n_landmarks
@@ -145,17 +121,11 @@ class Tiling:
             work = views[len(self.kernels) :]
             columns = [z[landmarks] for z in self.columns]
             self.shared.tiles(rows, columns, tiles, work)
-            yield slice(landmarks.start * self.parts, landmarks.stop * self.parts), tiles
+            yield landmarks, tiles
 
     @property
     def _tiles(self) -> int:
         return len(self.kernels) + self.shared.work_tiles
-
-
-def as_real(tile: Tile) -> Matrix:
-    """A tile (b, c); of complex entries, real and imaginary parts by turns (b, 2 c). A view."""
-    real: Matrix = tile.view(tile.real.dtype)
-    return real
 
 
 def column_sums(tile: Matrix) -> Matrix:

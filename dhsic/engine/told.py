@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from dhsic._work import LONG
 from dhsic.engine.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from dhsic.engine.plan import DriverStep, PassPlan, Plan
 
-SPREAD = (0.71, 1.46)
-"""Measured over planned seconds, the central nine tenths of 64 whole tests."""
+_LONG = 600.0  # seconds, beyond which another machine is worth it
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -41,12 +39,12 @@ def plan_summary(plan: Plan) -> list[tuple[str, str]]:
 
 def plan_records(plan: Plan) -> list[dict[str, Any]]:
     """Every step with its memory in a process and its seconds."""
+    names = [step.name for step in plan.steps]
+    seconds = {} if plan.timed is None else plan.timed.steps
+    # Passes of one name share their seconds.
+    shares = {name: seconds[name] / names.count(name) for name in names if name in seconds}
     return [
-        {
-            "step": step.name,
-            **_where_runs(step),
-            "seconds": step.elapsed(plan.measured, plan.runtime),
-        }
+        {"step": step.name, **_where_runs(step), "seconds": shares.get(step.name)}
         for step in plan.steps
     ]
 
@@ -90,14 +88,16 @@ def _memory_text(plan: Plan) -> str:
 
 
 def _times_text(plan: Plan) -> list[str]:
-    """The seconds, with the range of nine tests of ten."""
-    seconds = plan.processor_seconds
-    about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))
-    often, machine = f"nine times of ten {low} to {high}", plan.measured.machine
-    lines = [f"about {about} of one thread, {often}, at the rates of {machine}"]
+    """The seconds, and what they are from."""
+    seconds, elapsed = plan.processor_seconds, plan.seconds
+    if plan.timed is None or seconds is None or elapsed is None:
+        return ["seconds are not known: no block of these data was timed"]
+    units = {step.name: step.unit for step in plan.passes}
+    timed = plan.timed.blocks.items()
+    blocks = (f"{n:,} {units.get(name, 'replicates')} of {name!r}" for name, n in timed)
+    lines = [f"about {format_seconds(seconds)} of one thread, from timing {', '.join(blocks)}"]
     if plan.runtime.threads > 1:
-        lines.append(f"about {format_seconds(plan.seconds)} of {plan.runtime.threads:,} threads")
-    # Only where it is worth another machine.
-    if seconds > LONG * plan.runtime.threads:
-        lines.append(f"{math.ceil(seconds / LONG):,} threads would take ten minutes")
+        lines.append(f"about {format_seconds(elapsed)} of {plan.runtime.threads:,} threads")
+    if seconds > _LONG * plan.runtime.threads:
+        lines.append(f"{math.ceil(seconds / _LONG):,} threads would take ten minutes")
     return lines

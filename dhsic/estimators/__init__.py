@@ -4,10 +4,10 @@
 `registration` adds to the list. `resample` has the permutations by which all of them are tested
 exactly, and `chain` makes tests of three variables and more of those of two. On all pairs of rows:
 `exact` and `distance` in the folder `gram`, by way of `quadratic`, and `block`. On the values of
-kernels or waves at landmark tuples, in the folder `landmark`: `nystrom_m` and `joint_frequencies`,
-by way of `tuples` and `statistics`. On features of either variable, in the folder `feature`:
-`nystrom_hsic`, `normalised`, `coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking`
-takes many columns against one target. At test locations, in the folder `location`: `nfsic`.
+kernels at landmark tuples, in the folder `landmark`: `nystrom_m`, by way of `tuples` and
+`statistics`. On features of either variable, in the folder `feature`: `nystrom_hsic`, `normalised`,
+`coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking` takes many columns against one
+target. At test locations, in the folder `location`: `nfsic`.
 """
 
 from dhsic.estimators.base import (

@@ -27,7 +27,6 @@ from dhsic.nulls import (
     Gamma,
     JointSpread,
     KernelMoments,
-    Multiplier,
     Needs,
     Normal,
     Spectral,
@@ -38,7 +37,6 @@ from dhsic.nulls import (
 )
 
 Samples = Sequence[NDArray[np.floating[Any]]]
-Approximate = Multiplier | Gamma | Spectral | Normal | ChiSquare
 
 _PAIRED = 25.0, 0.02  # rows, for nulls made of the rows as they are paired; fewer say nothing
 _MARGINAL = 4.0  # for those made of the marginals
@@ -61,7 +59,7 @@ def guard_landmarks(
     session: Session,
     combinations: Combinations,
     samples: Samples,
-    null: object,
+    null: Gamma | Spectral,
     directions: float = math.inf,
 ) -> str:
     """Guard of centred products at landmarks, or of features of all variables together.
@@ -74,8 +72,8 @@ def guard_landmarks(
         As fitted.
     samples : sequence of ndarray, shapes (s, d_m)
         Rows of every variable, drawn independently.
-    null : Null
-        Exact ones need nothing.
+    null : Gamma or Spectral
+        The null distribution.
     directions : float, optional
         See `joint_spread`.
 
@@ -84,35 +82,18 @@ def guard_landmarks(
     str
         See `guard`.
     """
-    if not isinstance(null, Approximate):
-        return ""
-    # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests; signs do
-    # not.
-    crowded = math.inf if isinstance(null, Multiplier) else _CROWDED * _there(session)
+    # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests.
+    needs = Needs(*_PAIRED, _CROWDED * _there(session))
     spreads = _spreads(session, combinations, samples, directions)
-    return guard(null.name, spreads, _there(session), Needs(*_PAIRED, crowded))
-
-
-def guard_interaction(
-    session: Session, combinations: Combinations, samples: Samples, null: object
-) -> str:
-    """Guard of the product of all three centred kernels, as `guard_landmarks`."""
-    if not isinstance(null, Approximate):
-        return ""
-    spreads = _spreads(session, combinations, samples, together=True)
-    return guard(null.name, spreads, _there(session), Needs(*_PAIRED))
+    return guard(null.name, spreads, _there(session), needs)
 
 
 def guard_grams(
-    session: Session, combinations: Combinations, samples: Samples, null: object
+    session: Session, combinations: Combinations, samples: Samples, null: Gamma | Spectral
 ) -> str:
     """Guard of all pairs of rows, as `guard_landmarks`."""
-    if not isinstance(null, Approximate):
-        return ""
-    signs = isinstance(null, Multiplier)
-    # Signs are drawn on pairs of rows as they are; the other laws are made of the marginals alone.
-    needs = Needs(*_PAIRED, _CROWDED * _there(session)) if signs else Needs(_MARGINAL)
-    return guard(null.name, _spreads(session, combinations, samples), _there(session), needs)
+    spreads = _spreads(session, combinations, samples)
+    return guard(null.name, spreads, _there(session), Needs(_MARGINAL))
 
 
 def guard_blocks(
@@ -136,23 +117,18 @@ def guard_features(
     session: Session,
     sides: Mapping[int, Side],
     chosen: Iterable[Sequence[int]],
-    null: object,
+    null: Gamma | Spectral,
     remedy: str = Needs.remedy,
 ) -> str:
     """Guard of pairs of the features of variables, by their numbers, as `guard_landmarks`."""
-    if not isinstance(null, Approximate):
-        return ""
     n, rows = _there(session), _rows_looked_at(session.n, len(sides))
     moments = {k: _feature_moments(side, rows) for k, side in sides.items()}
     spreads = [joint_spread([moments[k] for k in pair], n) for pair in chosen]
-    needs = {
-        Multiplier.name: Needs(*_PAIRED, _CROWDED * n),
-        Spectral.name: Needs(
-            _MARGINAL, directions=_SPECTRAL * n**2, crowded="p-values may be far too small"
-        ),
-    }
-    needed = needs.get(null.name, Needs(_MARGINAL))
-    return guard(null.name, spreads, n, replace(needed, remedy=remedy))
+    needs = Needs(_MARGINAL, remedy=remedy)
+    if isinstance(null, Spectral):
+        crowded = "p-values may be far too small"
+        needs = replace(needs, directions=_SPECTRAL * n**2, crowded=crowded)
+    return guard(null.name, spreads, n, needs)
 
 
 def guard_weighted(session: Session, sides: Mapping[int, Side]) -> str:
@@ -192,15 +168,10 @@ def _spreads(
     combinations: Combinations,
     samples: Samples,
     directions: float = math.inf,
-    *,
-    together: bool = False,
 ) -> list[JointSpread]:
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     rows = _rows_looked_at(session.n, len(pairs))
     moments = [kernel_moments(kernel(samples[m][:rows])) for kernel, m in pairs]
-    if together:
-        # Here every variable is centred, so that no mean is left in the product.
-        moments = [moment._replace(mean=0.0) for moment in moments]
     return [
         joint_spread(combinations.of(moments, c), _there(session), directions)
         for c in range(len(combinations))

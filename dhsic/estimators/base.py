@@ -10,12 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
-from dhsic._work import Work
-from dhsic.engine.blocks import Source
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.engine.together import together
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
@@ -26,25 +23,23 @@ from dhsic.estimators.outcomes import (
     GridOutcome,
     Outcome,
 )
-from dhsic.kernels import Columns, Combinations, Kernel, OnColumns, Ranked
-from dhsic.kernels.missing import of_rows
+from dhsic.kernels import Combinations, Kernel, Ranked
+from dhsic.kernels.wrap import of_rows
 from dhsic.nulls import (
     Chain,
     ChiSquare,
     FromReplicates,
     Gamma,
-    Multiplier,
     Normal,
     Permutation,
-    Sequential,
     Shifts,
     Spectral,
 )
 from dhsic.results import PassSummary
 
 Vector = NDArray[np.float64]
-Resampling = Permutation | Multiplier | Shifts
-Null = Resampling | Chain | Sequential | Gamma | Spectral | Normal | ChiSquare | FromReplicates
+Resampling = Permutation | Shifts
+Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | FromReplicates
 
 BANDWIDTH_ROWS = 1000
 _LOOKED_AT = 64  # of them, at which fitted kernels are looked
@@ -58,13 +53,6 @@ _MOST_OF_ESTIMATES = {"float32": 1e17, "float64": 1e87}
 # of |x|^2 + |y|^2 - 2 xy where x is 1e4 deviations from 0, had up to 1e-8.
 _NEGATIVE = 1e-6
 
-_MEDIAN = 8.0  # passes over the distances of all pairs of these rows, for their median
-_DISTANCE = 0.7  # and for a column
-_ON_LINE = 2.0  # of a single one
-_ORDERED = 0.5  # for a column whose ranks are found
-_FIT_CALLS = 150.0  # of small functions, a family
-_SHORT = 300  # rows, of which a factor takes twice as long for an operation
-_COPIED = 40.0  # passes over a Gram matrix that is factorised
 _MOST_OF_A_CHUNK = 4  # parts of the memory
 _ROUNDING = 32.0
 
@@ -316,66 +304,11 @@ def fit_on_sample(
     return fitted.kernels, samples
 
 
-def fitting_step(session: Session, combinations: Combinations | None = None) -> DriverStep:
-    """Bytes and work of `fit_combinations_on_sample`, of a kernel of each variable if not given."""
+def fitting_step(session: Session) -> DriverStep:
+    """Bytes of `fit_combinations_on_sample`."""
     rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
     distances = 8 * BANDWIDTH_ROWS**2  # of all pairs, and a copy for the median
-    work = fitting_work(session, combinations)
-    return DriverStep("fit kernels", 3 * rows + distances, rows, work)
-
-
-def fitting_work(session: Session, combinations: Combinations | None = None) -> Work:
-    """Work of fitting kernels of all variables to a sample, those of a family once.
-
-    Its rows, and those that are taken with them, lie in as many stored chunks, read whole.
-    """
-    each: dict[Any, Kernel] = {}
-    if combinations is None:
-        entries = sum(_median_entries(d) for d in session.dims)
-    else:
-        families = zip(combinations.kernels, combinations.variables, strict=True)
-        each = {(*_family(kernel), m): kernel for kernel, m in families}
-        entries = sum(_fitted_entries(kernel, session.dims[m]) for (*_, m), kernel in each.items())
-    stored = (session.sources[at[0]] for at in together(session.sources))
-    read = sum(_decoded_bytes(source) for source in stored if source.place == "storage")
-    s = min(session.n, BANDWIDTH_ROWS)
-    return Work.of(entries=entries * s**2, decoded=read, calls=_FIT_CALLS * len(each))
-
-
-def _family(kernel: Kernel) -> tuple[Any, ...]:
-    """The same of kernels that differ by factors of their lengths alone."""
-    if isinstance(kernel, OnColumns):
-        return kernel.at, *_family(kernel.kernel)
-    return type(kernel), getattr(kernel, "scale", ""), type(getattr(kernel, "kernel", None))
-
-
-def _fitted_entries(kernel: Kernel, d: int) -> float:
-    """Passes over pairs of rows: for a median, and as many as ordering columns for ranks takes."""
-    if isinstance(kernel, OnColumns):
-        return _fitted_entries(kernel.kernel, len(kernel.at))
-    ordered = _ORDERED * d if isinstance(kernel, Ranked) else 0.0
-    if isinstance(kernel, Columns):
-        return ordered + d * _median_entries(1)
-    return ordered + _median_entries(d) * kernel.has_length
-
-
-def _median_entries(d: int) -> float:
-    # The median of single numbers is found without most of their distances.
-    return _ON_LINE if d == 1 else _MEDIAN + _DISTANCE * d
-
-
-def _decoded_bytes(source: Source) -> int:
-    """Bytes of the chunks that hold rows drawn for a variable: all chunks, or one a row."""
-    n, step = source.shape[0], source.chunk_rows or 1
-    return min(n, BANDWIDTH_ROWS * step) * source.row_bytes
-
-
-def factor_work(p: int, rank: int) -> Work:
-    """Work of a pivoted factorisation of a Gram matrix of p rows that stops at a rank."""
-    # The sum of (p - k)^2 over the steps k up to the rank.
-    operations = p * p * rank - p * rank**2 + rank**3 / 3
-    slower = 1.5 * (1.0 + _SHORT / p)
-    return Work.of(factors=slower * operations, entries=_COPIED * p * p)
+    return DriverStep("fit kernels", 3 * rows + distances, rows)
 
 
 def passes_of(*sessions: Session) -> tuple[PassSummary, ...]:

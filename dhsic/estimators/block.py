@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_integer, check_number
-from dhsic._work import Work
 from dhsic.engine.plan import Plan
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
@@ -22,7 +21,6 @@ from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of, ro
 from dhsic.estimators.gram.centring import Centring
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.shared import tile_work
 from dhsic.nulls import (
     GammaDistribution,
     Normal,
@@ -33,7 +31,6 @@ from dhsic.nulls import (
 
 Vector = NDArray[np.float64]
 
-_CENTRED = 6.0  # passes over an entry of a Gram matrix that is centred and summed
 FEWEST_BLOCK_ROWS = 4  # of the unbiased estimate
 
 
@@ -118,7 +115,7 @@ class BlockHSIC:
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over blocks, in one pass."""
         fitted, _ = self._fit(session, kernels)
-        return Estimate(session.run(self._pass(session, fitted, None)).mean, fitted)
+        return Estimate(session.reduce(self._pass(session, fitted, None)).mean, fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate over its standard error, in one pass."""
@@ -127,7 +124,7 @@ class BlockHSIC:
         count, _ = self.blocks(session.n)
         note = guard_blocks(session, Combinations.single(fitted), samples, count)
         reduction = self._pass(session, fitted, null)
-        sums, b = session.run(reduction), reduction.block_rows
+        sums, b = session.reduce(reduction), reduction.block_rows
         variance, df = sums.null_variance(null, b)
         check_no_overflow(sums.mean, variance)
         left_out = session.n - sums.blocks * b
@@ -245,7 +242,7 @@ class BlockSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BlockPass:
+class BlockPass(Pass[BlockSums]):
     """The unbiased HSIC of blocks of consecutive rows (Zhang et al. 2018, equation 14).
 
     Parameters
@@ -279,10 +276,7 @@ class BlockPass:
         widths = sum(k.width(d) for k, d in zip(self.kernels, self.dims, strict=True))
         grams = 3 + max(kernel.work_tiles for kernel in self.kernels)
         scratch = grams * self.block_rows**2 * self.dtype.itemsize + 4 * 8 * rows * widths
-        pairs = zip(self.kernels, self.dims, strict=True)
-        tiles = (tile_work(k, self.dtype, k.width(d)) for k, d in pairs)
-        work = sum(tiles, Work.of(self.dtype, entries=_CENTRED))
-        return Footprint(0, scratch, 128, self.block_rows * work)
+        return Footprint(0, scratch, 128)
 
     def chunk(self, block: RowBlock) -> BlockSums:
         """Sums over the whole blocks among the rows."""

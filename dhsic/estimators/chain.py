@@ -20,8 +20,8 @@ from dhsic.estimators.base import GridEstimator
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.io.derived import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
-from dhsic.kernels.on_columns import product_of
-from dhsic.kernels.usual import TREND, TREND_OF_MANY
+from dhsic.kernels.grid import TREND, TREND_OF_MANY
+from dhsic.kernels.wrap import product_of
 from dhsic.nulls import (
     Aggregated,
     Chain,

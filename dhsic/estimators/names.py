@@ -30,8 +30,6 @@ NullName: TypeAlias = Literal[
     "shifts",
     "chain",
     "permutation",
-    "sequential",
-    "multiplier",
     "gamma",
     "spectral",
     "normal",

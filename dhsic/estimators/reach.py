@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dhsic._work import LONG
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -40,8 +40,8 @@ class Offer(NamedTuple, Generic[Value]):
     what: str
     """Its name in a result."""
     plan: Callable[[], Plan]
-    least_seconds: float = 0.0
-    """Lower bound of its seconds of one thread: where they are too many it is not even planned."""
+    run: Callable[[Session], object] | None = None
+    """What its seconds are those of; None where nothing can be timed yet."""
 
 
 def first_that_fits(
@@ -52,9 +52,10 @@ def first_that_fits(
     Parameters
     ----------
     session : Session
-        The run, whose time is ten minutes of one thread where it says none.
+        The run. Where it says a time, a block of every pass of an offer is timed, and a checkpoint
+        keeps which offer was taken.
     offers : sequence of sequences of Offer
-        The better first, and in each the largest first: what fits is looked for by halves.
+        The better first, and in each the largest first.
 
     Returns
     -------
@@ -63,29 +64,44 @@ def first_that_fits(
     reason : str
         Empty where it is the first.
     """
-    allowed = session.runtime.processor_seconds or LONG
+    allowed, refused = session.runtime.seconds, dict[str, str]()
+    listed = [offer for some in offers for offer in some]
 
     def suits(offer: Offer[Value]) -> bool:
-        if offer.least_seconds > allowed:
-            return False
         plan = offer.plan()
-        return plan.fits and plan.work.seconds() <= allowed
+        if not plan.fits:
+            refused[offer.what] = format_bytes(plan.peak_bytes)
+            return False
+        times = session.timed(offer.run) if allowed and offer.run else None
+        if times is None or not allowed or times.elapsed <= allowed:
+            return True
+        refused[offer.what] = format_seconds(times.elapsed)
+        return False
 
-    best, last = offers[0][0], offers[-1][-1]
-    if best is last or suits(best):
+    def choose() -> int:
+        at = 0
+        for some in offers:
+            # From the smallest on, since what takes longer takes longer to time, too.
+            suited = list(takewhile(suits, reversed(some)))
+            if suited:
+                return at + len(some) - len(suited)
+            at += len(some)
+        return len(listed) - 1
+
+    best = listed[0]
+    if len(listed) == 1 or (not allowed and suits(best)):
         return best.value, ""
-    # The first list whose smallest offer suits: of the others none does.
-    some = next((some for some in offers if suits(some[-1])), [last])
-    # Offers come from the largest to the smallest, so that those which suit are at the end.
-    first = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
-    if best.least_seconds > allowed:
-        taken = f"more than {format_seconds(best.least_seconds)} of one thread"
-    else:
-        plan = best.plan()
-        seconds, needed = format_seconds(plan.work.seconds()), format_bytes(plan.peak_bytes)
-        taken = f"{seconds} of one thread and {needed}"
-    reason = f"{first.what}, since {best.what} would take {taken}: allow so much for them"
-    return first.value, reason
+    number = session.size_by_time(choose) if allowed else choose()
+    chosen = listed[number]
+    if number == 0:
+        return chosen.value, ""
+    what, needed = best.what, refused.get(best.what, "longer than allowed")
+    if chosen.what in refused:
+        needed = f"more than {refused[chosen.what]}"
+    elif allowed and refused:
+        what, needed = next(reversed(refused.items()))  # the next larger one
+    reason = f"{chosen.what}, since {what} would take {needed}: allow so much for them"
+    return chosen.value, reason
 
 
 def powers_below(count: int, fewest: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, get_args, overload
 
@@ -14,7 +14,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, GridEstimator, Null
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, EstimatorEntry
 from dhsic.kernels import Kernel
-from dhsic.kernels.registry import FORMS, parse
+from dhsic.kernels.text import FORMS, parse
 from dhsic.nulls import Chain, FromReplicates
 
 Class = TypeVar("Class", bound=type[Any])
@@ -238,7 +238,7 @@ def _checked_name(cls: type[Any], kind: str) -> str:
 
 
 def _add_kernel(cls: type[Kernel]) -> None:
-    FORMS[cls.name] = (cls, tuple(option.name for option in fields(cls) if not option.kw_only))
+    FORMS[cls.name] = cls, cls.parameters()
     text = ""
     try:
         text = cls().spec()

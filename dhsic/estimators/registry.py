@@ -29,10 +29,8 @@ from dhsic.nulls import (
     ChiSquare,
     FromReplicates,
     Gamma,
-    Multiplier,
     Normal,
     Permutation,
-    Sequential,
     Shifts,
     Spectral,
 )
@@ -89,46 +87,32 @@ class EstimatorEntry:
 
 
 _EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
-_APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
+_APPROXIMATE: tuple[type[Null], ...] = (Gamma, Spectral)
 
 # The order is that of the table in help and documentation.
 TABLE = [
     EstimatorEntry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
     EstimatorEntry(NystromHSIC, (*_EXACT, Chain, *_APPROXIMATE), 2, "n", True, moves_sets=True),
-    EstimatorEntry(RFFHSIC, (*_EXACT, *_APPROXIMATE), None, "n", True, moves_sets=True),
-    EstimatorEntry(NFSIC, (*_EXACT, Sequential, ChiSquare), None, "n"),
+    EstimatorEntry(RFFHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
+    EstimatorEntry(NFSIC, (*_EXACT, ChiSquare), None, "n"),
     EstimatorEntry(BlockHSIC, (Normal,), 2, "n b"),
     EstimatorEntry(COCO, _EXACT, 2, "n", moves_sets=True),
     EstimatorEntry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
-    EstimatorEntry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n", moves_sets=True),
+    EstimatorEntry(NOCCO, (*_EXACT, Gamma), 2, "n", moves_sets=True),
     EstimatorEntry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
-    EstimatorEntry(
-        VHSIC, (*_EXACT, Chain, Sequential, *_APPROXIMATE), None, "n^2", True, True, moves_sets=True
-    ),
-    EstimatorEntry(
-        UHSIC,
-        (*_EXACT, Chain, Sequential, Multiplier, Spectral),
-        2,
-        "n^2",
-        True,
-        True,
-        moves_sets=True,
-    ),
+    EstimatorEntry(VHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n^2", True, True, True),
+    EstimatorEntry(UHSIC, (*_EXACT, Chain, Spectral), 2, "n^2", True, True, True),
     EstimatorEntry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
     EstimatorEntry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
-    EstimatorEntry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(SubHSIC, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
 ]
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
 NULLS: dict[str, type[Null]] = {
-    null.name: null
-    for null in (
-        *(Shifts, Chain, Permutation, Sequential),
-        *(Multiplier, Gamma, Spectral, Normal, ChiSquare),
-    )
+    null.name: null for null in (Shifts, Chain, Permutation, Gamma, Spectral, Normal, ChiSquare)
 }
 _Shared = Resampling | Chain
-Counted = Resampling | Chain | Sequential | FromReplicates
+Counted = _Shared | FromReplicates
 
 
 def find_estimator(
@@ -363,8 +347,6 @@ def _find_null(
             permutes = isinstance(chosen, Permutation)
             usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
             chosen = replace(chosen, n_resamples=n_resamples or usual)
-        elif n_combinations > 1:
-            chosen, reason = Multiplier(count), "several kernels need replicates that they share"
         _check_resampling(chosen, n_resamples, supported)
         return chosen, reason
     names = [cls.name for cls in supported]

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import PATIENT
 from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.plan import Plan
-from dhsic.engine.reduction import GroupReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.engine.sets import Series, WholeSets
 from dhsic.kernels import Combinations
@@ -27,6 +26,7 @@ _CLOSING = 8  # columns of replicates that a p-value takes beside all, a few of 
 # Times the replicates of all features that their ranking takes beside them, which standardises all:
 # of 200 features and 100,000 replicates 5.4.
 _RANKING = 6
+_ROWS_OF_A_TASK = 2**15  # that permutations of all rows take, where no other thread can help
 _WIDEST = 4096  # rows of a group; beyond, more cosets do as well and hold less
 
 
@@ -227,8 +227,8 @@ def orbit_of(
     null : Shifts or Permutation
         The null distribution.
     suits : callable, optional
-        Whether permutations of all rows, in one task, fit in memory and take no minute: asked where
-        the null leaves the choice and rows are many.
+        Whether permutations of all rows, in one task, are quick and fit in memory: asked where the
+        null leaves the choice and rows are many.
     """
     if isinstance(null, Permutation):
         return _permuted_orbit(session, null, suits)
@@ -286,9 +286,8 @@ def whole_group(session: Session) -> RowGroups:
     return moves.whole
 
 
-def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:
-    """Whether a pass over a single group fits in memory and takes one thread less than a minute."""
-    plan = session.plan_groups(reduction)
-    fits = plan.worker_bytes <= session.runtime.memory // 2
-    # One task holds all rows here, so that other threads cannot help.
-    return fits and plan.work.seconds() <= PATIENT
+def suits_one_task(session: Session, reduction: Pass[Any]) -> bool:
+    """Whether a pass over a single group, which is one task, is of few rows and fits in memory."""
+    if session.n > _ROWS_OF_A_TASK:
+        return False
+    return session.plan(reduction).worker_bytes <= session.runtime.memory // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
@@ -21,7 +21,6 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, Resampling, find_null
-from dhsic.estimators.landmark.draws import AUTO
 from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
@@ -33,14 +32,7 @@ from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.nulls import (
-    Multiplier,
-    Permutation,
-    Replicates,
-    Shifts,
-    monte_carlo_error,
-    pvalue,
-)
+from dhsic.nulls import Permutation, Replicates, Shifts, monte_carlo_error, pvalue
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
@@ -50,7 +42,7 @@ INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
 }
 
 InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
-InteractionNull = Literal["auto", "shifts", "permutation", "multiplier"]
+InteractionNull = Literal["auto", "shifts", "permutation"]
 
 _NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 _QUANTITY = "squared interaction"
@@ -62,7 +54,7 @@ def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: InteractionNull | Shifts | Permutation | Multiplier = "auto",
+    null: InteractionNull | Shifts | Permutation = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -87,9 +79,7 @@ def interaction_test(
     which is 0 where X is independent of (Y, Z), or Y of (X, Z), or Z of (X, Y) [1]_. The statistic
     T is n times the squared norm of its embedding mu_L, from the product of the three centred
     kernels. The null hypothesis is that one of these factorisations holds. Each has its own null
-    distribution, for which the variable that is by itself is shifted or permuted, or random signs
-    are put on the rows of (d_x d_y - mean d_x d_y) d_z, with d the centred kernels: under
-    (X, Y) _||_ Z it is the leading term of the centred product.
+    distribution, for which the variable that is by itself is shifted or permuted.
 
     The p-value is the largest of the three. The hypothesis is rejected where all three are at most
     the level, and where it is true one of them is that of a true factorisation, so that the level
@@ -113,9 +103,9 @@ def interaction_test(
           columns landmarks are few, and it finds less than "v-lancaster".
         - "v-lancaster": from all pairs of rows, (1/n^2) times the sum of the product of the three
           centred Gram matrices, which are held in memory.
-    null : str, Shifts, Permutation or Multiplier, optional
-        "shifts", the default, exact and nearly free; "permutation", exact, the default of
-        "v-lancaster", which has no shifts; or "multiplier", an approximation.
+    null : str, Shifts or Permutation, optional
+        "shifts", the default, exact and nearly free; or "permutation", exact, the default of
+        "v-lancaster", which has no shifts.
     n_resamples, rng, names, data, missing
         As for `independence_test`.
     strata, groups
@@ -177,7 +167,7 @@ def plan_interaction(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: InteractionNull | Shifts | Permutation | Multiplier = "auto",
+    null: InteractionNull | Shifts | Permutation = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,
@@ -248,7 +238,11 @@ class _LancasterMethod:
         chosen_null, why = _interaction_null(null, asked, session, n_resamples)
         name_or_value = asked.name if isinstance(estimator, str) else asked
         chosen, reason, fitting = choose_measure(
-            session, kernels, name_or_value, planner=partial(_interaction_plan, null=chosen_null)
+            session,
+            kernels,
+            name_or_value,
+            planner=partial(_interaction_plan, null=chosen_null),
+            runner=partial(_run_interaction, null=chosen_null),
         )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
         return cls(chosen, reason, fitting, chosen_null, why)
@@ -261,26 +255,35 @@ class _LancasterMethod:
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         combinations = Combinations.single(self.kernels)
-        return planned(
+        plan = planned(
             partial(_interaction_plan, null=self.null), self.estimator, session, combinations
         )
+        return replace(plan, pilot=partial(session.timed, self.run))
 
     def run(self, session: Session) -> LancasterReplicates:
         """The statistic and its replicates."""
-        if isinstance(self.estimator, VHSIC):
-            assert isinstance(self.null, Permutation | Multiplier)
-            return replicate_pairs(session, self.kernels, self.null)
-        return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
+        single = Combinations.single(self.kernels)
+        return _run_interaction(self.estimator, session, single, self.null)
 
 
 def _interaction_plan(
     estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
 ) -> Plan:
     if isinstance(estimator, VHSIC):
-        assert isinstance(null, Permutation | Multiplier)
+        assert isinstance(null, Permutation)
         return plan_of_pairs(session, combinations.kernels, null)
     assert isinstance(estimator, NystromMHSIC)
     return plan_at_landmarks(session, estimator, combinations.kernels, null)
+
+
+def _run_interaction(
+    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
+) -> LancasterReplicates:
+    if isinstance(estimator, VHSIC):
+        assert isinstance(null, Permutation)
+        return replicate_pairs(session, combinations.kernels, null)
+    assert isinstance(estimator, NystromMHSIC)
+    return replicate_at_landmarks(session, estimator, combinations.kernels, null)
 
 
 def _interaction_null(
@@ -328,8 +331,7 @@ def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
         )
         raise InvalidArgumentError(msg)
     if not isinstance(null, Resampling):
-        names = ("auto", Shifts.name, Permutation.name, Multiplier.name)
-        check_choice("null", null, names)
+        check_choice("null", null, ("auto", Shifts.name, Permutation.name))
     elif isinstance(null, Permutation) and null.within == "groups" and isinstance(estimator, VHSIC):
         msg = (
             "estimator 'v-lancaster' permutes all rows, got within='groups': take within='all', or "
@@ -357,12 +359,6 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
         msg = (
             "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
             "know of the pairing that is tested"
-        )
-        raise InvalidArgumentError(msg)
-    if estimator.n_landmarks == AUTO:
-        msg = (
-            "n_landmarks='auto' judges by the null distribution of joint independence, which is "
-            "not that of an interaction test: take a number, or a multiple of sqrt(n) as '8sqrt'"
         )
         raise InvalidArgumentError(msg)
 

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import NystromMHSIC
-from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import Resampling, plan_of
 from dhsic.estimators.landmark.statistics import measure_tuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations, Kernel
-from dhsic.nulls import Multiplier
 from dhsic.results import LandmarkSummary
 
 Vector = NDArray[np.float64]
@@ -54,19 +52,16 @@ def replicate_at_landmarks(
 
     Under (a, b) _||_ s, with d_m centred and c_ab the mean of d_a d_b, the means of d_a d_s and
     d_b d_s are O(n^-1/2), as are the errors of the centring, so that v is the mean of
-    xi = (d_a d_b - c_ab) d_s but for O(1/n): the cross-covariance of d_a d_b and d_s. Signs on the
-    rows of xi therefore imitate v as they do for two variables, and permuting s, which leaves
-    d_a d_b and every mean as they are, gives v of the permuted data exactly.
+    xi = (d_a d_b - c_ab) d_s but for O(1/n): the cross-covariance of d_a d_b and d_s. Permuting s,
+    which leaves d_a d_b and every mean as they are, gives v of the permuted data exactly.
     """
     draw = estimator.draw
     # Of every variable by itself: landmarks of a test must not know of the pairing.
     basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
-    note = guard_interaction(session, basis.combinations, basis.samples, null)
     basis.warn_of_rounding(session)
     tuples = Tuples.at(basis, _PAIRS, session.dtype, "centred")
     # About the means, products of small numbers lose no digits of their covariance.
-    if not isinstance(null, Multiplier):  # which finds the means itself
-        tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
+    tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
     # The three factorisations have one basis: their statistics are one norm of one vector.
     whiten = [partial(basis.whiten, 0)] * len(_PAIRS)
     (statistics, replicates, rounding), _, detail = resample_tuples(session, tuples, whiten, null)
@@ -75,7 +70,7 @@ def replicate_at_landmarks(
         replicates,
         basis.combinations.kernels_of(0),
         draw.summary(session, basis, basis.factor(0).rank, "independent"),
-        note or detail,
+        detail,
         rounding,
     )
 
@@ -88,6 +83,6 @@ def plan_at_landmarks(
     p = draw.most(session)
     # As many as are drawn: how many pruning keeps is known only when they are.
     tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")
-    means = [] if isinstance(null, Multiplier) else plan_tuples(session, tuples, None)
-    steps = [*draw.steps(session, guessed, 8 * p * p), *means, *plan_tuples(session, tuples, null)]
+    passes = [*plan_tuples(session, tuples, None), *plan_tuples(session, tuples, null)]
+    steps = [*draw.steps(session, guessed, 8 * p * p), *passes]
     return plan_of(session, steps, _REMEDY, n_landmarks=p)

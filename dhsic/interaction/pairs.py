@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._random import random_signs
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
-from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import fit_combinations_on_sample
 from dhsic.estimators.gram.centring import Centring
 from dhsic.estimators.gram.orbits import GramOrbit
@@ -29,37 +27,37 @@ from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Permutation
 
 Vector = NDArray[np.float64]
-Asked = Multiplier | Permutation
 
 _PAIR = PermutedProducts((0, 1), ((0, 1),))
 _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
 def replicate_pairs(
-    session: Session, kernels: Sequence[Kernel], null: Asked
+    session: Session, kernels: Sequence[Kernel], null: Permutation
 ) -> LancasterReplicates:
     """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, with replicates.
 
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
-    those of a and b, centred: what permutes s, or puts signs on rows, is that of two variables.
+    those of a and b, centred: what permutes s is that of two variables.
     """
-    fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
-    note = guard_interaction(session, fitted, samples, null)
+    fitted, _ = fit_combinations_on_sample(session, Combinations.single(kernels))
     values, error = run_steps(session, _pair_steps(session, fitted, null))
-    detail = orbit_of(session, null).detail if isinstance(null, Permutation) else note
+    detail = orbit_of(session, null).detail
     return LancasterReplicates(values[0], values[1:], fitted.kernels, None, detail, error)
 
 
-def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Plan:
+def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Permutation) -> Plan:
     """The steps that `replicate_pairs` would run."""
     guessed = Combinations.single(kernels).guessed(session.dims)
     return plan_steps(session, [_pair_steps(session, guessed, null)], _REMEDY)
 
 
-def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> list[CostedStep]:
+def _pair_steps(
+    session: Session, combinations: Combinations, null: Permutation
+) -> list[CostedStep]:
     """Hold the Gram matrices, and replicate; of values (b + 1, 3) and their rounding."""
     n, size = session.n, session.dtype.itemsize
     # The matrices are centred when they are whole, so that any pilots will do.
@@ -78,35 +76,26 @@ def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> li
         values = [_pair_replicates(session, pair, held, null) for pair in pairs]
         return np.transpose(values), float(grams.rounding()[0])
 
-    working = 2 * size * n * n + 2 * size * n * null.n_resamples
-    if isinstance(null, Permutation):
-        task = size * _PAIR.scratch_entries(n, n)
-        working = 2 * size * n * n + session.runtime.threads * task + 16 * n * null.n_resamples
+    task = size * _PAIR.scratch_entries(n, n)
+    working = 2 * size * n * n + session.runtime.threads * task + 16 * n * null.n_resamples
     last = CostedStep(DriverStep(f"{null.name} null", working), replicate)
     return [*held_steps(session, reduction), last]
 
 
-def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked) -> Vector:
+def _pair_replicates(
+    session: Session, grams: list[Matrix], held: HeldGrams, null: Permutation
+) -> Vector:
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
-    The first is overwritten. With signs the factor is n / (n - 2), see
-    `dhsic.estimators.landmark.statistics`.
+    The first is overwritten.
     """
     n = session.n
     # The product of two centred Gram matrices is not centred itself; HSIC with s needs it to be.
     h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])
-    product = h * grams[1]
     # (1 / n) sum_ij A_ij B_ij C_ij of centred Gram matrices.
-    observed = product.sum(dtype=np.float64) / n
-    if isinstance(null, Permutation):
-        # Two variables are left: the first stays where it is, and s is permuted.
-        orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)
-        permuted = PermutedGrams.of(_PAIR, grams, orders)
-        ranges = session.map("permutation null", permuted, null.n_resamples)
-        return np.concatenate([[observed], *(part[:, 0] / n for part in ranges)])
-    signs = random_signs(session.seed, 0, n, null.n_resamples).astype(product.dtype)
-    # Signs about their mean: (w - mean w)' H (w - mean w), as the terms were about theirs.
-    signs -= signs.mean(axis=0)
-    forms = np.einsum("ib,ib->b", signs, product @ signs, dtype=np.float64)
-    # (1 / n) (w - mean w)' H (w - mean w), times n / (n - 2) as at landmarks.
-    return np.append(observed, forms / (n - 2))
+    observed = np.sum(h * grams[1], dtype=np.float64) / n
+    # Two variables are left: the first stays where it is, and s is permuted.
+    orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)
+    permuted = PermutedGrams.of(_PAIR, grams, orders)
+    ranges = session.map("permutation null", permuted, null.n_resamples)
+    return np.concatenate([[observed], *(part[:, 0] / n for part in ranges)])

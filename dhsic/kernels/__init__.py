@@ -1,22 +1,23 @@
 """Kernels, one file a family."""
 
 from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.by_type import by_column, by_type
-from dhsic.kernels.columns import Columns
+from dhsic.kernels.base import Kernel, Product, Sum
 from dhsic.kernels.combinations import Combinations
-from dhsic.kernels.combined import Product, Sum
 from dhsic.kernels.discrete import Delta
-from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
-from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
-from dhsic.kernels.matern import Matern
-from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.plain import kernel_of_plain, plain_kernel
-from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
+from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid, by_column, by_type
+from dhsic.kernels.radial import (
+    Distance,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Matern,
+    Radial,
+    RationalQuadratic,
+)
 from dhsic.kernels.ranked import AndersonDarling, Ranked
-from dhsic.kernels.rational import RationalQuadratic
-from dhsic.kernels.registry import KernelName, parse
+from dhsic.kernels.text import KernelName, kernel_of_plain, parse, plain_kernel
+from dhsic.kernels.wrap import Columns, OnColumns
 
 __all__ = [
     "Aggregate",
@@ -38,6 +39,7 @@ __all__ = [
     "OnColumns",
     "Polynomial",
     "Product",
+    "Radial",
     "Ranked",
     "RationalQuadratic",
     "Sum",

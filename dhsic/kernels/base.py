@@ -1,24 +1,27 @@
-"""Kernels: fitted to a sample, prepared once, evaluated tile by tile."""
+"""Kernels: fitted to a sample, prepared once, evaluated tile by tile; they add and multiply."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from itertools import count
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.errors import InvalidArgumentError
-from dhsic.kernels.bandwidth import as_sample
-from dhsic.kernels.centred import Centred, Matrix
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample, median_distance
+
+Matrix = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Kernel(Centred, ABC):
+class Kernel(ABC):
     """A positive definite kernel on rows of real numbers.
 
     A kernel is a frozen value. Parameters that are None are filled by `fit` from a sample of
@@ -46,6 +49,27 @@ class Kernel(Centred, ABC):
     0.25
     """
 
+    origin: tuple[float, ...] | None = field(default=None, kw_only=True)
+
+    name: ClassVar[str]
+    scale_name: ClassVar[str] = ""
+    """The parameter that is fitted to how far apart the rows of a sample are; "" where none is."""
+    power: ClassVar[int] = -2
+    """By which power of a length it goes: -2 of a factor of squared distances."""
+    metric: ClassVar[Literal["euclidean", "cityblock"]] = "euclidean"
+    """The distance whose median it follows."""
+
+    def __post_init__(self) -> None:
+        if self.scale_name:
+            self._check(self.scale_name, "a finite number > 0", positive)
+        if self.origin is None:
+            return
+        origin = tuple(float(coordinate) for coordinate in self.origin)
+        if not all(map(math.isfinite, origin)):
+            msg = f"{self.name}: origin must be finite; got {origin}: leave it out for the median"
+            raise InvalidArgumentError(msg)
+        object.__setattr__(self, "origin", origin)
+
     def fit(self, sample: NDArray[np.float64]) -> Self:
         """Fill the parameters that are None from a sample of the variable.
 
@@ -60,12 +84,42 @@ class Kernel(Centred, ABC):
             Kernel of the same class, with every parameter set.
         """
         sample = as_sample(sample)
-        # A kernel that is fitted already stays as it is.
-        if self.origin is not None:
-            return self
         # Tiles of distances expand |x - z|^2 into norms. About the median these are small, so that
-        # float32 keeps digits of the difference.
-        return replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
+        # float32 keeps digits of the difference. A kernel that is fitted already stays as it is.
+        fitted = self
+        if self.origin is None:
+            fitted = replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
+        return fitted._with_scale(fitted._scale_of(sample)) if fitted._unset else fitted
+
+    def _scale_of(self, sample: NDArray[np.float64]) -> float:
+        """The scale by the median heuristic."""
+        typical = median_distance(sample, self.metric)
+        # A quotient rounds once, the power -1 may not.
+        return 1.0 / typical if self.power == -1 else typical**self.power
+
+    def _with_scale(self, value: float) -> Self:
+        changed: dict[str, Any] = {self.scale_name: value}
+        return replace(self, **changed)
+
+    @property
+    def _unset(self) -> bool:
+        """Whether there is a scale to be fitted."""
+        return bool(self.scale_name) and getattr(self, self.scale_name) is None
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        """Sets of columns, each of which should vary in the sample that a scale is fitted to.
+
+        Parameters
+        ----------
+        d : int
+            Columns of the variable.
+
+        Returns
+        -------
+        tuple of tuple of int
+            None where there is no scale to be fitted.
+        """
+        return (tuple(range(d)),) if self._unset else ()
 
     @property
     def nominal(self) -> bool:
@@ -79,12 +133,15 @@ class Kernel(Centred, ABC):
     @property
     def has_length(self) -> bool:
         """Whether it has a length scale that `widened` multiplies."""
-        return False
+        return bool(self.scale_name)
 
     def widened(self, factor: float) -> Self:
         """The fitted kernel with its length scale multiplied; itself where it has none."""
-        del factor
-        return self
+        if not self.has_length:
+            return self
+        value = self._fitted(self.scale_name)
+        longer = value * factor if self.power == 1 else value / factor**-self.power
+        return self._with_scale(longer)
 
     def squarings(self, wide: Kernel) -> int:
         """How often the values of a wider kernel are to be squared to give this one's.
@@ -128,6 +185,14 @@ class Kernel(Centred, ABC):
         same = type(self).columns is Kernel.columns
         return rows, rows if same else self.columns(x, dtype)
 
+    @property
+    def _scale(self) -> float:
+        """Factor of the centred rows."""
+        if not self.scale_name:
+            return 1.0
+        value = self._fitted(self.scale_name)
+        return math.sqrt(value) if self.power == -2 else value**-self.power
+
     @abstractmethod
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         """Write the Gram matrix of prepared rows and columns into `out`.
@@ -163,7 +228,7 @@ class Kernel(Centred, ABC):
     @property
     def differentiable(self) -> bool:
         """Whether it has a `gradient`."""
-        return False
+        return type(self).gradient is not Kernel.gradient
 
     @property
     def gradient_tiles(self) -> int:
@@ -253,7 +318,12 @@ class Kernel(Centred, ABC):
 
     def spec(self) -> str:
         """Write the kernel as text that `dhsic.kernels.parse` reads, without the origin."""
-        return self._spec(self.name, *(getattr(self, f.name) for f in fields(self)[1:]))
+        return self._spec(self.name, *(getattr(self, name) for name in self.parameters()))
+
+    @classmethod
+    def parameters(cls) -> tuple[str, ...]:
+        """Names of the parameters that the text of a kernel gives after colons, in that order."""
+        return tuple(f.name for f in fields(cls) if not f.kw_only and f.name != "origin")
 
     def __call__(self, x: NDArray[Any], y: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Gram matrix of the rows of `x` and `y` in float64.
@@ -277,14 +347,58 @@ class Kernel(Centred, ABC):
         return self.gram(rows, columns).astype(np.float64, copy=False)
 
     def __add__(self, other: Kernel) -> Kernel:
-        from dhsic.kernels.combined import Sum
-
         return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: Kernel) -> Kernel:
-        from dhsic.kernels.combined import Product
-
         return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, NDArray[np.float64]]:
+        """Centred rows in units of the kernel (b, d), C-contiguous, and their squared norms."""
+        centred = self._centred(x)
+        scaled = np.empty(centred.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Rows are centred in float64 and rounded once: in float32 the difference would lose the
+            # digits that rows and origin share.
+            np.multiply(centred, self._scale, out=scaled, casting="same_kind")
+            # Norms add up in float64, since a distance is what is left of them.
+            norms = np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64)
+        self._check_range(norms, dtype)
+        return scaled, norms
+
+    def _centred(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        x = np.asarray(x)
+        self._check_shape(x)
+        if self.origin is None:
+            return x.astype(np.float64, copy=False)
+        centred: NDArray[np.float64] = np.subtract(x, self.origin, dtype=np.float64)
+        return centred
+
+    @property
+    def _columns(self) -> int | None:
+        """How many columns rows must have, where that is known."""
+        return None if self.origin is None else len(self.origin)
+
+    def _check_shape(self, x: NDArray[Any]) -> None:
+        expected = x.shape[1:] if self._columns is None else (self._columns,)
+        if x.ndim != 2 or x.shape[1:] != expected:
+            msg = (
+                f"{self.name}: rows must have shape (n, {expected[0] if expected else 1}); got "
+                f"{x.shape}: pass x[:, None] for one column, and fit a kernel for each variable"
+            )
+            raise InvalidArgumentError(msg)
+
+    def _check_range(self, sizes: NDArray[np.float64], dtype: DTypeLike) -> None:
+        """Refuse rows whose kernel values would overflow into inf and NaN."""
+        # A squared distance is at most four such norms, and a factor of 2 is to spare.
+        largest, limit = float(np.max(sizes, initial=0.0)), float(np.finfo(dtype).max) / 8
+        # NaN is smaller than nothing, so that it is refused here as well.
+        if not largest < limit:
+            msg = (
+                f"{self.name}: rows must be finite, and smaller than {limit:.0e} when centred, "
+                f"scaled and squared in {np.dtype(dtype)}; got {largest:.3g}: "
+                "drop missing values, use float64, or transform the variable (to ranks, say)"
+            )
+            raise DataError(msg)
 
     def _check(self, parameter: str, requirement: str, allowed: Callable[[float], bool]) -> None:
         """Require of a parameter that is not at its default, and make it a float."""
@@ -312,6 +426,225 @@ class Kernel(Centred, ABC):
             msg = f"{self.name}: {parameter} must be set before use; got None: call fit(sample)"
             raise InvalidArgumentError(msg)
         return value
+
+
+class Parts(Kernel):
+    """Several kernels of the rows, or of columns of them, prepared side by side."""
+
+    @abstractmethod
+    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
+        """The kernels that count, with the columns, of d, that are theirs."""
+
+    @abstractmethod
+    def dimension(self, width: int) -> int:
+        """Columns of the variable behind prepared arrays of so many columns, once fitted."""
+
+    @property
+    @abstractmethod
+    def _given(self) -> tuple[Kernel | None, ...]:
+        """The kernels, of which those that are None do not count."""
+
+    @property
+    def _known(self) -> tuple[Kernel, ...]:
+        return tuple(part for part in self._given if part is not None)
+
+    def _changed(self, parts: Iterator[Kernel | None]) -> Self:
+        changed: dict[str, Any] = {"parts": tuple(parts)}
+        return replace(self, **changed)
+
+    def _split(self, width: int) -> Iterator[tuple[Kernel, slice, slice]]:
+        """Kernels with their columns of the variable, and of prepared arrays."""
+        start = 0
+        for part, of in self.counted(self.dimension(width)):
+            yield part, of, slice(start, start := start + part.width(of.stop - of.start))
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        sets = (
+            tuple(of.start + j for j in columns)
+            for part, of in self.counted(d)
+            for columns in part.scale_columns(of.stop - of.start)
+        )
+        return tuple(dict.fromkeys(sets))
+
+    def measured(self, d: int) -> frozenset[int]:
+        return frozenset(
+            of.start + j for part, of in self.counted(d) for j in part.measured(of.stop - of.start)
+        )
+
+    @property
+    def has_length(self) -> bool:
+        return any(part.has_length for part in self._known)
+
+    def widened(self, factor: float) -> Self:
+        return self._changed(part and part.widened(factor) for part in self._given)
+
+    def width(self, d: int) -> int:
+        return sum(part.width(of.stop - of.start) for part, of in self.counted(d))
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        x = np.asarray(x)
+        self._check_shape(x)
+        return np.hstack([part.rows(x[:, of], dtype) for part, of in self.counted(x.shape[1])])
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        z = np.asarray(z)
+        self._check_shape(z)
+        return np.hstack([part.columns(z[:, of], dtype) for part, of in self.counted(z.shape[1])])
+
+    @property
+    def work_tiles(self) -> int:
+        first, *others = (part.work_tiles for part in self._known)
+        # The first part writes into the output; each other one needs a tile besides its own
+        # scratch.
+        return max(first, 1 + max(others))
+
+    _combine: ClassVar[np.ufunc] = np.add
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        for k, (part, _, at) in enumerate(self._split(rows.shape[1])):
+            if k == 0:
+                part.tile(rows[:, at], columns[:, at], out, work)
+            else:
+                part.tile(rows[:, at], columns[:, at], work[0], work[1:])
+                self._combine(out, work[0], out=out)
+
+    @property
+    def differentiable(self) -> bool:
+        return all(part.differentiable for part in self._known)
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 2 + max(max(part.work_tiles, part.gradient_tiles) for part in self._known)
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        del gram
+        split = tuple(self._split(rows.shape[1]))
+        gradients = np.zeros((len(rows), self.dimension(rows.shape[1])))
+        for k, (part, of, at) in enumerate(split):
+            weighted = weights
+            if self._combine is np.multiply:
+                # The product rule: the gradient of a factor, weighted by the values of the others.
+                # Their tiles are computed again for each factor: holding them all would take a
+                # tile more for every kernel of the product.
+                weighted = work[1]
+                np.copyto(weighted, weights)
+                for other, _, its in split[:k] + split[k + 1 :]:
+                    other.tile(rows[:, its], columns[:, its], work[0], work[2:])
+                    np.multiply(weighted, work[0], out=weighted)
+            part.tile(rows[:, at], columns[:, at], work[0], work[2:])
+            gradients[:, of] += part.gradient(
+                rows[:, at], columns[:, at], work[0], weighted, work[2:]
+            )
+        return gradients
+
+
+@dataclass(frozen=True)
+class _Combination(Parts):
+    """Kernels of the same variable."""
+
+    parts: tuple[Kernel, ...]
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
+            msg = f"a {self.name} needs two kernels or more; got {parts}: use the kernel itself"
+            raise InvalidArgumentError(msg)
+        # Parts of the same kind are taken apart, so that (a + b) + c is a + b + c.
+        nested = [part.parts if isinstance(part, type(self)) else (part,) for part in parts]
+        object.__setattr__(self, "parts", sum(nested, ()))
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        return self._changed(part.fit(sample) for part in self.parts)
+
+    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
+        return ((part, slice(0, d)) for part in self.parts)
+
+    def dimension(self, width: int) -> int:
+        return _dimension(self.parts, width)
+
+    @property
+    def _given(self) -> tuple[Kernel, ...]:
+        return self.parts
+
+
+@lru_cache
+def _dimension(parts: tuple[Kernel, ...], width: int) -> int:
+    # The number of columns is not stored: it is the one for which the prepared widths add up.
+    return next(d for d in count(1) if sum(part.width(d) for part in parts) == width)
+
+
+class Sum(_Combination):
+    """Sum of kernels on the same variable.
+
+    Its parts should not change with the units of the variable, or the units decide which part
+    counts: add ``Polynomial(degree=1, coef0=0)`` to a Gaussian, not ``Linear()``.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        Two or more; sums among them are flattened.
+
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian, Sum
+    >>> Sum((Gaussian(gamma=0.5), Delta())) == Gaussian(gamma=0.5) + Delta()
+    True
+    >>> (Gaussian(gamma=0.5) + Delta()).spec()
+    'gaussian:0.5+delta'
+    """
+
+    name: ClassVar[str] = "sum"
+
+    def rounding(self, columns: Matrix) -> float:
+        # by Cauchy and Schwarz the parts' sqrt(k(x, x) k(z, z)) add up to no more than the sum's
+        return max(k.rounding(columns[:, at]) for k, _, at in self._split(columns.shape[1]))
+
+    def spec(self) -> str:
+        return "+".join(part.spec() for part in self.parts)
+
+
+class Product(_Combination):
+    """Product of kernels on the same variable.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        Two or more; products among them are flattened.
+
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian, Linear
+    >>> ((Gaussian(gamma=0.5) + Linear()) * Delta()).spec()
+    '(gaussian:0.5+linear)*delta'
+    """
+
+    name: ClassVar[str] = "product"
+    _combine: ClassVar[np.ufunc] = np.multiply
+
+    def rounding(self, columns: Matrix) -> float:
+        # |a b - a' b'| <= |a - a'| + |b - b'| for values of at most 1.
+        return sum(k.rounding(columns[:, at]) for k, _, at in self._split(columns.shape[1]))
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # frequencies of a product add up, and so do the variances of normals
+        variances = [part.spectral_scales(rng, count, d) ** 2 for part in self.parts]
+        scales: NDArray[np.float64] = np.sqrt(np.sum(variances, axis=0))
+        return scales
+
+    def spec(self) -> str:
+        specs = [f"({k.spec()})" if isinstance(k, Sum) else k.spec() for k in self.parts]
+        return "*".join(specs)
 
 
 def positive(number: float) -> bool:

@@ -11,10 +11,8 @@ from typing import Self, TypeVar
 import numpy as np
 
 from dhsic.kernels.base import Kernel
-from dhsic.kernels.columns import Columns
-from dhsic.kernels.missing import of_present, with_missing
-from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.ranked import Ranked
+from dhsic.kernels.wrap import Columns, OnColumns, of_present, with_missing
 
 Value = TypeVar("Value")
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,3 @@ class Delta(Kernel):
         for j in range(1, rows.shape[1]):
             np.equal(rows[:, j : j + 1], columns[:, j].copy(), out=work[0])
             np.multiply(out, work[0], out=out)
-
-    def spec(self) -> str:
-        return self.name

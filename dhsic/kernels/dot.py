@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.bandwidth import median_or_mean
-from dhsic.kernels.base import Kernel, positive
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,10 @@ class Linear(Kernel):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         _inner_products(rows, columns, out)
 
-    @property
-    def differentiable(self) -> bool:
-        return True
-
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
         return (weights @ columns).astype(np.float64, copy=False)
-
-    def spec(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True)
@@ -112,34 +104,22 @@ class Polynomial(Kernel):
     gamma: float | None = None
 
     name: ClassVar[str] = "polynomial"
-    _scale_name: ClassVar[str] = "gamma"
+    scale_name: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check("degree", "an integer >= 1", lambda m: m >= 1 and m.is_integer())
         object.__setattr__(self, "degree", int(self.degree))
         self._check("coef0", "a finite number >= 0", lambda c: 0.0 <= c < math.inf)
-        self._check("gamma", "a finite number > 0", positive)
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.gamma is not None:
-            return fitted
-        centred = fitted._centred(sample)
+    def _scale_of(self, sample: NDArray[np.float64]) -> float:
+        centred = self._centred(sample)
         # A typical inner product is then about 1, in any units.
-        return replace(fitted, gamma=1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred)))
+        return 1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred))
 
     @property
     def has_length(self) -> bool:
         return self.coef0 > 0.0
-
-    def widened(self, factor: float) -> Self:
-        # A length goes with the root of 1 / gamma.
-        return replace(self, gamma=self._fitted("gamma") / factor**2) if self.has_length else self
-
-    @property
-    def _scale(self) -> float:
-        return math.sqrt(self._fitted("gamma"))
 
     @property
     def work_tiles(self) -> int:
@@ -159,10 +139,6 @@ class Polynomial(Kernel):
         _raise(out, self.degree, work)
 
     @property
-    def differentiable(self) -> bool:
-        return True
-
-    @property
     def gradient_tiles(self) -> int:
         return 2
 
@@ -180,9 +156,6 @@ class Polynomial(Kernel):
         # degree (<x, z> + c)^(degree - 1) z in scaled rows, whose scale is the inner derivative.
         gradients: Matrix = self._scale * self.degree * (slope @ columns).astype(np.float64)
         return gradients
-
-    def spec(self) -> str:
-        return self._spec(self.name, self.degree, self.coef0, self.gamma)
 
 
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Matrix
 
 _HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs would cost time
 

@@ -1,19 +1,16 @@
-"""Translation-invariant kernels of the distance between rows."""
+"""Kernels of the distance between rows: a profile each, over tiles of distances once for all."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Kernel, positive
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Kernel, Matrix, positive
 from dhsic.kernels.euclidean import (
     cancellation,
     distances,
@@ -21,6 +18,7 @@ from dhsic.kernels.euclidean import (
     prepare_columns,
     prepare_rows,
     prepared_width,
+    relative_cancellation,
     squared_distances,
     weighted_differences,
 )
@@ -30,11 +28,53 @@ _FAR = 500.0
 
 
 class Radial(Kernel):
-    """A function of the Euclidean distance in units of the kernel."""
+    """A function of the Euclidean distance in units of the kernel.
 
-    @property
-    def has_length(self) -> bool:
-        return True
+    A subclass has a parameter, named by `scale_name`, that follows the median distance of a sample,
+    and a `profile`. With a `slope` it has a gradient, with `spectral_scales` random frequencies.
+
+    Parameters
+    ----------
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from dhsic.kernels import Radial
+    >>> @dataclass(frozen=True)
+    ... class Wendland(Radial):
+    ...     gamma: float | None = None
+    ...     name = "wendland"
+    ...     def profile(self, out, work):
+    ...         np.subtract(1, np.sqrt(out), out=out)
+    ...         np.maximum(out, 0, out=out)
+    ...         np.square(out, out=out)
+    >>> Wendland(gamma=0.25)(np.array([[0.0], [1.0], [3.0]]))
+    array([[1.  , 0.25, 0.  ],
+           [0.25, 1.  , 0.  ],
+           [0.  , 0.  , 1.  ]])
+    """
+
+    scale_name: ClassVar[str] = "gamma"
+    squared: ClassVar[bool] = True
+    """Whether `profile` takes squared distances."""
+
+    def profile(self, out: Matrix, work: Matrix) -> None:
+        """Write the kernel over the distances, squared or not, in units of the kernel, in place."""
+        raise NotImplementedError
+
+    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
+        """Write f into `out`, where the gradient in units of the kernel is -f (x - z)."""
+        raise NotImplementedError
+
+    def _distances(self, rows: Matrix, columns: Matrix, out: Matrix) -> None:
+        (squared_distances if self.squared else distances)(rows, columns, out)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self._distances(rows, columns, out)
+        self.profile(out, work)
 
     def width(self, d: int) -> int:
         return prepared_width(d)
@@ -56,7 +96,7 @@ class Radial(Kernel):
 
     @property
     def differentiable(self) -> bool:
-        return True
+        return type(self).slope is not Radial.slope
 
     @property
     def gradient_tiles(self) -> int:
@@ -65,49 +105,16 @@ class Radial(Kernel):
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
+        if not self.differentiable:
+            return super().gradient(rows, columns, gram, weights, work)
         slope = work[0]
-        self._slope(rows, columns, gram, slope, work[1:])
+        self.slope(rows, columns, gram, slope, work[1:])
         np.multiply(slope, weights, out=slope)
         return -self._scale * weighted_differences(rows, columns, slope)
 
-    @abstractmethod
-    def _slope(
-        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
-    ) -> None:
-        """Write f, where the gradient in units of the kernel is -f (x - z)."""
-
-
-class SquaredRadial(Radial):
-    """A function of gamma |x - y|^2, whose `gamma` is 1 / (median distance)^2 where not given."""
-
-    gamma: float | None
-
-    _scale_name: ClassVar[str] = "gamma"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("gamma", "a finite number > 0", positive)
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.gamma is not None:
-            return fitted
-        return fitted._of(median_distance(sample) ** -2)
-
-    def widened(self, factor: float) -> Self:
-        return self._of(self._fitted("gamma") / factor**2)
-
-    def _of(self, gamma: float) -> Self:
-        changed: dict[str, Any] = {"gamma": gamma}
-        return replace(self, **changed)
-
-    @property
-    def _scale(self) -> float:
-        return math.sqrt(self._fitted("gamma"))
-
 
 @dataclass(frozen=True)
-class Gaussian(SquaredRadial):
+class Gaussian(Radial):
     """Gaussian kernel, exp(-gamma |x - y|^2).
 
     Parameters
@@ -150,20 +157,15 @@ class Gaussian(SquaredRadial):
             np.maximum(out, -_FAR, out=out)
         np.exp(out, out=out)
 
-    def _slope(
-        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
-    ) -> None:
+    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
         np.multiply(gram, 2, out=out)  # the gradient is -2 k (x - z)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
         return np.full((count, d), math.sqrt(2.0) * self._scale)  # N(0, 2 gamma), by Bochner
 
-    def spec(self) -> str:
-        return self._spec(self.name, self.gamma)
-
 
 @dataclass(frozen=True)
-class InverseMultiquadric(SquaredRadial):
+class InverseMultiquadric(Radial):
     """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2) [1]_, with heavier tails.
 
     Parameters
@@ -192,15 +194,12 @@ class InverseMultiquadric(SquaredRadial):
 
     name: ClassVar[str] = "imq"
 
-    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        squared_distances(rows, columns, out)
+    def profile(self, out: Matrix, work: Matrix) -> None:
         np.add(out, 1, out=out)
         np.sqrt(out, out=out)
         np.reciprocal(out, out=out)
 
-    def _slope(
-        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
-    ) -> None:
+    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
         np.square(gram, out=out)  # the gradient is -k^3 (x - z)
         np.multiply(out, gram, out=out)
 
@@ -209,8 +208,192 @@ class InverseMultiquadric(SquaredRadial):
         scales: NDArray[np.float64] = self._scale * np.sqrt(2.0 * rng.gamma(0.5, size=(count, 1)))
         return np.broadcast_to(scales, (count, d))
 
+
+@dataclass(frozen=True)
+class RationalQuadratic(Radial):
+    """Rational quadratic kernel, (1 + gamma |x - y|^2 / alpha)^(-alpha).
+
+    A mixture of Gaussian kernels of all lengths, so that dependence at several scales shows by one
+    kernel; characteristic for every alpha. With alpha 1 it is the Cauchy kernel, with alpha 1/2
+    the inverse multiquadric one, and the Gaussian kernel of the same gamma is its limit as alpha
+    grows [1]_.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        How fast the tails fall; the smaller, the heavier.
+    gamma : float, optional
+        Inverse squared length, in 1 / (units of the variable)^2. Where not given, `fit` takes
+        1 / (median distance)^2 of the sample.
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A parameter is not a finite number > 0.
+
+    References
+    ----------
+    .. [1] C. Rasmussen, C. Williams. Gaussian processes for machine learning. MIT Press 2006,
+       section 4.2.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import RationalQuadratic
+    >>> RationalQuadratic(gamma=3.0)(np.array([[0.0], [1.0]]))
+    array([[1.  , 0.25],
+           [0.25, 1.  ]])
+    """
+
+    alpha: float = 1.0
+    gamma: float | None = None
+
+    name: ClassVar[str] = "rq"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("alpha", "a finite number > 0", positive)
+
+    @property
+    def _scale(self) -> float:
+        # the root of a quotient would lose numbers whose quotient is too small
+        return super()._scale / math.sqrt(self.alpha)
+
+    def profile(self, out: Matrix, work: Matrix) -> None:
+        if self.alpha == 1.0:
+            np.add(out, 1, out=out)
+            np.reciprocal(out, out=out)
+            return
+        # (1 + r)^(-alpha) as exp(-alpha log1p(r)), which keeps the digits of small distances.
+        np.log1p(out, out=out)
+        np.multiply(out, -self.alpha, out=out)
+        np.exp(out, out=out)
+
+    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
+        # minus twice the derivative in the squared distance r: 2 alpha (1 + r)^(-alpha - 1)
+        self._distances(rows, columns, out)
+        np.add(out, 1, out=out)
+        np.divide(gram, out, out=out)
+        np.multiply(out, 2 * self.alpha, out=out)
+
+    def rounding(self, columns: Matrix) -> float:
+        # the steepest derivative of (1 + r)^(-alpha) is alpha, where that of exp(-r) is 1
+        return min(1.0, max(1.0, self.alpha) * cancellation(columns))
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # (1 + r)^(-alpha) = E exp(-r t), t gamma distributed with shape alpha
+        t = rng.gamma(self.alpha, size=(count, 1))
+        scales: NDArray[np.float64] = self._scale * np.sqrt(2.0 * t)
+        return np.broadcast_to(scales, (count, d))
+
+
+@dataclass(frozen=True)
+class Matern(Radial):
+    """Matern kernel of smoothness nu, a function of t = sqrt(2 nu) |x - y| / length [1]_.
+
+    It is exp(-t) for nu = 1/2, (1 + t) exp(-t) for 3/2 and (1 + t + t^2/3) exp(-t) for 5/2.
+
+    Parameters
+    ----------
+    nu : {0.5, 1.5, 2.5}, optional
+        Smoothness; written matern12, matern32 and matern52 in text.
+    length : float, optional
+        Length scale, in units of the variable. Where not given, `fit` takes the median distance
+        of the sample.
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `nu` is not 0.5, 1.5 or 2.5, or `length` is no finite number greater than 0.
+
+    References
+    ----------
+    .. [1] C. Rasmussen, C. Williams. Gaussian processes for machine learning. MIT Press 2006,
+       section 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Matern
+    >>> Matern(nu=0.5, length=2.0)(np.array([[0.0], [2.0]])).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    nu: float = 1.5
+    length: float | None = None
+
+    name: ClassVar[str] = "matern"
+    scale_name: ClassVar[str] = "length"
+    power: ClassVar[int] = 1
+    squared: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("nu", "0.5, 1.5 or 2.5", lambda nu: nu in (0.5, 1.5, 2.5))
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(2.0 * self.nu) / self._fitted("length")
+
+    @property
+    def work_tiles(self) -> int:
+        return 0 if self.nu == 0.5 else 1
+
+    def profile(self, out: Matrix, work: Matrix) -> None:
+        if self.nu > 0.5:
+            self._polynomial(out, work[0])
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+        if self.nu > 0.5:
+            np.multiply(out, work[0], out=out)
+
+    def _polynomial(self, t: Matrix, out: Matrix) -> None:
+        if self.nu == 1.5:  # (4.17) of the reference: 1 + t
+            np.add(t, 1, out=out)
+        else:
+            np.multiply(t, 1 / 3, out=out)  # 1 + t + t^2 / 3, by Horner
+            np.add(out, 1, out=out)
+            np.multiply(out, t, out=out)
+            np.add(out, 1, out=out)
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 1 if self.nu == 1.5 else 2
+
+    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
+        # minus the derivative in t, over t: exp(-t)/t, exp(-t), (1 + t) exp(-t)/3
+        self._distances(rows, columns, out)
+        if self.nu == 0.5:
+            np.divide(gram, out, out=work[0], where=out > 0)  # a kink at 0, where it is 0
+            np.copyto(work[0], 0, where=out <= 0)
+            np.copyto(out, work[0])
+            return
+        if self.nu == 2.5:
+            np.add(out, 1, out=work[0])
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+        if self.nu == 2.5:
+            np.multiply(out, work[0], out=out)
+            np.multiply(out, 1 / 3, out=out)
+
+    def rounding(self, columns: Matrix) -> float:
+        error = super().rounding(columns)  # of the squared distance
+        return math.sqrt(error) if self.nu == 0.5 else error
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # the multivariate t distribution with 2 nu degrees of freedom
+        scales: NDArray[np.float64] = self._scale / np.sqrt(
+            rng.chisquare(2.0 * self.nu, size=(count, 1))
+        )
+        return np.broadcast_to(scales, (count, d))
+
     def spec(self) -> str:
-        return self._spec(self.name, self.gamma)
+        return self._spec(f"{self.name}{2 * self.nu:.0f}2", self.length)
 
 
 @dataclass(frozen=True)
@@ -247,40 +430,17 @@ class Laplacian(Kernel):
     gamma: float | None = None
 
     name: ClassVar[str] = "laplacian"
-    _scale_name: ClassVar[str] = "gamma"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("gamma", "a finite number > 0", positive)
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.gamma is not None:
-            return fitted
-        return replace(fitted, gamma=1.0 / median_distance(sample, "cityblock"))
-
-    @property
-    def has_length(self) -> bool:
-        return True
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, gamma=self._fitted("gamma") / factor)
+    scale_name: ClassVar[str] = "gamma"
+    power: ClassVar[int] = -1
+    metric: ClassVar[Literal["euclidean", "cityblock"]] = "cityblock"
 
     def squarings(self, wide: Kernel) -> int:
         return _squarings(self, wide)
-
-    @property
-    def _scale(self) -> float:
-        return self._fitted("gamma")
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         (distances if rows.shape[1] == 1 else _cityblock)(rows, columns, out)
         np.negative(out, out=out)
         np.exp(out, out=out)
-
-    @property
-    def differentiable(self) -> bool:
-        return True
 
     @property
     def gradient_tiles(self) -> int:
@@ -302,8 +462,117 @@ class Laplacian(Kernel):
         # a ratio of normals is Cauchy, independently in every column
         return self._scale / np.abs(rng.standard_normal((count, d)))
 
-    def spec(self) -> str:
-        return self._spec(self.name, self.gamma)
+
+@dataclass(frozen=True)
+class Distance(Kernel):
+    """Distance-induced kernel, (|x - o|^q + |y - o|^q - |x - y|^q) / 2.
+
+    The covariance of fractional Brownian motion with Hurst index q/2 (Zhang et al. 2018, section
+    2). With exponent 1, four times HSIC is the squared distance covariance, whatever the origin o
+    (Sejdinovic et al. 2013, Annals of Statistics 41; Zhang et al. 2018, appendix A).
+
+    Parameters
+    ----------
+    exponent : float, optional
+        q, in (0, 2]; with 2 the kernel is linear and sees linear dependence only.
+    origin : tuple of float, optional
+        The row that is 0 in feature space; `fit` takes the median of the sample.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `exponent` is not in (0, 2].
+
+    References
+    ----------
+    .. [1] D. Sejdinovic, B. Sriperumbudur, A. Gretton, K. Fukumizu. Equivalence of distance-
+       based and RKHS-based statistics in hypothesis testing. Annals of Statistics 41, 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Distance
+    >>> Distance()(np.array([[-2.0], [1.0], [3.0]]))
+    array([[2., 0., 0.],
+           [0., 1., 1.],
+           [0., 1., 3.]])
+    """
+
+    exponent: float = 1.0
+
+    name: ClassVar[str] = "distance"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("exponent", "a number in (0, 2]", lambda q: 0.0 < q <= 2.0)
+
+    def width(self, d: int) -> int:
+        return prepared_width(d) + 1
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        scaled, norms = self._scaled(x, dtype)
+        return self._with_halves(prepare_rows(scaled, norms), norms)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        scaled, norms = self._scaled(z, dtype)
+        return self._with_halves(prepare_columns(scaled, norms), norms)
+
+    def _with_halves(self, prepared: Matrix, norms: NDArray[np.float64]) -> Matrix:
+        """Beside prepared rows, |x - o|^q / 2."""
+        halves = 0.5 * norms ** (0.5 * self.exponent)
+        return np.column_stack([prepared, halves.astype(prepared.dtype)])
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        distances(rows[:, :-1], columns[:, :-1], out)
+        _raise(out, self.exponent)
+        # (|x|^q + |z|^q - |x - z|^q) / 2 with halves that were prepared: Zhang et al. (2018),
+        # section 2.
+        np.multiply(out, -0.5, out=out)
+        np.add(out, rows[:, -1:], out=out)
+        np.add(out, columns[:, -1].copy(), out=out)
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 2
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        # The gradient in x is q / 2 (|x|^(q - 2) x - |x - z|^(q - 2) (x - z)).
+        q, prepared = self.exponent, rows[:, :-1]
+        slope, away = work[0], work[1]
+        distances(prepared, columns[:, :-1], slope)
+        # Equal rows have no direction: their term is 0, and 0^(q - 2) must not be formed.
+        np.greater(slope, 0, out=away)
+        if q == 2.0:
+            slope.fill(1)
+        else:
+            # 1 in the place of 0, so that the power is finite; `away` makes it 0 again.
+            np.copyto(slope, 1, where=away == 0)
+            _raise(slope, q - 2.0)
+            np.multiply(slope, away, out=slope)
+        np.multiply(slope, weights, out=slope)
+        x = prepared if prepared.shape[1] == 1 else 0.5 * prepared[:, :-2]
+        norms = np.linalg.norm(x.astype(np.float64), axis=1)
+        of_rows = np.power(norms, q - 2.0, out=np.zeros(len(x)), where=norms > 0)
+        of_rows *= weights.sum(axis=1)
+        apart = weighted_differences(prepared, columns[:, :-1], slope)
+        gradients: Matrix = 0.5 * q * (of_rows[:, None] * x - apart)
+        return gradients
+
+    def rounding(self, columns: Matrix) -> float:
+        # |a^q - b^q| <= |a^2 - b^2|^(q/2), over |z - o|^q
+        return float(0.5 * relative_cancellation(columns[:, :-1]) ** (0.5 * self.exponent))
+
+
+def _raise(out: Matrix, exponent: float) -> None:
+    """Raise a tile of distances to a power, in place."""
+    if exponent == 1.0:
+        return
+    with np.errstate(divide="ignore"):  # exp(q log 0) = 0; np.power is seven times slower
+        np.log(out, out=out)
+    np.multiply(out, exponent, out=out)
+    np.exp(out, out=out)
 
 
 def _squarings(narrow: Gaussian | Laplacian, wide: Kernel) -> int:

@@ -13,9 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_choice
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
-from dhsic.kernels.of_kernel import OfKernel
+from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.wrap import OfKernel
 
 Scale = Literal["ranks", "scores", "spread"]
 
@@ -104,10 +103,6 @@ class Ranked(OfKernel):
         other = replace(self, kernel=kernel)
         other.__dict__["_arrays"] = self._arrays
         return other
-
-    def squarings(self, wide: Kernel) -> int:
-        same = isinstance(wide, Ranked) and (wide.scale, wide.knots) == (self.scale, self.knots)
-        return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
 
     def rows_of(self, ordered: OrderedColumns, dtype: DTypeLike = np.float64) -> Matrix:
         """Those of rows in whose order other kernels of the variable are interested, too.

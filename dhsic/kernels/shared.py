@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -10,18 +10,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import NOTHING, Work
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.centred import Matrix
-from dhsic.kernels.columns import Columns
-from dhsic.kernels.dot import Linear
-from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.radial import Laplacian
+from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.wrap import OnColumns
 
 Tile = NDArray[Any]
 T = TypeVar("T")
 
-_OF_LAPLACIAN = 6.5  # passes over an entry: two products, the smaller one, and their sum
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 
@@ -51,10 +45,6 @@ class Power(NamedTuple):
     """The number of the wider kernel."""
     squarings: int
     """1 or more."""
-
-    def work(self, dtype: DTypeLike) -> Work:
-        """Work of an entry of the tile."""
-        return Work.of(dtype, entries=self.squarings)
 
     def write(self, outs: Sequence[Tile]) -> None:
         """Fill the tile from the other one."""
@@ -124,25 +114,6 @@ class SharedTiles:
             for k in self.roots
             if isinstance(kernel := self.kernels[k], Kernel)
         )
-
-    def work(self, dtype: DTypeLike, widths: Mapping[int, int], parts: int = 1) -> Work:
-        """Work of an entry of all tiles.
-
-        Parameters
-        ----------
-        dtype : dtype
-            Precision of the tiles.
-        widths : mapping of int to int
-            Columns of the prepared arrays of those roots that are needed.
-        parts : int, optional
-            Real numbers in an entry: 1, or 2 where it is complex.
-
-        Returns
-        -------
-        Work
-        """
-        tiles = (tile_work(self.kernels[k], dtype, w, parts) for k, w in widths.items())
-        return sum((power.work(dtype) for power in self.powers), sum(tiles, NOTHING))
 
     def rows(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
         """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root."""
@@ -279,27 +250,3 @@ def _squarings(narrow: TileKernel, wide: TileKernel) -> int:
     if isinstance(narrow, Kernel) and isinstance(wide, Kernel):
         return narrow.squarings(wide)
     return 0
-
-
-def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) -> Work:
-    """Work of an entry of a tile, from prepared arrays of so many columns.
-
-    It is an exponential of a product, or of absolute differences that no BLAS adds up, or the
-    product alone; a complex one is a cosine and a sine.
-    """
-    if parts > 1:
-        return Work.of(dtype, products=2.0 * width, cosines=parts)
-    # A kernel of ranks or of some columns takes what the kernel within it takes.
-    kernel = getattr(kernel, "kernel", kernel)
-    if isinstance(kernel, Columns) and kernel.of_laplacians:
-        return Work.of(dtype, entries=_OF_LAPLACIAN * width)
-    if isinstance(kernel, Columns):
-        adding = Work.of(dtype, entries=1)
-        kinds = kernel.kinds(kernel.dimension(width)).values()
-        works = (n * (tile_work(part, dtype, part.width(1)) + adding) for part, n in kinds)
-        return sum(works, NOTHING)
-    if width > 1 and isinstance(kernel, Laplacian):
-        return Work.of(dtype, exponentials=1, differences=width)
-    if isinstance(kernel, Linear):
-        return Work.of(dtype, products=2.0 * width)
-    return Work.of(dtype, products=2.0 * width, exponentials=1)

@@ -24,11 +24,9 @@ from dhsic.nulls.guard import (
 )
 from dhsic.nulls.mixture import ChiSquareMixture
 from dhsic.nulls.multiple import Control, adjust, step_down
-from dhsic.nulls.multiplier import Multiplier
 from dhsic.nulls.normal import Normal, Variance
 from dhsic.nulls.permutation import Permutation, Within, draw_permutations
 from dhsic.nulls.pvalue import monte_carlo_error, pvalue, tie_threshold
-from dhsic.nulls.sequential import Sequential, SequentialReplicates
 from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
 from dhsic.nulls.spectral import MixtureMethod, Spectral
 from dhsic.nulls.time_order import TimeOrder
@@ -49,13 +47,10 @@ __all__ = [
     "JointSpread",
     "KernelMoments",
     "MixtureMethod",
-    "Multiplier",
     "Needs",
     "Normal",
     "Permutation",
     "Replicates",
-    "Sequential",
-    "SequentialReplicates",
     "Shifts",
     "Spectral",
     "Strength",

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_integer
 from dhsic.nulls.distributions import Distribution
-from dhsic.nulls.multiplier import Multiplier
 from dhsic.nulls.permutation import Permutation
 from dhsic.nulls.shifts import Shifts
 
@@ -72,7 +71,7 @@ class FromReplicates(ABC):
         check_integer("n_resamples", self.n_resamples, minimum=1)
 
     @property
-    def replicates(self) -> Permutation | Multiplier | Shifts:
+    def replicates(self) -> Permutation | Shifts:
         """How the replicates are made: by permutations, where a class does not say otherwise."""
         return Permutation(self.n_resamples)
 

@@ -16,7 +16,7 @@ class Gamma:
 
     It fails where values are rare, kernels narrow or tails heavy. At landmarks, and for three
     variables at shared frequencies, it is made of the rows as they are paired, and fails as
-    `Multiplier` does: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are rejected. There
+    `Spectral` does: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are rejected. There
     it also rejects too rarely, or never, where kernels vary in far more directions than there are
     rows. Elsewhere it is made of the marginals: where fewer than 4 rows show how the variables vary
     together it rejects up to 13 %, and 10 % at level 1 %. `dhsic.ApproximateNullWarning` tells of

@@ -22,9 +22,9 @@ class Spectral:
 
     It fails where values are rare, kernels narrow or tails heavy, and the limit is far away. At
     landmarks, for rows with weights, and for three variables at shared frequencies, it is made of
-    the rows as they are paired, and fails as `Multiplier` does: at level 5 % and 1,000 rows 66 % of
-    pairs of 2 % dummies are rejected. There it also rejects too rarely, or never, where kernels
-    vary in far more directions than there are rows. Elsewhere it is made of the marginals: where
+    the rows as they are paired: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are
+    rejected. There it also rejects too rarely, or never, where kernels vary in far more directions
+    than there are rows. Elsewhere it is made of the marginals: where
     fewer than 4 rows show how the variables vary together it rejects up to 11 %, and 6 % at level
     1 %; by features in more than n^2 / 50 directions, 30 to 40 %. `dhsic.ApproximateNullWarning`
     tells of all this. `Shifts` and `Permutation` are exact.

@@ -208,7 +208,7 @@ class _Matrix:
         choice = ""
         if open_:
             offers = [
-                Offer(k, f"{k:,} landmarks", partial(self.plan, k))
+                Offer(k, f"{k:,} landmarks", partial(self.plan, k), partial(self._run, k))
                 for k in powers_below(p, _FEWEST)
             ]
             p, choice = first_that_fits(self.session, [offers])
@@ -216,6 +216,10 @@ class _Matrix:
         self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
         drawn, chosen = self.drawn(p)
         return drawn._replace(summary=replace(drawn.summary, choice=choice)), chosen
+
+    def _run(self, p: int, session: Session) -> object:
+        drawn, chosen = replace(self, session=session).drawn(p)
+        return _measured_pairs(session, drawn, chosen.null)
 
     def plan(self, p: int) -> Plan:
         """The rest of the plan with p landmarks as pruned; or drawing them, if that is too much."""
@@ -326,8 +330,10 @@ def _measured_pairs(
 ) -> tuple[Vector, Vector, Vector, str]:
     """HSIC, its mean over permutations, p-values of every pair, and how the null was made."""
     sides, pairs = drawn.sides, _pairs(drawn)
-    remedy = "take null='shifts', which is exact"
-    note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
+    note = ""
+    if isinstance(null, Spectral):
+        remedy = "take null='shifts', which is exact"
+        note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
     covariances = feature_moments(session, _layout(sides))
     session.step("solve")
     hsic, traces, spectra = np.zeros((len(sides),) * 2), np.zeros(len(sides)), []

@@ -1,11 +1,6 @@
 """Pictures of what was found; they need matplotlib: ``pip install 'dhsic[plot]'``."""
 
-from dhsic.plots.causal import (
-    causal_graph,
-    dag_scores,
-    precision_recall_curves,
-    roc_curves,
-)
+from dhsic.plots.causal import causal_graph, dag_scores
 from dhsic.plots.matrix import dependence_heatmap
 from dhsic.plots.null import null_distribution
 from dhsic.plots.ranking import ranking
@@ -18,9 +13,7 @@ __all__ = [
     "dag_scores",
     "dependence_heatmap",
     "null_distribution",
-    "precision_recall_curves",
     "ranking",
-    "roc_curves",
     "scaling",
     "sensitivity_field",
     "witness_function",

@@ -1,15 +1,15 @@
-"""Causal graphs, the p-values of all of them, and curves of ranked decisions."""
+"""Causal graphs and the p-values of all of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dhsic._drawing import BLUE, GREY, ORANGE, PURPLE, axes_of, figure_of, shortened
+from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, figure_of, shortened
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
 from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_or_numbered
@@ -24,20 +24,8 @@ _FEW = 5
 _LETTERS = {2: 22, 3: 14, 4: 8}  # characters of a name in the label of a bar, by the nodes
 _BAR, _MARGIN = 0.2, 1.5  # inches
 _BESIDE = 4.6  # inches of the graph
-_LABEL = 52
 _CIRCLE = 13.0  # points, the diameter of a node
 _ROOM = 0.16  # of the radius, between a node and its name
-_STYLES = (
-    (BLUE, "-"),
-    (ORANGE, "-"),
-    ("#009E73", "-"),
-    (PURPLE, "-"),
-    ("black", "--"),
-    ("#E69F00", "--"),
-    ("#56B4E9", "--"),
-    (BLUE, ":"),
-    (ORANGE, ":"),
-)
 _SMALL = 1e-3
 _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
@@ -193,115 +181,6 @@ def dag_scores(
         beside.set_anchor("N")
         beside.set_title(f"largest p-value, {_rounded_text(float(shown[0]))}", fontsize=10)
     return axes
-
-
-def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Receiver operating characteristics, with the area under each.
-
-    Parameters
-    ----------
-    curves : mapping of str to RocCurve
-        By what each is of, as `dhsic.causal.roc_curve` returns them.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no curve.
-    MissingDependencyError
-        matplotlib is not installed.
-
-    Examples
-    --------
-    >>> from dhsic.causal import roc_curve
-    >>> ax = roc_curves({"HSIC": roc_curve([0.9, 0.8, 0.3], [True, False, True])})
-    >>> ax.get_legend().get_texts()[0].get_text()
-    'HSIC, AUC 0.50'
-    """
-    named = _named_curves(curves)
-    axes = axes_of(ax, _square_size(curves))
-    axes.plot([0.0, 1.0], [0.0, 1.0], color="0.7", linewidth=1.0, linestyle=":")
-    for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
-        axes.plot(
-            curve.false_positive_rate,
-            curve.true_positive_rate,
-            color=colour,
-            linestyle=line,
-            label=f"{shortened(name, _LABEL)}, AUC {curve.auc:.2f}",
-        )
-    _square_axes(axes, "false positive rate", "true positive rate")
-    return axes
-
-
-def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Precision against recall, with the average precision of each curve.
-
-    Parameters
-    ----------
-    curves : mapping of str to PrecisionRecallCurve
-        By what each is of, as `dhsic.causal.precision_recall_curve` returns them.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    InvalidArgumentError
-        There is no curve.
-    MissingDependencyError
-        matplotlib is not installed.
-
-    Examples
-    --------
-    >>> from dhsic.causal import precision_recall_curve
-    >>> curve = precision_recall_curve([0.9, 0.8, 0.3], [True, False, True])
-    >>> precision_recall_curves({"HSIC": curve}).get_ylabel()
-    'precision'
-    """
-    named = _named_curves(curves)
-    axes = axes_of(ax, _square_size(curves))
-    for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
-        # The curve begins at recall 0, with the precision of the first threshold.
-        axes.step(
-            np.concatenate([[0.0], curve.recall]),
-            np.concatenate([curve.precision[:1], curve.precision]),
-            where="pre",
-            color=colour,
-            linestyle=line,
-            label=f"{shortened(name, _LABEL)}, AP {curve.average_precision:.2f}",
-        )
-    _square_axes(axes, "recall", "precision")
-    return axes
-
-
-def _named_curves(curves: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    if not isinstance(curves, Mapping) or not curves:
-        msg = f"curves must be a mapping of names to one or more curves, got {curves!r}"
-        raise InvalidArgumentError(msg)
-    return curves.items()
-
-
-def _styles(curves: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [_STYLES[number % len(_STYLES)] for number in range(len(curves))]
-
-
-def _square_size(curves: Mapping[str, Any]) -> tuple[float, float]:
-    """Inches, with a line of the legend a curve."""
-    return 4.8, 4.3 + 0.19 * len(curves)
-
-
-def _square_axes(axes: Axes, x: str, y: str) -> None:
-    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x, ylabel=y)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False)
 
 
 def _bars_and_graph(ax: Axes | None, bars: int, letters: int) -> tuple[Axes, Axes | None]:

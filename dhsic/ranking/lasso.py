@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.errors import require
 from dhsic.kernels import Combinations
 from dhsic.nulls import draw_permutations
@@ -32,7 +31,7 @@ class LassoSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LassoPass:
+class LassoPass(Pass[LassoSums]):
     """The normal equations of HSIC Lasso, summed over blocks of few rows.
 
     Rows are permuted within groups of up to 4,096, and cut into blocks in that order, several
@@ -74,8 +73,7 @@ class LassoPass:
         # Fewer than 1.5 b rows stay one block, so that the widest has less than 2 b.
         scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
         # The Gram matrix of the lasso has a product of every pair of kernels in a block.
-        entries = Work.of(products=2.0 * b * kernels**2, entries=5.0 * b * kernels)
-        return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * entries)
+        return Footprint(0, scratch, 2 * 8 * kernels**2)
 
     def chunk(self, block: RowBlock) -> LassoSums:
         """Sums over one block of the pass."""
@@ -85,10 +83,6 @@ class LassoPass:
             rows = slice(start, min(start + _GROUP_ROWS, block.rows))
             sums = self.combine(sums, self._group(block.start + start, block, rows))
         return sums
-
-    def combine(self, left: LassoSums, right: LassoSums) -> LassoSums:
-        """Add."""
-        return add(left, right)
 
     def _group(self, first: int, block: RowBlock, rows: slice) -> LassoSums:
         """Sums over the blocks of one group of rows."""

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
-from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.errors import DataError
 
 Vector = NDArray[np.float64]
@@ -41,7 +40,7 @@ class LinearMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearPass:
+class LinearPass(Pass[LinearMoments]):
     """Covariances of many features with one target, merged without cancellation.
 
     Parameters
@@ -53,15 +52,12 @@ class LinearPass:
     d: int
     q: int
     name: str = "covariances"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         columns = self.d + self.q
         state = 8 * (1 + 2 * self.d + self.q + self.d * self.q)
-        return Footprint(
-            0, 2 * 8 * rows * columns, state, Work.of(products=2.0 * self.d * (self.q + 2))
-        )
+        return Footprint(0, 2 * 8 * rows * columns, state)
 
     def chunk(self, block: RowBlock) -> LinearMoments:
         """Moments of one block."""
@@ -98,7 +94,7 @@ class ClassMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClassPass:
+class ClassPass(Pass[ClassMoments]):
     """Means of many features in every class of the target.
 
     Parameters
@@ -112,12 +108,11 @@ class ClassPass:
     d: int
     most: int = 1024
     name: str = "class means"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         state = 8 * 2 * self.most * (self.d + 1)
-        return Footprint(0, 2 * 8 * rows * (self.d + 1), state, Work.of(products=4.0 * self.d))
+        return Footprint(0, 2 * 8 * rows * (self.d + 1), state)
 
     def chunk(self, block: RowBlock) -> ClassMoments:
         """Moments of one block."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from dhsic._removed import removed
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -22,9 +23,10 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import check_gaps
+from dhsic.estimators.choose import run_null
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
-from dhsic.kernels.missing import of_present, with_missing
+from dhsic.kernels.wrap import of_present, with_missing
 from dhsic.ranking.joint import JointReader
 from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED
@@ -47,7 +49,11 @@ class RankingMethod:
     def plan(self, session: Session, read: JointReader) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         planner = partial(_ranking_plan, null=self.null, n_resamples=None, read=read)
-        return planned(planner, self.estimator, session, self.combinations)
+        plan = planned(planner, self.estimator, session, self.combinations)
+        return replace(plan, pilot=partial(session.timed, self._run))
+
+    def _run(self, session: Session) -> object:
+        return run_null(self.estimator, session, self.combinations, self.null)
 
 
 def _ranking_plan(
@@ -75,8 +81,8 @@ def choose_ranking(
 ) -> RankingMethod:
     """The options that were given, and defaults for the rest."""
     msg = (
-        "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
-        f"'permutation' or 'multiplier', or a value of these; got {null!r}"
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
     )
     # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):

@@ -108,7 +108,7 @@ def rank_features(
         value of it with its options: "v-hsic", quadratic in n; "nystrom-hsic", linear in n, the
         quick one for single columns with smooth kernels, most of all where the target repeats as
         years and classes do; "nystrom-m", linear in n, with uniformly drawn landmarks.
-    null : str, Shifts, Permutation or Multiplier, optional
+    null : str, Shifts or Permutation, optional
         "auto" shifts the target within groups of rows, which is exact and nearly free.
     n_resamples : int, optional
         Replicates, at least 1,000 shifts where not given. The smallest p-value is one over their

@@ -14,7 +14,7 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.engine.gaps import Gaps
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
-from dhsic.kernels.missing import with_missing
+from dhsic.kernels.wrap import with_missing
 
 ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
 ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]

@@ -17,7 +17,7 @@ from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.reduction import RowReduction
+from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import ColumnEstimator, Estimator, EstimatorName
@@ -411,8 +411,8 @@ def _lasso_scores(
     return lasso_path(_run_pass(session, reduction, fitting_step(session)), k)
 
 
-def _run_pass(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
+def _run_pass(session: Session, reduction: Pass[State], *before: DriverStep) -> State:
     """Run a pass that fits the memory."""
     # Each pass has a plan of its own, which is told and checked before it.
     session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
-    return session.run(reduction)
+    return session.reduce(reduction)

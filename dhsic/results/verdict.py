@@ -16,14 +16,11 @@ def decision(result: IndependenceTestResult, alpha: float) -> str:
     if result.pvalue_error is None:
         return verdict
     resamples = len(result.null_distribution)
-    stops = result.null == "sequential"  # as many as were needed, so that few say nothing
-    if not stops and 1 / (resamples + 1) > alpha:
+    if 1 / (resamples + 1) > alpha:
         # Rounding of 1 / alpha must not ask for one more.
         enough = math.ceil(1 / alpha - 1e-9) - 1
         return f"{verdict}; {resamples:,} replicates never can, take {enough:,} or more"
     # Within two standard errors another seed may decide otherwise.
     if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
-        return (
-            f"{verdict}; a close call, take {'a larger n_exceed' if stops else 'more replicates'}"
-        )
+        return f"{verdict}; a close call, take more replicates"
     return verdict

@@ -56,8 +56,8 @@ class ClosedForm(Protocol):
         ...
 
 
-def closed_form(estimator: Estimator, of: Of, variables: int) -> ClosedForm:
-    """The closed form of an estimator of so many variables.
+def closed_form(estimator: Estimator, of: Of) -> ClosedForm:
+    """The closed form of an estimator.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def closed_form(estimator: Estimator, of: Of, variables: int) -> ClosedForm:
     if isinstance(estimator, VHSIC):
         return PairForm(estimator, of)
     if isinstance(estimator, RFFHSIC):
-        return FeatureForm(estimator, of) if variables == 2 else WaveForm(estimator, of)
+        return FeatureForm(estimator, of)
     msg = (
         f"a sensitivity map needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got "
         f"{estimator.name!r}: take one of them"
@@ -204,7 +204,7 @@ class PairForm:
 
 @dataclass(frozen=True)
 class FeatureForm:
-    """HSIC of random Fourier features of two variables, with frequencies and bandwidths held.
+    """HSIC of random Fourier features, with frequencies and bandwidths held.
 
     References
     ----------
@@ -256,41 +256,6 @@ def _norm_derivative(cross: Vector, form: Form) -> Vector:
     imaginary = cross[d1:, :d2] - cross[:d1, d2:]
     # The chain rule from the real and the imaginary part to their four blocks.
     return 2.0 * np.block([[real, -imaginary], [imaginary, real]])
-
-
-@dataclass(frozen=True)
-class WaveForm:
-    """HSIC of random frequencies of three variables or more, with all of them held.
-
-    As `LandmarkForm`, with waves in place of kernels: the derivatives of |u|^2 / D are
-    2 u* / D in kappa_J and -2 u* prod_{l != m} kappa_l / D in kappa_m.
-    """
-
-    estimator: RFFHSIC
-    of: Of
-
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        return self.estimator.plan(session, Combinations.single(kernels), None)
-
-    def expected(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> BlockGradient:
-        variables = tuple(range(len(kernels)))
-        return _unseen(self.estimator.joint.planned(session, session.dims, variables), session, wrt)
-
-    def measure(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> Measured:
-        fit = self.estimator.joint.fit(session, kernels)
-        # The derivative of |u|^2 / D in u, of which kappa_J is one term.
-        joint = 2.0 / len(fit.u) * fit.u.conj()
-        if self.of == "estimate":
-            joint /= session.n
-        # The other term of u is the product of all kappa_m, so each is differentiated with the
-        # others fixed.
-        marginal = -joint * _products_but_one(fit.kappa)
-        gradient = TileGradient(fit.tiling, joint, marginal, None, wrt, _dims(session, wrt))
-        return _times_n(fit.estimate, gradient, session, self.of)
 
 
 def _times_n(estimate: Estimate, gradient: BlockGradient, session: Session, of: Of) -> Measured:

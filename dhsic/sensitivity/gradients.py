@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.reduction import RowBlock
 from dhsic.engine.tiles import Matrix, Tile, Tiling
 from dhsic.features import FourierFeatures
@@ -31,11 +30,6 @@ class BlockGradient(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the value itself."""
-        ...
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
         ...
 
     def scratch(self, rows: int) -> int:
@@ -71,9 +65,9 @@ class TileGradient:
     tiling : Tiling
         One differentiable kernel a variable, and landmarks.
     joint : ndarray, shape (p,)
-        a, complex where the tiles are.
+        a.
     marginal : ndarray, shape (M, p)
-        b, complex where the tiles are.
+        b.
     offsets : ndarray, shape (M, n), or None
         e, for all rows of the data.
     wrt : tuple of int
@@ -95,16 +89,6 @@ class TileGradient:
         offsets = 0 if self.offsets is None else self.offsets.nbytes
         return self.tiling.nbytes + self._coefficient_bytes + offsets
 
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        t = self.tiling
-        # Per entry of a tile: products of the others, the three terms, and the kernel's own
-        # gradient.
-        products = len(t.kernels) + 4 + 2 * max(self._kernel(m).gradient_tiles for m in self.wrt)
-        entries = products * len(self.wrt) + 2.0 * sum(self.dims)
-        return t.work + (t.parts * t.n_landmarks) * Work.of(t.dtype, products=entries)
-
     def scratch(self, rows: int) -> int:
         """Bytes of all tiles."""
         del rows
@@ -122,7 +106,7 @@ class TileGradient:
         scratch = np.empty((self._own, buffers.shape[1]), t.dtype)
         for at, rows in t.row_tiles(block.values):
             offsets = self._offsets(block.start + at.start, block.start + at.stop)
-            for z, tiles in self._tiles(rows, buffers):
+            for z, tiles in t.gram_tiles(rows, buffers):
                 b, p = tiles[0].shape
                 views = scratch[:, : b * p].reshape(-1, b, p)
                 weights, work = views[0], views[1:]
@@ -136,13 +120,6 @@ class TileGradient:
                     points = t.columns[m][z]
                     out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
         return gradients
-
-    def _tiles(self, rows: Sequence[Matrix], buffers: Tile) -> Iterator[tuple[slice, list[Tile]]]:
-        """Gram tiles with the landmarks that they are for."""
-        parts = self.tiling.parts
-        for at, tiles in self.tiling.gram_tiles(rows, buffers):
-            # Tiles count real numbers, of which a wave has two.
-            yield slice(at.start // parts, at.stop // parts), tiles
 
     def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:
         if self.offsets is None:
@@ -202,14 +179,6 @@ class FeatureGradient:
         """Bytes of features and derivative."""
         maps = sum(features.nbytes for features in self.maps)
         return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        features = sum(features_of.n_features for features_of in self.maps)
-        products = 4.0 * features + 2.0 * self.derivative.size * len(self.wrt)
-        made = sum((features_of.work for features_of in self.maps), NOTHING)
-        return made + Work.of(self.maps[0].dtype, products=products)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features, of their weights and of the slopes."""

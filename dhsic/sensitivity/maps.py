@@ -149,12 +149,12 @@ def column_sensitivities(
     DataError
         A derivative overflows, or the data cannot be used.
     """
-    form = closed_form(estimator, of, len(session.sources))
+    form = closed_form(estimator, of)
     # Numbers that become infinite are refused below, in words.
     with np.errstate(over="ignore", invalid="ignore"):
         measured = form.measure(session, kernels, varied)
         # The map itself is n x d: of it only the mean squares of columns are kept.
-        squares = session.run(SquaresPass(measured.gradient)).squares / session.n
+        squares = session.reduce(SquaresPass(measured.gradient)).squares / session.n
     if not np.isfinite(squares).all():
         msg = (
             f"the derivatives must be finite in {session.dtype}, and overflow: use "
@@ -172,7 +172,7 @@ def map_passes(
     varied: tuple[int, ...],
 ) -> Plan:
     """The plan of `column_sensitivities`."""
-    form = closed_form(estimator, of, len(session.sources))
+    form = closed_form(estimator, of)
     squares = session.plan(SquaresPass(form.expected(session, kernels, varied)))
     plan = form.plan(session, kernels)
     return replace(plan, steps=(*plan.steps, squares))
@@ -243,7 +243,7 @@ def plan_map(
     kernels = combinations.kernels
     varied = _varied(session, wrt, kernels)
     _check_differentiable(session, kernels, varied)
-    form = closed_form(estimator, of, len(session.sources))
+    form = closed_form(estimator, of)
     measured = form.plan(session, kernels)
     if not measured.fits:  # what is far too large is not even guessed at
         return measured

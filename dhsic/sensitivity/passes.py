@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.sensitivity.gradients import BlockGradient
 
 Vector = NDArray[np.float64]
@@ -23,7 +23,7 @@ class SquareSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SquaresPass:
+class SquaresPass(Pass[SquareSums]):
     """The sums of squares of a map over the rows; the map itself is forgotten.
 
     Parameters
@@ -34,7 +34,6 @@ class SquaresPass:
 
     gradient: BlockGradient
     name: str = "sensitivities"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -50,13 +49,9 @@ class SquaresPass:
             )
         )
 
-    def combine(self, left: SquareSums, right: SquareSums) -> SquareSums:
-        """Add."""
-        return add(left, right)
-
 
 @dataclass(frozen=True)
-class MapPass:
+class MapPass(Pass[Arrays]):
     """The map itself, with the mean over its columns of its square in every row.
 
     Parameters
@@ -70,7 +65,6 @@ class MapPass:
     gradient: BlockGradient
     dtype: np.dtype[Any]
     name: str = "sensitivity map"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -93,4 +87,4 @@ class MapPass:
 def _footprint(gradient: BlockGradient, rows: int, state: int) -> Footprint:
     maps = 8 * rows * sum(gradient.dims)
     scratch = gradient.scratch(rows) + maps
-    return Footprint(gradient.nbytes, scratch, state, gradient.work)
+    return Footprint(gradient.nbytes, scratch, state)

@@ -77,8 +77,8 @@ def two_sample_test(
     samples whose weights follow their sizes, HSIC of the two is the squared maximum mean
     discrepancy of two samples [1]_, and of more the mean over all pairs (a, b) weighted by
     n_a n_b. So what `independence_test` computes is a test of samples: permutations exchange rows
-    between samples, and random signs, gamma and spectral nulls stand too. The pooled rows are read
-    in a fixed order in which samples are mixed evenly.
+    between samples, and gamma and spectral nulls stand too. The pooled rows are read in a fixed
+    order in which samples are mixed evenly.
 
     Landmarks and bandwidths come from the pooled rows and take no notice of which sample a row is
     from. So a permutation test is exact, for unequal samples, for any landmarks, for any grid.
@@ -105,7 +105,7 @@ def two_sample_test(
 
         Or, with options, the value of the estimator of independence that computes it:
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
-    null : str, Permutation, Multiplier, Gamma, Spectral or Normal, optional
+    null : str, Permutation, Gamma, Spectral or Normal, optional
         As for `independence_test`, of what stands with that estimator.
     n_resamples, rng
         As for `independence_test`.

@@ -1,6 +1,6 @@
 """Tests without options keep their level on everyday data.
 
-Cells are where random signs and limit laws were wrong. Together they are enough to see a level of
+Cells are where limit laws were wrong. Together they are enough to see a level of
 10 % in place of 5 %, and each to see one of 30 %, or of 50 % where there are fewer than 20 data
 sets, with a probability of 0.9; a check fails by chance with one of 0.001 at most.
 """

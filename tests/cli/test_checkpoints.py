@@ -91,9 +91,9 @@ def test_list__says_what_is_kept(place, kept, invoke):
     assert (done.exit_code, done.stderr) == (0, "")
     assert "runs/kept" in done.stdout
     assert "independence test of features, year; 20,000 rows, seed 0, float64" in done.stdout
-    assert "  shifts  4 of 4  " in done.stdout
+    assert "  shifts  6 of 6  " in done.stdout
     next(kept.rglob("shard-0002")).unlink()
-    assert "  shifts  3 of 4  " in invoke(f"checkpoints list {place}").stdout
+    assert "  shifts  5 of 6  " in invoke(f"checkpoints list {place}").stdout
 
 
 @pytest.fixture

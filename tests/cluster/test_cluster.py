@@ -20,7 +20,7 @@ from distributed import Client, Security
 
 import dhsic
 from dhsic.cli import main
-from dhsic.cluster import PlannedWorkers, connect, local_cluster
+from dhsic.cluster import connect, local_cluster
 from dhsic.results import IndependenceTestResult
 from tests.cluster.certificates import make_tls
 from tests.cluster.quiet import same_bits
@@ -87,13 +87,6 @@ def test_workers__are_processes_of_one_thread_that_never_pause(workers):
 def test_workers__die_above_what_is_promised_and_not_below(workers):
     (limit,) = {one["memory_limit"] for one in workers.scheduler_info()["workers"].values()}
     assert GIB * 1.2 < 0.95 * limit < GIB * 1.3
-
-
-def test_planned_workers__plan_as_real_ones(workers):
-    x = np.zeros((9000, 2))
-    planned, real = (dhsic.plan(x, x, client=one) for one in (PlannedWorkers(2), workers))
-    assert planned.steps == real.steps
-    assert (planned.runtime.workers, planned.runtime.threads) == (2, 2)
 
 
 def test_timeout__is_also_how_long_a_run_goes_without_workers(client):

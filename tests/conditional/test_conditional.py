@@ -14,11 +14,8 @@ import pytest
 import dhsic
 from dhsic._arguments import session_over
 from dhsic.conditional.compare import _WIDTH
-from dhsic.conditional.design import ConditionalDesign, FeatureRows
-from dhsic.conditional.folds import FOLDS, tiles_of_folds
-from dhsic.conditional.indices import IndexedRows
-from dhsic.conditional.kernel import _EXCESS, KernelResiduals
-from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES
+from dhsic.conditional.features import _MOST_DIRECTIONS, FeatureRows, Projection
+from dhsic.conditional.kernel import _EXCESS, FOLDS, KernelResiduals
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import (
     ApproximateNullWarning,
@@ -29,6 +26,7 @@ from dhsic.integrations import PValue
 from dhsic.io.open import open_data
 from dhsic.kernels import Gaussian
 from dhsic.nulls import ChiSquareMixture
+from dhsic.regression.ridge import MOST_FREEDOM, RIDGES, Folds
 from tests import oracles
 
 test_given = partial(dhsic.conditional_independence_test, rng=0)
@@ -55,7 +53,7 @@ def residuals_of_kernels(x, y, z, seed):
 def by_fold(seed, values, function):
     """Arrays of all rows, each found by its fold."""
     order, found = [], []
-    for fold, some in tiles_of_folds(seed, RowBlock(0, tuple(values))):
+    for fold, some in Folds(FOLDS, seed).tiles(RowBlock(0, tuple(values))):
         order.append(some)
         found.append(function(fold, *(v[some] for v in values)))
     places = np.argsort(np.concatenate(order))
@@ -63,12 +61,7 @@ def by_fold(seed, values, function):
 
 
 def features_by_fold(design, seed, values):
-    def joined(fold, *values):
-        rows = design(values, fold)
-        return *rows.base, rows.x, rows.y
-
-    *base, x, y = by_fold(seed, values, joined)
-    return IndexedRows(FeatureRows(*base), x, y)
+    return FeatureRows(*by_fold(seed, values, lambda fold, *values: design(values, fold)))
 
 
 @pytest.mark.parametrize(("n", "d"), [(170, 1), (130, 3)])
@@ -77,9 +70,9 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     found = test_given(x, y, given=z, rng=3, threads=1)
     result = residuals_of_kernels(x, y, z, 3)
     rows = features_by_fold(result.design, 3, [x[:, None], y[:, None], z])
-    most = _MOST_FREEDOM * n
+    most = MOST_FREEDOM * n
 
-    ways = result.design.base.left_out or [[]]
+    ways = result.design.left_out or [[]]
     assert len(ways) == (1 if d == 1 else 4)
 
     def fits(regressors, targets, excess=0.0):
@@ -87,30 +80,29 @@ def test_kernel__is_what_dense_matrices_say(n, d):
 
         def by_ways(excess):
             return [
-                oracles.ridge_in_dual(one @ one.T, targets, _RIDGES, most, excess) for one in kept
+                oracles.ridge_in_dual(one @ one.T, targets, RIDGES, most, excess) for one in kept
             ]
 
         least = np.array([[score for _, score in one] for one in by_ways(0.0)])
         taken = by_ways(excess)
         return [(taken[k][t][0], taken[k][t][1]) for t, k in enumerate(least.argmin(axis=0))]
 
-    x_fits, y_fits = fits(rows.x, rows.base.x, _EXCESS), fits(rows.y, rows.base.y, _EXCESS)
-    mean, moments = oracles.residual_products(
-        x_fits, y_fits, rows.base.x, rows.base.y, rows.base.weights
-    )
+    given_x, given_y = (np.hstack([rows.given, one]) for one in (rows.own_x, rows.own_y))
+    x_fits, y_fits = fits(given_x, rows.x, _EXCESS), fits(given_y, rows.y, _EXCESS)
+    mean, moments = oracles.residual_products(x_fits, y_fits, rows.x, rows.y, rows.weights)
     np.testing.assert_allclose(found.statistic, n * mean @ mean, rtol=1e-7)
     law = ChiSquareMixture.of(np.maximum(np.linalg.eigvalsh(moments), 0.0))
     np.testing.assert_allclose(found.pvalue, law.sf(n * mean @ mean), rtol=1e-6)
-    both = fits(np.hstack([rows.y, rows.base.products]), rows.base.y)
-    expected = oracles.partial_correlation(fits(rows.y, rows.base.y), both)
+    both = fits(np.hstack([given_y, rows.products]), rows.y)
+    expected = oracles.partial_correlation(fits(given_y, rows.y), both)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
-    base = result.design.base
-    for values, centre, kernel in zip((x, y), base.centres, result.kernels, strict=True):
-        ((hat, _),) = fits(rows.base.given, values[:, None])
+    centres = result.design.centres
+    for values, centre, kernel in zip((x, y), centres, result.kernels, strict=True):
+        ((hat, _),) = fits(rows.given, values[:, None])
         left = values - hat @ values + values.mean()
-        centred = centre(values[:, None], rows.base.given)[:, 0]
+        centred = centre(values[:, None], rows.given)[:, 0]
         np.testing.assert_allclose(centred, left, rtol=1e-6)
         # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
         usual = Gaussian().fit(left[:, None]).gamma / _WIDTH**2
@@ -122,19 +114,21 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     n = 400
     x, y, z = (v[:, None] if v.ndim == 1 else v for v in spread(n, 0, d=2))
     design = residuals_of_kernels(x, y, z, 3).design
-    own = np.concatenate([some for k, some in tiles_of_folds(3, RowBlock(0, (x,))) if k == fold])
+    own = np.concatenate(
+        [some for k, some in Folds(FOLDS, 3).tiles(RowBlock(0, (x,))) if k == fold]
+    )
     # The mean of all rows is taken off, so that it alone is of all of them.
     others = np.setdiff1d(np.arange(n), own)
-    given = design.base.of_given(z)
+    given = design.of_given(z)
     # The first features of x are principal directions of its kernel as it is.
-    first = ConditionalDesign.of(
-        [Gaussian().fit(one).widened(_WIDTH) for one in (x, y)], (x, y, z), ["number"] * 2, float
-    )
-    regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first.x(x)))
+    kernel = Gaussian().fit(x).widened(_WIDTH)
+    first = Projection.principal(kernel, x, _MOST_DIRECTIONS, float)
+    regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
-    found = (given - design.x.mean) @ design.x.slopes[fold]
+    index = design.indices[0]
+    found = (given - index.mean) @ index.slopes[fold]
     errors = []
-    for penalty, way in product(_RIDGES, design.base.left_out):
+    for penalty, way in product(RIDGES, design.left_out):
         some = np.delete(regressors, way, axis=1)
         gram = some.T @ some / len(others) + penalty * np.eye(some.shape[1])
         slopes = np.linalg.solve(gram, some.T @ targets[:, 0] / len(others))
@@ -142,8 +136,8 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
         errors.append(np.abs(np.abs(found[:, 0]) - np.abs(expected)).max() / np.std(expected))
     assert min(errors) < 1e-3 < np.median(errors)
     # That of the column is by all rows, as the one that its features are about.
-    assert np.array_equal(design.x.slopes[0, :, -1], design.x.slopes[-1, :, -1])
-    about = x - design.base.centres[0](x, given)
+    assert np.array_equal(index.slopes[0, :, -1], index.slopes[-1, :, -1])
+    about = x - design.centres[0](x, given)
     assert abs(np.corrcoef(about[:, 0], found[:, -1])[0, 1]) > 1.0 - 1e-9
 
 

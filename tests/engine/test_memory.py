@@ -76,8 +76,8 @@ def test_plan__does_not_depend_on_threads_but_for_memory_and_time():
     one, four = (dhsic.plan(x, y, threads=threads, **FEW) for threads in (1, 4))
     assert [step.name for step in one.steps] == [step.name for step in four.steps]
     assert [step.bounds for step in one.passes] == [step.bounds for step in four.passes]
-    assert one.processor_seconds == pytest.approx(four.processor_seconds)
-    assert four.seconds < one.seconds
+    assert four.seconds < four.processor_seconds
+    assert one.processor_seconds > 0.0
     text = str(four)
     for fact in ("40,000 rows", "4 threads", "kernel sums", "peak memory"):
         assert fact in text
@@ -183,17 +183,3 @@ def test_one_chunk__takes_no_more_memory_than_is_allowed(tmp_path):
         "dhsic.independence_test(x, y, precision='float32', memory='256MiB', rng=0, threads=1)"
     )
     assert peak <= 256
-
-
-def test_plan__is_calibrated_by_this_machine_which_is_kept(tmp_path, monkeypatch):
-    monkeypatch.delenv("DHSIC_RATES")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    x, y = np.random.default_rng(0).standard_normal((2, 300))
-    plan = dhsic.plan(x, y, threads=1)
-    measured = plan.calibrated()
-    assert measured.processor_seconds > 0
-    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert plan.calibrated(anew=False).processor_seconds == measured.processor_seconds
-    kept.write_text("{")
-    assert plan.calibrated(anew=False).processor_seconds > 0
-    assert kept.read_text() != "{"

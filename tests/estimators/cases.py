@@ -157,19 +157,6 @@ def lemma_4_2(pairing, data):
     return oracles.nystrom_m_hsic([gaussian(p, p) for p in z], crosses)
 
 
-def joint_waves(data):
-    """n / D sum_j |E prod_m f_mj - prod_m E f_mj|^2."""
-    found = waves(data)
-
-    def statistic(rows):
-        moved = [f[r] for f, r in zip(found, rows, strict=True)]
-        joint = np.prod(moved, axis=0).mean(axis=0)
-        apart = np.prod([f.mean(axis=0) for f in moved], axis=0)
-        return len(data[0]) * np.mean(np.abs(joint - apart) ** 2)
-
-    return statistic
-
-
 def locations(data):
     """NFSIC at five locations."""
     crosses = [gaussian(x, z) for x, z in zip(data, landmarks_of(data, 5), strict=True)]
@@ -255,8 +242,6 @@ CASES = {
     "rff-hsic, complex": features(
         dhsic.RFFHSIC(WAVES, form="complex"), whole_waves, kernels=RADIAL
     ),
-    "rff-hsic of 3": Case(dhsic.RFFHSIC(WAVES), joint_waves, 3, RADIAL, single=1e-3),
-    "rff-hsic of 4": Case(dhsic.RFFHSIC(WAVES), joint_waves, 4, RADIAL, single=1e-3),
     "sub-corr": features(dhsic.SubCorr(), standardised, kernels=None),
     "nystrom-m": at_tuples(2),
     "nystrom-m of 3": at_tuples(3),

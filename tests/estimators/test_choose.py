@@ -12,7 +12,6 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9000, 3))
 Y = 0.1 * X[:, 0] ** 2 + RNG.standard_normal(9000)
 QUICK = {"kernels": "gaussian", "rng": 0, "threads": 1}
-MANY = "too many rows for all pairs of them"
 
 
 def rows(n, d=1):
@@ -23,20 +22,24 @@ def rows(n, d=1):
 @pytest.mark.parametrize(
     ("n", "options", "estimator", "reason"),
     [
-        (300, {}, "v-hsic", "all pairs of rows: quick at this size"),
-        (300, {"null": "gamma"}, "v-hsic", "all pairs of rows: quick at this size"),
-        (3400, {}, "v-hsic", "all pairs of rows: quick at this size"),
-        (1500, {"null": "permutation", "n_resamples": 50}, "v-hsic", "all pairs of rows: quick"),
-        (9000, {}, "nystrom-hsic", MANY),
-        (2500, {"null": "permutation", "n_resamples": 500}, "nystrom-hsic", MANY),
-        (2500, {"null": dhsic.Permutation(500)}, "nystrom-hsic", MANY),
+        (1500, {}, "v-hsic", "all pairs of rows: at most 1,500"),
+        (1501, {}, "nystrom-hsic", "more than 1,500 rows"),
+        (500, {"columns": 1}, "v-hsic", "all pairs of rows: at most 500"),
+        (501, {"columns": 1}, "nystrom-hsic", "more than 500 rows"),
+        (1000, {"columns": 1, "kernels": None}, "v-hsic", "all pairs of rows: at most 1,000"),
+        (1001, {"columns": 1, "kernels": None}, "nystrom-hsic", "more than 1,000 rows"),
+        (5000, {"null": "gamma"}, "v-hsic", "all pairs of rows: at most 5,000"),
+        (300, {"null": "permutation", "n_resamples": 50}, "v-hsic", "all pairs of rows: at most"),
+        (301, {"null": dhsic.Permutation(50)}, "nystrom-hsic", "more than 300 rows"),
     ],
 )
 def test_auto__takes_all_pairs_of_few_rows_and_features_of_many(n, options, estimator, reason):
-    found = dhsic.independence_test(X[:n], Y[:n], **QUICK, **options)
+    columns = options.get("columns", 3)
+    options = {name: value for name, value in options.items() if name != "columns"}
+    found = dhsic.independence_test(X[:n, :columns], Y[:n], **{**QUICK, **options})
     assert found.estimator == estimator
     assert found.estimator_reason.startswith(reason)
-    assert found.grid is None
+    assert (found.grid is None) == ("kernels" not in options)
     if estimator == "nystrom-hsic":
         assert found.landmarks.drawn == 256
 
@@ -106,21 +109,43 @@ def test_memory__is_what_auto_fits():
     assert small.fits
 
 
-@pytest.mark.parametrize(("seconds", "landmarks"), [(1e4, 256), (120, 128), (1, 64)])
-def test_time__is_what_auto_fits(seconds, landmarks):
-    data = rows(10**7, 20), rows(10**7)
-    found = dhsic.plan(*data, time=seconds, threads=1)
-    assert found.n_landmarks == landmarks
-    without = [dhsic.plan(*data, threads=threads).n_landmarks for threads in (1, 4)]
-    assert without == [256, 256]
+def test_time__is_what_auto_fits_by_timing_a_block():
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((2, 200_000))
+    options = {"rng": 0, "threads": 1}
+    few = dhsic.independence_test(*data, time=1e-6, **options)
+    assert few.landmarks.drawn == 64
+    assert few.grid is None
+    assert "would take more than" in few.estimator_reason
+    whole = dhsic.independence_test(*data, time="1h", **options)
+    assert whole.landmarks.drawn == 256
+    assert whole.pvalue == dhsic.independence_test(*data, **options).pvalue
 
 
 def test_time__leaves_a_grid_that_was_asked_for():
-    data = rows(10**7, 20), rows(10**7)
-    few = dhsic.plan(*data, kernels=dhsic.Grid(), time="1s", threads=1)
-    one = dhsic.plan(*data, time="1s", threads=1)
-    assert few.n_landmarks == 64
-    assert one.processor_seconds < few.processor_seconds
+    data = np.random.default_rng(0).standard_normal((2, 20_000))
+    found = dhsic.independence_test(*data, kernels=dhsic.Grid(), time=1e-6, rng=0, threads=1)
+    assert found.landmarks.drawn == 64
+    assert len(found.grid.combinations) > 1
+
+
+def test_time__has_a_choice_that_a_checkpoint_keeps(tmp_path):
+    data = np.random.default_rng(0).standard_normal((2, 20_000))
+    options = {"rng": 0, "threads": 1, "checkpoint": str(tmp_path / "kept")}
+    first, again = (dhsic.independence_test(*data, time=t, **options) for t in (1e-6, "1h"))
+    assert first.landmarks.drawn == again.landmarks.drawn == 64
+    assert first.pvalue == again.pvalue
+
+
+def test_seconds__of_a_plan_are_those_of_a_block():
+    data = np.random.default_rng(0).standard_normal((2, 100_000))
+    few, many = (dhsic.plan(*data[:, :n], threads=1) for n in (2000, 100_000))
+    assert 0.0 < few.seconds < many.seconds
+    assert few.processor_seconds > 0.0
+    assert "from timing 2,000 rows of 'shifts'" in str(few)
+    constant = dhsic.plan(rows(10**7), rows(10**7), threads=1)
+    assert constant.seconds is None
+    assert "no block of these data was timed" in str(constant)
 
 
 @pytest.mark.parametrize("n", [10**6, 10**9])
@@ -154,7 +179,7 @@ def test_name__takes_as_many_landmarks_as_fit(kind, usual):
 @pytest.mark.parametrize(
     ("estimator", "null", "noun"),
     [
-        (dhsic.NystromMHSIC(6000), "multiplier", "landmarks"),
+        (dhsic.NystromMHSIC(6000), "gamma", "landmarks"),
         (dhsic.NystromHSIC(6000), "gamma", "landmarks"),
         (dhsic.RFFHSIC(6000), "gamma", "features"),
         (dhsic.VHSIC(), "spectral", "rows"),
@@ -174,9 +199,3 @@ def test_value__is_taken_as_it_is_and_refused_with_what_would_fit(estimator, nul
 
     assert fits(most)
     assert not fits(most + max(1, most // 10))
-
-
-def test_three_variables__take_six_times_as_long_as_two_at_most():
-    variables = np.random.default_rng(0).standard_normal((3, 10_000))
-    two, three = (dhsic.plan(*variables[:m], threads=1).work.seconds() for m in (2, 3))
-    assert three <= 6.0 * two

@@ -187,21 +187,6 @@ def test_chi_square__has_a_degree_of_freedom_for_every_location(regularisation):
     assert found.pvalue == pytest.approx(mixture_tail(weights, statistic), rel=1e-4)
 
 
-@FEW_ROWS
-@pytest.mark.parametrize("m", [2, 3])
-@pytest.mark.parametrize("null", ["spectral", dhsic.Spectral("simulation"), "gamma"], ids=str)
-def test_laws__agree_with_many_random_signs(null, m):
-    rng = np.random.default_rng(m)
-    data = list(rng.standard_normal((m, 800)))
-    data[-1] = data[-1] + 0.06 * data[0]
-    options = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(60), "rng": 0}
-    signs = dhsic.independence_test(*data, null=dhsic.Multiplier(3_000), **options)
-    fitted = dhsic.independence_test(*data, null=null, **options)
-    assert 0.01 < signs.pvalue < 0.6
-    assert fitted.statistic == pytest.approx(signs.statistic, rel=1e-9)
-    assert fitted.pvalue == pytest.approx(signs.pvalue, rel=0.15, abs=0.02)
-
-
 @pytest.mark.parametrize("null", ["gamma", "spectral"])
 @pytest.mark.parametrize("estimator", ["nystrom-m", "nystrom-hsic", "v-hsic"])
 def test_laws__give_tiny_p_values_for_strong_dependence(estimator, null):
@@ -334,8 +319,7 @@ MISLEADS = {
     "0.3% dummies": (dummies(0.003, 16_000), "gaussian"),
     "Poisson(0.03)": (lambda r: [r.poisson(0.03, 1000) * 1.0 for _ in range(2)], "gaussian"),
     "97% zeros": (zeros(0.97, 1000), "gaussian"),
-    "three of 3 columns": (normals(3, 1000, 3), None),
-    "four of 2 columns": (normals(2, 1000, 4), None),
+    "three of 3 columns": (normals(3, 1000, 3), "gaussian:2"),
 }
 HOLDS = {
     "normal": normals(1, 300),
@@ -352,12 +336,9 @@ HOLDS = {
 @pytest.mark.parametrize("case", MISLEADS)
 def test_guard__fires_where_laws_mislead(case):
     sample, kernels = MISLEADS[case]
-    data, null = sample(np.random.default_rng(3)), "spectral" if kernels else "multiplier"
-    count = {} if kernels else {"n_resamples": 9}
+    options = {"kernels": kernels, "null": "spectral", "estimator": "nystrom-m", "threads": 1}
     with pytest.warns(ApproximateNullWarning, match=FEW):
-        found = dhsic.independence_test(
-            *data, kernels=kernels, null=null, rng=0, threads=1, estimator="nystrom-m", **count
-        )
+        found = dhsic.independence_test(*sample(np.random.default_rng(3)), rng=0, **options)
     assert FEW in found.null_reason
 
 
@@ -371,12 +352,12 @@ def test_guard__is_silent_where_the_level_holds(case, null):
 
 
 RARE = dummies(0.04, 150)(np.random.default_rng(1))
-THREE = dummies(0.15, 150, 3)(np.random.default_rng(1))
+THREE = dummies(0.04, 150, 3)(np.random.default_rng(1))
 LAWS = [
     (name, null)
     for name, nulls in STANDS.items()
     for null in nulls.split()
-    if null in ("gamma", "spectral", "normal", "chi-square", "multiplier")
+    if null in ("gamma", "spectral", "normal", "chi-square")
 ]
 
 
@@ -390,24 +371,19 @@ def test_guard__looks_at_every_pair(name, null):
     assert FEW not in dhsic.independence_test(*plain, **options).null_reason
 
 
-COLUMNS = np.column_stack(RARE)
-SIGNS = dhsic.Multiplier(9)
-GRID = dhsic.Grid(dhsic.Candidates("gaussian", (1.0, 0.125)), combine="all")
+SPECTRAL = {"null": "spectral", "rng": 0, "kernels": "gaussian"}
 CALLS = {
-    "a grid at landmarks": lambda: dhsic.independence_test(
-        *RARE, kernels=GRID, null=SIGNS, estimator="nystrom-m"
+    "three variables at landmarks": lambda: dhsic.independence_test(
+        *THREE, **SPECTRAL, estimator="nystrom-m"
     ),
-    "three variables at landmarks": lambda: dhsic.independence_test(*THREE, null=SIGNS),
     "three variables, all pairs": lambda: dhsic.independence_test(
-        *THREE, null=SIGNS, estimator="v-hsic"
+        *THREE, **SPECTRAL, estimator="v-hsic"
     ),
     "locations of three variables": lambda: dhsic.independence_test(
         *dummies(0.04, 300, 3)(np.random.default_rng(1)),
         null="chi-square",
         estimator=dhsic.NFSIC(placement="random"),
     ),
-    "a ranking": lambda: dhsic.rank_features(COLUMNS, RARE[1], null=SIGNS, rng=0),
-    "an interaction": lambda: dhsic.interaction_test(*THREE, null=SIGNS, rng=0),
     "a matrix of pairs": lambda: dhsic.dependence_matrix(*RARE, null="spectral", rng=0),
     "two samples": lambda: dhsic.two_sample_test(
         np.arange(200.0), np.arange(2.0), null="gamma", rng=0
@@ -430,10 +406,9 @@ def test_guard__has_nothing_to_say_of_exact_nulls(name):
     dhsic.sensitivity_map(*RARE, of="statistic", rng=0)  # by which nothing is rejected
 
 
-@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic"])
-def test_guard__refuses_kernels_so_narrow_that_no_row_is_near_another(estimator):
+def test_guard__refuses_kernels_so_narrow_that_no_row_is_near_another():
     data = normals(12, 300)(np.random.default_rng(3))
-    options = {"null": "multiplier", "estimator": estimator, "rng": 0, "kernels": "gaussian:2"}
+    options = {"null": "spectral", "estimator": "nystrom-m", "rng": 0, "kernels": "gaussian:2"}
     with pytest.raises(InvalidArgumentError, match="none of 300 does: take null='auto'"):
         dhsic.independence_test(*data, **options)
 

@@ -15,7 +15,7 @@ from dhsic.cli import main
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import ESTIMATORS, NULLS, TABLE, VHSIC, Estimate, Outcome, plan_of
 from dhsic.kernels import Gaussian, Kernel, parse
-from dhsic.kernels.registry import FORMS
+from dhsic.kernels.text import FORMS
 from dhsic.nulls import Permutation, Replicates
 
 X, NOISE = np.random.default_rng(0).standard_normal((2, 80))

@@ -104,14 +104,6 @@ def test_statistic__is_that_of_the_signed_measure(data, estimator, precision):
     assert found.estimate == pytest.approx(expected / N, rel=TOLERANCE[precision])
 
 
-@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
-@pytest.mark.parametrize("estimator", ["v-lancaster", FEW], ids=["pairs", "landmarks"])
-def test_random_signs__have_the_same_statistic(data, estimator):
-    signs, exact = (run(data, null, estimator) for null in ("multiplier", "permutation"))
-    assert signs.statistic == pytest.approx(exact.statistic, rel=1e-9)
-    assert 0.0 < signs.pvalue <= 1.0
-
-
 def test_all_values_as_landmarks__give_the_v_statistic():
     """The triples of two values each are eight, which landmarks drawn apart have all."""
     rng = np.random.default_rng(0)

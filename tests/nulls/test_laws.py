@@ -14,8 +14,6 @@ from dhsic.nulls import (
     GammaDistribution,
     Permutation,
     Replicates,
-    Sequential,
-    SequentialReplicates,
     Shifts,
     Spectral,
     StudentT,
@@ -219,8 +217,6 @@ NAMES = {
     "Shifts": "shifts",
     "Chain": "chain",
     "Permutation": "permutation",
-    "Sequential": "sequential",
-    "Multiplier": "multiplier",
     "Gamma": "gamma",
     "Spectral": "spectral",
     "Normal": "normal",
@@ -247,10 +243,6 @@ def test_null__is_a_frozen_value_with_a_name(cls):
         ("Permutation", {"n_resamples": 2.0}, "n_resamples must be an integer >= 1, got 2.0"),
         ("Permutation", {"group_rows": 1}, "group_rows must be an integer >= 2, got 1"),
         ("Permutation", {"within": "rows"}, "within must be one of 'auto', 'all', 'groups', got"),
-        ("Multiplier", {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
-        ("Sequential", {"n_exceed": 0}, "n_exceed must be an integer >= 1, got 0"),
-        ("Sequential", {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
-        ("Sequential", {"n_exceed": 9, "n_resamples": 8}, "at most n_resamples, got 9 and 8: lo"),
         ("Spectral", {"method": "davies"}, "method must be one of 'inversion', 'simulation'"),
         ("Spectral", {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
         (
@@ -270,8 +262,7 @@ def test_null__checks_its_options(cls, options, match):
 
 def test_null__takes_the_least_of_each_number():
     assert Shifts(2).n_resamples == nulls.Chain(2).n_resamples == 2
-    least = Permutation(1, group_rows=2), Spectral(n_resamples=1), Sequential(1, 1)
-    assert [one.n_resamples for one in least] == [nulls.Multiplier(1).n_resamples] * 3
+    assert Permutation(1, group_rows=2).n_resamples == Spectral(n_resamples=1).n_resamples == 1
     assert (TimeOrder(1, 1).lag, TimeOrder(5, 5).lag) == (1, 5)
 
 
@@ -292,15 +283,6 @@ def test_time_order__lags_a_quarter_of_the_root_or_the_period():
     assert [TimeOrder().least_lag(n) for n in (10_000, 4, 1600)] == [25, 1, 10]
     assert [TimeOrder(period=24).least_lag(n) for n in (100, 40_000)] == [24, 50]
     assert TimeOrder(lag=7).least_lag(10_000) == 7
-
-
-def test_sequential__stops_at_the_number_that_decides():
-    law = SequentialReplicates(np.array([1.0, 4.0, 2.0, 5.0, 0.0]), n_exceed=2)
-    assert [law.drawn(x) for x in (3.0, 4.5, 4.0)] == [4, 5, 4]
-    assert [law.decides(x) for x in (3.0, 4.5, 4.0)] == [True, False, True]
-    assert [law.sf(x) for x in (3.0, 4.5)] == [0.5, 2 / 6]
-    assert Sequential(20, 200).batches == [40, 40, 40, 60, 20]
-    assert Sequential(1, 9).batches == [2, 2, 2, 3]
 
 
 SPECTRA = {

@@ -238,7 +238,6 @@ TESTS = {
     "rff-hsic, complex, permutation": (PAIR, ONE, COMPLEX, PERMUTED),
     "rff-hsic, orthogonal, spectral": (WIDE, FEW, ORTHOGONAL, SPECTRAL),
     "rff-hsic, gamma": (WIDE, FEW, RFF, GAMMA),
-    "rff-hsic of three, permutation": (THREE, KERNELS, RFF, PERMUTED),
     "cka, shifts": (WIDE, FEW, CKA, SHIFTS),
     "cka, spectral": (LARGE, FEW, CKA, SPECTRAL),
     "nocco, shifts": (WIDE, FEW, NOCCO, SHIFTS),

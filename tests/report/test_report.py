@@ -91,7 +91,7 @@ RESULTS = {
     "graph": lambda: causal.DAG(("a", "b", "c"), ((), (0,), (0, 1))),
     "graphs": lambda: causal.score_dags(X, Y, Z, rng=0),
     "search": lambda: causal.search_dag(X, Y, Z, rng=0),
-    "curve": lambda: directions().roc_curve(np.array([True, False, True])),
+    "curve": lambda: directions().accuracy_curve(np.array([True, False, True])),
     "spectrum": lambda: KNOWN,
     "bound": lambda: analysis.mean_embedding_bound(10**6, 1000, 0.1, KNOWN),
     "plan": lambda: dhsic.plan(X, Y),

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.groups import RowGroups
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
@@ -28,7 +27,6 @@ from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.layout import Pair
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
-from dhsic.kernels.shared import tile_work
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
@@ -43,7 +41,6 @@ _MOST_BLOCKS = 256
 _LEAST_BLOCKS = 4
 _KEPT = 2**21  # values; most of them where variables have many columns
 _AT_A_TIME = 2048  # rows that are prepared
-_CENTRED = 12.0  # passes over an entry of a Gram matrix
 
 
 @dataclass(frozen=True)
@@ -207,31 +204,20 @@ class UnbiasedEstimates:
         return _of_features(n, size, products, totals) + mean.difference
 
     def step(self, pairs: Sequence[Pair], dtype: np.dtype[Any]) -> DriverStep:
-        """The cost of `of` for one of some pairs: bytes of the dearest, mean work."""
-        steps = [self._step(pair, dtype) for pair in pairs]
-        work = sum((step.work for step in steps), NOTHING) * (1 / len(steps))
-        return DriverStep(ESTIMATE, max(step.working_bytes for step in steps), work=work)
+        """The bytes of `of` for the dearest of some pairs."""
+        return DriverStep(ESTIMATE, max(self._bytes(pair, dtype) for pair in pairs))
 
-    def _step(self, pair: Pair, dtype: np.dtype[Any]) -> DriverStep:
+    def _bytes(self, pair: Pair, dtype: np.dtype[Any]) -> int:
         sides = self._sides(pair)
         b, kernels = self.blocks.rows_for(sides), list(map(_kernel, sides))
         dims = [self.blocks.dims[self.variables[k]] for k in pair]
-        entry = Work.of(dtype, entries=_CENTRED)
-        for kernel, d in zip(kernels, dims, strict=True):
-            entry += tile_work(kernel, dtype, kernel.width(d))
-        products = sum(s.n_summed * s.n_features for s in sides) + math.prod(
-            s.n_summed for s in sides
-        )
         at_a_time = max(b, _AT_A_TIME)
-        row = sum((s.map.work for s in sides), b * entry)
-        row += Work.of(np.dtype(float), products=2.0 * products)
         tiles = 4 + sum(kernel.work_tiles for kernel in kernels)
         features = sum(s.n_features for s in sides)
         prepared = sum(2 * kernel.width(d) for kernel, d in zip(kernels, dims, strict=True))
         bytes_ = b * (dtype.itemsize * tiles * b + 3 * 8 * features)
         bytes_ += at_a_time * dtype.itemsize * (2 * features + prepared)
-        bytes_ += self.blocks.nbytes(self.blocks.groups.n)
-        return DriverStep(ESTIMATE, bytes_, work=self.blocks.count * b * row)
+        return bytes_ + self.blocks.nbytes(self.blocks.groups.n)
 
     def _sides(self, pair: Pair) -> tuple[Side, Side]:
         first, second = pair

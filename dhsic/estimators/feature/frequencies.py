@@ -22,9 +22,9 @@ def frequency_steps(session: Session, n_frequencies: int, n_kernels: int = 1) ->
     return [fitting_step(session), DriverStep("frequencies", draws)]
 
 
-def draw_combined_frequencies(
+def draw_features(
     session: Session, combinations: Combinations, n_frequencies: int, *, orthogonal: bool
-) -> tuple[Combinations, list[NDArray[np.float64]], tuple[FourierFeatures, ...]]:
+) -> tuple[Combinations, list[NDArray[np.float64]], tuple[FeatureMap, ...]]:
     """Fit the kernels of all combinations and draw frequencies for every kernel.
 
     Those of a kernel are the same in any combination, and for any other kernels beside it: the
@@ -35,7 +35,7 @@ def draw_combined_frequencies(
     session : Session
         The run.
     combinations : Combinations
-        Combinations of K translation-invariant kernels.
+        Combinations of K translation-invariant kernels, or of codes.
     n_frequencies : int
         D.
     orthogonal : bool
@@ -47,19 +47,10 @@ def draw_combined_frequencies(
         As fitted.
     list of ndarray, shapes (s, d_m)
         The samples that they were fitted to, one a variable.
-    tuple of FourierFeatures
-        K, with D frequencies each, about the medians of the samples.
+    tuple of FeatureMap
+        K, with D frequencies each, about the medians of the samples; codes are features as they
+        are.
     """
-    fitted, samples = fit_combinations_on_sample(session, combinations)
-    draw = _Drawing(session, samples, n_frequencies, orthogonal)
-    pairs = zip(fitted.kernels, fitted.variables, strict=True)
-    return fitted, samples, tuple(draw(kernel, m) for kernel, m in pairs)
-
-
-def draw_features(
-    session: Session, combinations: Combinations, n_frequencies: int, *, orthogonal: bool
-) -> tuple[Combinations, list[NDArray[np.float64]], tuple[FeatureMap, ...]]:
-    """As `draw_combined_frequencies`, where codes are features as they are."""
     fitted, samples = fit_combinations_on_sample(session, combinations)
     draw = _Drawing(session, samples, n_frequencies, orthogonal)
     pairs = zip(fitted.kernels, fitted.variables, strict=True)

@@ -11,14 +11,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.estimators.feature.basis import Side
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
 from dhsic.kernels.ranked import OrderedColumns
 from dhsic.kernels.shared import Power, family_of, powers_among
-
-_MOVED = 3.0  # passes over what is whitened
 
 Matrix = NDArray[np.floating[Any]]
 Pair = tuple[int, ...]
@@ -53,15 +50,6 @@ class KernelSide(NamedTuple):
         """Bytes of the map, the mean and the matrix."""
         matrix = 0 if self.whitening is None else self.whitening.nbytes
         return self.map.nbytes + self.centre.nbytes + matrix
-
-    @property
-    def work(self) -> Work:
-        """Work of a row, besides that of the map."""
-        if self.whitening is None:
-            return NOTHING
-        # products of few columns take as long as reading and writing them
-        moved = _MOVED * sum(self.whitening.shape)
-        return Work.of(self.map.dtype, products=2.0 * self.whitening.size, entries=moved)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows, about their mean too, and of those summed."""
@@ -234,17 +222,6 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes of the maps and what belongs to them."""
         return sum(side.nbytes for _, side in self.kernels)
-
-    @property
-    def work(self) -> Work:
-        """Work of a row to make the features."""
-        total = NOTHING
-        for k, side in self.kernels:
-            power = self.powers.get(k)
-            # A power of features that are there takes a multiplication, and no kernel.
-            made = side.map.n_features * power.work(self.dtype) if power else side.map.work
-            total += made + side.work
-        return total
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""

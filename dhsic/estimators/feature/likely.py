@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS, factor_work, fitting_work
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+)
 from dhsic.estimators.feature.normals import NormalFeatures, normal_features
 from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.identities import compared
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Columns, Combinations, Distance, Kernel, Laplacian, Matern, OnColumns
-from dhsic.kernels.missing import of_present
+from dhsic.kernels.wrap import of_present
 from dhsic.landmarks import tolerance_for
 
 # Landmarks of kernels of one column whose bandwidth is given, or that compare categories.
 _SMOOTH, _KEPT = 24, 48
 _ENOUGH = 256
 _ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
-_COMBINED = 1200.0  # small functions that are called to plan for a combination
 
 
 def unpruned(
@@ -90,21 +90,10 @@ def landmark_steps(
         features.n_features * (features.n_features + d)
         for features, d in zip(maps, combinations.spread(session.dims), strict=True)
     )
-    fitting = fitting_work(session, combinations)
-    fitting += Work.of(calls=_COMBINED * (len(combinations) - 1))
-    grams = (_gram_rows(features, p) * features.work for features in maps)
-    work = sum((factor_work(p, features.n_features) for features in maps), sum(grams, NOTHING))
     return [
-        DriverStep("fetch landmarks", fetch, rows, fitting),
-        DriverStep("prune landmarks", 4 * 8 * p * p, held, work),
+        DriverStep("fetch landmarks", fetch, rows),
+        DriverStep("prune landmarks", 4 * 8 * p * p, held),
     ]
-
-
-def _gram_rows(features: FeatureMap, p: int) -> float:
-    """Rows whose features cost what the Gram matrix of p landmarks does, or one of each column."""
-    if isinstance(features, LandmarksByColumn):
-        return max(map(len, features.landmarks))
-    return p * p / features.n_features
 
 
 def _guessed_directions(features: FeatureMap, d: int) -> Directions:

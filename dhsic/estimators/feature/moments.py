@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.estimators.base import with_weights
 from dhsic.estimators.feature.basis import Side
@@ -53,7 +52,7 @@ class Covariances(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MomentsPass:
+class MomentsPass(Pass[MomentSums]):
     """Sums of features and of their products.
 
     Products are float64, since whitening would turn what float32 leaves of the least eigenvalues
@@ -70,7 +69,6 @@ class MomentsPass:
     layout: Layout
     weighted: bool = False
     name: str = "feature moments"
-    row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -80,7 +78,6 @@ class MomentsPass:
             payload=f.nbytes,
             scratch=f.scratch(tile) + 8 * (largest + (1 + self.weighted) * tile * f.n_features),
             state=8 * (f.n_features + f.n_products),
-            work=f.work + Work.of(products=2.0 * f.n_products),
         )
 
     def chunk(self, block: RowBlock) -> MomentSums:
@@ -89,10 +86,6 @@ class MomentsPass:
         for start in range(0, block.rows, _ROWS):
             self._add_tile([x[start : start + _ROWS] for x in block.values], sums)
         return sums
-
-    def combine(self, left: MomentSums, right: MomentSums) -> MomentSums:
-        """Add."""
-        return add(left, right)
 
     def _add_tile(self, values: Sequence[NDArray[Any]], sums: MomentSums) -> None:
         features = self.layout.features(values).astype(np.float64, copy=False)
@@ -116,7 +109,7 @@ class MomentsPass:
 def feature_moments(session: Session, layout: Layout) -> Covariances:
     """Run the pass."""
     reduction = MomentsPass(layout, session.weights is not None)
-    return reduction.covariances(with_weights(session).run(reduction), session.n)
+    return reduction.covariances(with_weights(session).reduce(reduction), session.n)
 
 
 def moments_layout(
@@ -192,11 +185,6 @@ class NormedFeatures:
         """Bytes of the map, the mean and the factor."""
         factor = 0 if self.side.factor is None else self.side.factor.nbytes
         return self.side.map.nbytes + self.side.centre.nbytes + factor
-
-    @property
-    def work(self) -> Work:
-        """Work of a row."""
-        return self.side.map.work + Work.of(self.dtype, products=float(self.side.n_features**2))
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features as they come, centred and whitened."""

@@ -123,14 +123,15 @@ def _of_columns(
     kernel: Columns, factor: float, d: int, quantiles: int, p: int, tolerance: float
 ) -> NormalFeatures | None:
     """Those of a mean over columns: independent ones each have a block of the covariance."""
-    kinds = kernel.kinds(d).values()
-    parts = [normal_features(part, factor, 1, quantiles, p, tolerance) for part, _ in kinds]
+    kinds = {type(part): part for part, _ in kernel.counted(d)}
+    counts = [sum(type(part) is kind for part, _ in kernel.counted(d)) for kind in kinds]
+    parts = [normal_features(part, factor, 1, quantiles, p, tolerance) for part in kinds.values()]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
     variances = [
         np.repeat(part.directions.variances, count) / d
-        for part, (_, count) in zip(known, kinds, strict=True)
+        for part, count in zip(known, counts, strict=True)
     ]
     ordered = np.sort(np.concatenate(variances))[::-1]
     # Columns of single numbers have neighbours, and landmarks of each hold them.

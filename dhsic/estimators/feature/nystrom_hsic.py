@@ -36,7 +36,7 @@ from dhsic.estimators.identities import (
     nearness,
 )
 from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome, GridOutcome, Outcome
-from dhsic.features.base import Matrix
+from dhsic.features import Matrix
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Spectral
 

@@ -17,9 +17,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
-from dhsic.engine.reduction import Footprint, GroupBlock, add
+from dhsic.engine.reduction import Footprint, GroupBlock, Pass, add
 from dhsic.estimators.feature.blocks import KeptBlocks
 from dhsic.estimators.feature.layout import Crossing, Layout
 from dhsic.estimators.resample import Orbit
@@ -33,9 +32,6 @@ _BATCH = 3 * 2**17  # entries of features of a kernel that are made at a time
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
 _TRANSFORMED = 2**15  # entries of sums that are transformed back at a time, which a cache holds
-_TRANSFORM = 4.0  # transforms and passes over an entry of the features, of short lines apart
-_SUMMED = 6.0
-_SQUARED = 8.0
 
 
 class OrbitSums(NamedTuple):
@@ -56,7 +52,7 @@ class OrbitSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OrbitPass:
+class OrbitPass(Pass[OrbitSums]):
     """All sums of `OrbitSums`, in one pass.
 
     Features are about provisional means, so that no digits cancel. Rows that are in no group add
@@ -108,7 +104,7 @@ class OrbitPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        layout, (cosets, _, products) = self.layout, self.shape
+        layout = self.layout
         tile = min(self._tile_groups, max(1, rows // self.groups.size))
         batch_rows = min(tile, self._batch_groups) * self.groups.size
         transformed = 2 * layout.n_features * layout.dtype.itemsize  # or their squares
@@ -121,23 +117,12 @@ class OrbitPass:
         orders = 3 * 8 * tile * self.groups.size
         small = layout.n_features + sum(s.map.n_features for _, s in layout.kernels)
         small += len(layout.kernels) * (len(layout.kernels) + 1)
-        transforms = layout.n_features + (cosets - 1) * self._n_moved
         kept = 0 if self.blocks is None else self.blocks.nbytes(rows)
         return Footprint(
             payload=layout.nbytes,
             scratch=tile * self._group_bytes + batch + self._dtype.itemsize * waiting + orders,
             state=self._state_bytes + 8 * small + kept,
-            work=layout.work + self._work(transforms, cosets * products),
         )
-
-    def _work(self, entries: int, products: int) -> Work:
-        """Work of a row: transforming entries of features and multiplying so many pairs of them."""
-        dtype, raw = self.layout.dtype, sum(s.map.n_features for _, s in self.layout.kernels)
-        passes = _SUMMED * entries + _SQUARED * raw
-        if not self.orbit.shifted:
-            return Work.of(dtype, entries=passes, products=2.0 * products)
-        transforms = _TRANSFORM * entries
-        return Work.of(dtype, entries=passes, transforms=transforms, products=4.0 * products)
 
     def chunk(self, block: GroupBlock) -> OrbitSums:
         """Sums over a run of groups."""

@@ -16,7 +16,7 @@ class Piece(NamedTuple):
     pairs: tuple[Pair, ...]
     """Combinations."""
     cosets: range
-    """Numbers of cosets of the orbit; of signs there is one."""
+    """Numbers of cosets of the orbit."""
     features: range | None = None
     """Features of the first side of a single combination; all where not given."""
 

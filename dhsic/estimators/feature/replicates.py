@@ -24,14 +24,7 @@ from dhsic.estimators.feature.basis import Measure, Side
 from dhsic.estimators.feature.blocks import ESTIMATE
 from dhsic.estimators.feature.layout import Pair
 from dhsic.estimators.feature.resampling import FeatureResampling
-from dhsic.estimators.feature.sizes import (
-    independent_rounding,
-)
-from dhsic.estimators.resample import (
-    Orbit,
-    Resampled,
-    tie_tolerance,
-)
+from dhsic.estimators.resample import Resampled, tie_tolerance
 
 Vector = NDArray[np.float64]
 
@@ -58,7 +51,7 @@ def resample_features(
         G pairs of numbers; the variable of the second is shifted or permuted.
     measure : Measure
         The size of cross-covariances.
-    null : Shifts, Permutation, Multiplier or None
+    null : Shifts, Permutation or None
         The null distribution; without one there are no replicates.
     variables : dict of int to int, optional
         The variable of every kernel; where not given, first ones of a pair are of variable 0 and
@@ -75,7 +68,7 @@ def resample_features(
         session, sides, chosen, measure, null, variables, unbiased=unbiased
     )
     columns = {pair: g for g, pair in enumerate(dict.fromkeys(chosen))}
-    values = np.zeros((resampling.count, len(columns)))
+    values = np.zeros((len(resampling.orbit), len(columns)))
     errors: dict[tuple[Pair, int], float] = {}
     kept = None
     for piece in resampling.pieces():
@@ -103,11 +96,8 @@ def resample_features(
         return resampling.estimates.of(chosen[g], rows, size)
 
     every = values if len(columns) == len(chosen) else values[:, at]
-    if isinstance(resampling.moves, Orbit):
-        tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
-        return FeatureReplicates(Resampled.of(every, tolerance), estimate, resampling.moves.detail)
-    rounding = [independent_rounding(session, [sides[k] for k in pair]) for pair in chosen]
-    return FeatureReplicates(Resampled.of(every, np.array(rounding)), estimate, "")
+    tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
+    return FeatureReplicates(Resampled.of(every, tolerance), estimate, resampling.orbit.detail)
 
 
 def resampling_steps(

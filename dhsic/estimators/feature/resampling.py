@@ -20,12 +20,10 @@ from dhsic.estimators.feature.blocks import KeptBlocks, UnbiasedEstimates
 from dhsic.estimators.feature.layout import KernelSide, Layout, Pair
 from dhsic.estimators.feature.orbits import OrbitPass
 from dhsic.estimators.feature.pieces import Piece, fewest_parts, parted
-from dhsic.estimators.feature.signs import SignedFeaturePass
 from dhsic.estimators.feature.sizes import (
     SLAB_BYTES,
     ReplicateSizes,
     rounding_error,
-    size_work,
 )
 from dhsic.estimators.resample import (
     Orbit,
@@ -34,7 +32,6 @@ from dhsic.estimators.resample import (
     suits_one_task,
 )
 from dhsic.linalg import solve_lower
-from dhsic.nulls import Multiplier
 
 Vector = NDArray[np.float64]
 
@@ -62,8 +59,8 @@ class FeatureResampling:
         Distinct combinations; those that share the most features are next to each other.
     measure : Measure
         The size of cross-covariances.
-    moves : Orbit or Multiplier
-        The permutations, or random signs.
+    orbit : Orbit
+        The permutations.
     unbiased : bool, optional
         Whether blocks make estimates unbiased.
     """
@@ -73,7 +70,7 @@ class FeatureResampling:
     variables: Mapping[int, int]
     pairs: tuple[Pair, ...]
     measure: Measure
-    moves: Orbit | Multiplier
+    orbit: Orbit
     unbiased: bool = False
 
     @classmethod
@@ -102,33 +99,16 @@ class FeatureResampling:
         if null is None:
             # An estimate takes the identity alone.
             return made(Orbit(Groups.of(session.n, _ESTIMATED, session.seed), 1, shifted=False))
-        if isinstance(null, Multiplier):
-            return made(null)
         resampling = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
         # Smaller groups have fewer frequencies, and more cosets make up for the shifts.
         while not resampling._can_fit:
-            assert isinstance(resampling.moves, Orbit)
-            resampling = made(narrower(session, resampling.moves, null.n_resamples))
+            resampling = made(narrower(session, resampling.orbit, null.n_resamples))
         return resampling
-
-    @property
-    def n_cosets(self) -> int:
-        """Parts that the replicates can be cut into."""
-        return self.moves.cosets if isinstance(self.moves, Orbit) else 1
-
-    @property
-    def count(self) -> int:
-        """The data and the replicates."""
-        return len(self.moves) if isinstance(self.moves, Orbit) else self.moves.n_resamples + 1
-
-    @property
-    def each(self) -> int:
-        """Replicates of such a part."""
-        return self.count // self.n_cosets
 
     def replicates(self, piece: Piece) -> slice:
         """Their numbers."""
-        return slice(self.each * piece.cosets.start, self.each * piece.cosets.stop)
+        each = self.orbit.n_shifts
+        return slice(each * piece.cosets.start, each * piece.cosets.stop)
 
     def _suits(self, orbit: Orbit) -> bool:
         """Whether one task can take all permutations of a combination by itself."""
@@ -138,11 +118,11 @@ class FeatureResampling:
     @property
     def _can_fit(self) -> bool:
         """Whether pieces can be cut until they fit, or groups are as small as they may be."""
-        orbit = self.moves
-        if self.measure.adds or not isinstance(orbit, Orbit) or not orbit.shifted:
+        orbit = self.orbit
+        if self.measure.adds or not orbit.shifted:
             return True
         small = orbit.groups.size < 2 * _LEAST_GROUP
-        last = range(self.n_cosets)[-1:]
+        last = range(orbit.cosets)[-1:]
         return small or self._fits(Piece((self._largest,), last))
 
     @property
@@ -154,7 +134,7 @@ class FeatureResampling:
 
     def pieces(self) -> list[Piece]:
         """As few as fit in memory."""
-        return list(self._cut(Piece(self.pairs, range(self.n_cosets))))
+        return list(self._cut(Piece(self.pairs, range(self.orbit.cosets))))
 
     def _cut(self, piece: Piece) -> Iterator[Piece]:
         parts = [] if self._fits(piece) else self._parts(piece)
@@ -200,19 +180,11 @@ class FeatureResampling:
 
     def steps(self, piece: Piece) -> list[DriverStep | PassPlan]:
         """The pass of `sizes` and the step after it."""
-        reduction = self._reduction(piece, seen=False)
-        layout, replicates = reduction.layout, self.each * len(piece.cosets)
+        reduction = self._orbit_pass(piece, self.orbit, seen=False)
         needed = SLAB_BYTES * self.session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
-        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in layout.places)
-        whitened = {pair: self._factors(layout, pair) for pair in piece.pairs}
-        shifted = isinstance(self.moves, Orbit) and self.moves.shifted
-        work = replicates * size_work(layout, whitened, shifted=shifted)
-        parallel = 8 * replicates * layout.n_products > _SERIAL_BYTES
-        bytes_ = reduction.solve_bytes + slabs + factors
-        solve = DriverStep("solve", bytes_, work=work, parallel=parallel)
-        if isinstance(reduction, OrbitPass):
-            return [self.session.plan_groups(reduction), solve]
+        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
+        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors)
         return [self.session.plan(reduction), solve]
 
     def sizes(self, piece: Piece) -> tuple[Vector, Vector, NDArray[Any] | None]:
@@ -223,23 +195,15 @@ class FeatureResampling:
         sizes : ndarray, shape (replicates, pairs)
             By the measure.
         errors : ndarray, shape (pairs,)
-            Bounds for the roots of the statistics; 0 of signs, whose replicates have no ties.
+            Bounds for the roots of the statistics.
         kept : ndarray or None
             The rows that `KeptBlocks` keeps.
         """
-        reduction, errors, kept = (
-            self._reduction(piece, seen=True),
-            np.zeros(len(piece.pairs)),
-            None,
-        )
-        if isinstance(reduction, OrbitPass):
-            sums = self.session.run_groups(reduction)
-            kept = None if reduction.blocks is None else sums.kept
-            for at, pair in enumerate(piece.pairs):
-                errors[at] = rounding_error(reduction, sums, self.sides, pair)
-            cross = reduction.covariances(sums)
-        else:
-            cross = reduction.covariances(self.session.run(reduction))
+        reduction = self._orbit_pass(piece, self.orbit, seen=True)
+        sums = self.session.reduce(reduction)
+        kept = None if reduction.blocks is None else sums.kept
+        errors = np.array([rounding_error(reduction, sums, self.sides, p) for p in piece.pairs])
+        cross = reduction.covariances(sums)
         self.session.step("solve")
         sizes = ReplicateSizes(
             cross,
@@ -254,19 +218,13 @@ class FeatureResampling:
     @property
     def estimates(self) -> UnbiasedEstimates | None:
         """Unbiased estimates, where they are asked for."""
-        if not self.unbiased or not isinstance(self.moves, Orbit):
+        if not self.unbiased:
             return None
-        groups = self.moves.groups
+        groups = self.orbit.groups
         if self.session.moves is not None:  # a group may hold the rows of one stratum
             groups = Groups.of(self.session.n, _ESTIMATED, self.session.seed)
         kept = KeptBlocks.of(self.session, groups)
         return UnbiasedEstimates(kept, self.sides, self.variables)
-
-    def _reduction(self, piece: Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
-        if isinstance(self.moves, Orbit):
-            return self._orbit_pass(piece, self.moves, seen=seen)
-        layout = self._layout(piece, seen=seen)
-        return SignedFeaturePass(layout, self.moves.n_resamples, self.session.seed)
 
     def _orbit_pass(self, piece: Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
@@ -309,7 +267,7 @@ class FeatureResampling:
         """Whether there are fewer rows than columns of the cross-covariances that it has."""
         others = {k for pair in piece.pairs if number in pair for k in pair} - {number}
         columns = len(piece.features or ()) or sum(map(self._n_features, others))
-        return 2 * self.session.n <= len(piece.cosets) * self.each * columns
+        return 2 * self.session.n <= len(piece.cosets) * self.orbit.n_shifts * columns
 
     def _factors(self, layout: Layout, pair: Pair) -> Factors:
         """Factors that still whiten the cross-covariances of a pair."""

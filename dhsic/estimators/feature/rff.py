@@ -29,13 +29,12 @@ from dhsic.estimators.feature.tests import (
     grid_outcome,
     plan_features,
 )
-from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral
+from dhsic.nulls import Gamma, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 Form = Literal["cos-sin", "complex"]
@@ -58,7 +57,7 @@ def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
 
 
 class FeatureFit(NamedTuple):
-    """An estimate by features of two variables, with all that it is made of."""
+    """An estimate by features, with all that it is made of."""
 
     basis: Basis
     """The features."""
@@ -73,15 +72,9 @@ class FeatureFit(NamedTuple):
 class RFFHSIC:
     """HSIC by random Fourier features, for variables with translation-invariant kernels.
 
-    For two variables: with frequencies w_j, j = 1..D, from the spectral law of its kernel, the
-    features of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC is the
-    squared norm of the cross-covariance C of the features. The test statistic is n |C|^2 ([1]
-    equation 39).
-
-    For three or more: the features of all variables together are the products
-    prod_m exp(i w_mj' x_m) / sqrt(D), and HSIC is the squared distance between their mean and the
-    product of the means of the factors; the test statistic is n times it. Its mean over the
-    frequencies is V-HSIC.
+    It takes two. With frequencies w_j, j = 1..D, from the spectral law of its kernel, the features
+    of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC is the squared norm
+    of the cross-covariance C of the features. The test statistic is n |C|^2 ([1] equation 39).
 
     Parameters
     ----------
@@ -89,8 +82,7 @@ class RFFHSIC:
         Frequencies D of every variable, each with a cosine and a sine.
     form : {"cos-sin", "complex"}, optional
         Covariances of cosines and sines [1]_; or of exp(i w_j' x) / sqrt(D) [2]_, half as many
-        numbers, for which the gamma and spectral nulls do not stand. For three variables or more
-        the statistic is the same in either form, and all nulls stand.
+        numbers, for which the gamma and spectral nulls do not stand.
     orthogonal : bool, optional
         Frequencies that are orthogonal in groups of as many as the variable has columns [3]_. The
         law of each is the same; together they approximate the kernel better. For one column
@@ -139,15 +131,11 @@ class RFFHSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts within groups of rows; of three variables or more as `JointFrequencies`."""
-        if len(session.sources) > 2:
-            return self.joint.choose_null(session, n_resamples)
+        """Shifts within groups of rows."""
         return exact_null(2, n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, in as many passes as fit in memory."""
-        if len(session.sources) > 2:
-            return self.joint.plan(session, combinations, null)
         self._check_null(null)
         # The variable with most kernels decides how many frequencies are held.
         most = max(map(combinations.variables.count, (0, 1)))
@@ -164,21 +152,17 @@ class RFFHSIC:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
-        if len(session.sources) > 2:
-            return self.joint.estimate(session, kernels)
         return self.fit(session, kernels).estimate
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
-        """The estimate of two variables with all that it is made of."""
+        """The estimate with all that it is made of."""
         basis = self._basis(session, kernels)
         covariances = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         estimate = estimate_by_moments(session, basis, self._measure, covariances)
         return FeatureFit(basis, covariances, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic and its null distribution, in one pass of two variables, two of more."""
-        if len(session.sources) > 2:
-            return self.joint.test(session, kernels, null)
+        """The statistic and its null distribution, in one pass."""
         self._check_null(null)
         return column_outcome(session, self._basis(session, kernels), self._measure, null)
 
@@ -187,18 +171,11 @@ class RFFHSIC:
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates.
 
-        For two variables: in one pass where the replicates fit in memory, else in several, and in
-        the memory of one combination at the least.
+        In one pass where the replicates fit in memory, else in several, and in the memory of one
+        combination at the least.
         """
-        if len(session.sources) > 2:
-            return self.joint.test_grid(session, combinations, null)
         fitted, bases = self._bases(session, combinations)
         return grid_outcome(session, fitted, bases, self._measure, null)
-
-    @property
-    def joint(self) -> JointFrequencies:
-        """The estimator of three variables or more."""
-        return JointFrequencies(self.n_features, self.orthogonal)
 
     @property
     def _measure(self) -> Measure:
@@ -210,9 +187,9 @@ class RFFHSIC:
         # Gamma and spectral laws are those of squared norms of real cross-covariances.
         if self.form == "complex" and isinstance(null, Gamma | Spectral):
             msg = (
-                f"null must be {Shifts.name!r}, {Permutation.name!r} or {Multiplier.name!r} with "
-                "form='complex', whose statistic is not the squared norm of a cross-covariance of "
-                f"real features, got {null.name!r}: take one of them, or form='cos-sin'"
+                f"null must be {Shifts.name!r} or {Permutation.name!r} with form='complex', whose "
+                "statistic is not the squared norm of a cross-covariance of real features, got "
+                f"{null.name!r}: take one of them, or form='cos-sin'"
             )
             raise InvalidArgumentError(msg)
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.session import Session
 from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.feature.basis import Factors, Measure, Side, whiten
-from dhsic.estimators.feature.layout import Layout, Pair, ProductPlace
+from dhsic.estimators.feature.layout import Pair, ProductPlace
 from dhsic.estimators.feature.orbits import OrbitPass, OrbitSums
 from dhsic.estimators.resample import tile_error, transform_error
 from dhsic.linalg import solve_lower, squared_norms
@@ -24,8 +23,6 @@ Vector = NDArray[np.float64]
 
 SLAB_BYTES = 2**21  # of cross-covariances that are whitened at a time
 _SAFETY = 4.0
-_SIZED = 23.0  # passes over an entry of a cross-covariance that is measured
-_WHITENED = 10.0  # and that is whitened, for either side
 
 
 @dataclass(frozen=True)
@@ -61,30 +58,6 @@ class ReplicateSizes:
         # In float64, since whitening magnifies what rounding leaves.
         slabs = (whole[start : start + step].astype(np.float64, copy=False) for start in starts)
         return np.concatenate([self.measure.size(whiten(slab, factors)) for slab in slabs])
-
-
-def size_work(layout: Layout, factors: Mapping[Pair, Factors], *, shifted: bool) -> Work:
-    """Work of one replicate: whitened where it is not yet, and measured.
-
-    Parameters
-    ----------
-    layout : Layout
-        The cross-covariances.
-    factors : dict of tuple of int to (ndarray or None, ndarray or None)
-        Those that still whiten each combination.
-    shifted : bool
-        Whether it is transformed back first, as one of many shifts.
-    """
-    whitened = moved = 0
-    for pair, whitening in factors.items():
-        shape = layout.place(pair).shape
-        solved = [d for d, factor in zip(shape, whitening, strict=True) if factor is not None]
-        whitened += math.prod(shape) * sum(solved)
-        # A solve wants its side first: numbers change places before it and after.
-        moved += math.prod(shape) * len(solved)
-    products = layout.n_products
-    entries = _SIZED * products + _WHITENED * moved
-    return Work.of(transforms=shifted * products, entries=entries, factors=whitened)
 
 
 def independent_rounding(session: Session, sides: Iterable[Side]) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_features
@@ -30,7 +29,6 @@ from dhsic.estimators.feature.moments import (
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.feature.sizes import independent_rounding
 from dhsic.estimators.feature.weighted import weighted_steps
-from dhsic.estimators.identities import NORMED_ROWS
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.features import FeatureMap
@@ -39,8 +37,6 @@ from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Distribution, Gamma, GammaDistribution, Spectral
 
 Vector = NDArray[np.float64]
-
-_FEW_FEATURES = 375  # of fewer, passes over matrices take longer than the cubes of their sizes
 
 
 def plan_features(
@@ -95,9 +91,7 @@ def plan_features(
     Plan
     """
     sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
-    tried = [maps[k] for k in sorted({k for pair in chosen for k in pair})]
-    sampled = sample_step(session.n, maps, principal=() if counts is None else tried)
-    steps = [*preparation, sampled]
+    steps = [*preparation, sample_step(session.n, maps)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
@@ -117,25 +111,11 @@ def plan_features(
     return plan_of(session, steps, remedy, n_landmarks)
 
 
-def sample_step(
-    n: int, maps: Sequence[FeatureMap], *, principal: Sequence[FeatureMap] = ()
-) -> DriverStep:
-    """The cost of `describe_sides` of n rows, kernel by kernel, of which the means stay.
-
-    Principal directions of some are found in the same sample, for which all features are made
-    again; and the kernels of a grid are asked for what landmarks hold of them, at some of the rows.
-    """
+def sample_step(n: int, maps: Sequence[FeatureMap]) -> DriverStep:
+    """The bytes of `describe_sides` of n rows, kernel by kernel, of which the means stay."""
     s, most = min(n, BANDWIDTH_ROWS), max(features.n_features for features in maps)
-    several = principal and len(maps) > 2  # a single pair is taken as it is
-    rows = (2 if principal else 1) * s + (NORMED_ROWS if several else 0)
-    work = rows * sum((features.work for features in maps), Work.of(calls=len(maps)))
-    squares = sum(f.n_features**2 for f in principal)
-    # A covariance is symmetric, so that half is computed; two solves whiten it, and eigenvectors
-    # take twice as long as eigenvalues.
-    solved = 2.0 * sum(f.n_features**2 * (f.n_features + _FEW_FEATURES) for f in principal)
-    work += Work.of(products=1.0 * s * squares, factors=solved, eigenvalues=solved)
     held = 8 * sum(features.n_features for features in maps)
-    return DriverStep("features of the sample", 8 * 4 * s * most, held, work)
+    return DriverStep("features of the sample", 8 * 4 * s * most, held)
 
 
 def describe_sides(
@@ -200,6 +180,7 @@ def column_outcome(
     if isinstance(null, Resampling):
         combinations = Combinations.single(basis.kernels)
         return grid_outcome(session, combinations, [basis], measure, null).only
+    assert isinstance(null, Gamma | Spectral)
     sides = dict(enumerate(basis.sides))
     note = guard_features(session, sides, [(0, 1)], null)
     if isinstance(null, Spectral):
@@ -208,7 +189,6 @@ def column_outcome(
         size = _size(basis, measure, covariances.of(0, 1))
         law = _spectral(session, basis, covariances, null)
     else:
-        assert isinstance(null, Gamma)
         # The variance over permutations holds fourth moments, for which norms are summed like
         # features.
         normed = feature_moments(session, moments_layout(sides, normed=True))
@@ -242,7 +222,7 @@ def grid_outcome(
         Their features, one for each.
     measure : Measure
         The size of cross-covariances.
-    null : Multiplier, Permutation or Shifts
+    null : Permutation or Shifts
         The null distribution.
     unbiased : bool, optional
         Whether estimates are unbiased, of squared HSIC.
@@ -257,7 +237,6 @@ def grid_outcome(
         for pair, basis in zip(chosen, bases, strict=True)
         for number, side in zip(pair, basis.sides, strict=True)
     }
-    note = guard_features(session, sides, chosen, null)
     variables = dict(enumerate(combinations.variables))
     replicates = resample_features(
         session, sides, chosen, measure, null, variables, unbiased=unbiased
@@ -267,7 +246,7 @@ def grid_outcome(
         replicates.resampled.statistics,
         replicates.resampled.replicates,
         lambda g: _estimate(bases[g], measure, replicates.estimate(g)),
-        note or replicates.detail,
+        replicates.detail,
         replicates.resampled.rounding,
     )
 

@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_weighted
 from dhsic.estimators.base import with_weights
@@ -53,7 +52,7 @@ class WeightedSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WeightedProductsPass:
+class WeightedProductsPass(Pass[WeightedSums]):
     """All that the statistic of weighted rows and its law need, in one pass.
 
     Means are known only after it. So every feature vector has the constant 1 before it: what is
@@ -73,7 +72,6 @@ class WeightedProductsPass:
     squares: float
     n: int
     name: str = "weighted products"
-    row_multiple: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -95,9 +93,7 @@ class WeightedProductsPass:
         # Features twice with their constants, in double and single precision; products in single.
         rows = 4 * tile * (m + 6 * (self.layout.n_features + 2))
         scratch = self.layout.scratch(tile) + rows + 8 * m + 4 * m * m
-        # Products of a matrix with itself are half of those of two.
-        work = self.layout.work + Work.of(np.float32, products=1.0 * m * m, entries=2.0 * m)
-        return Footprint(self.layout.nbytes, scratch, state, work)
+        return Footprint(self.layout.nbytes, scratch, state)
 
     def chunk(self, block: RowBlock) -> WeightedSums:
         """Sums over one block."""
@@ -131,10 +127,6 @@ class WeightedProductsPass:
         """
         return 1.0 - (2.0 * weights - self.squares) / self.n
 
-    def combine(self, left: WeightedSums, right: WeightedSums) -> WeightedSums:
-        """Add."""
-        return add(left, right)
-
     def centred(self, sums: WeightedSums) -> tuple[Vector, Vector]:
         """C, shape (r, s), and the second moment of its terms, shape (r s, r s)."""
         means = sums.totals.reshape(self.shape) / sums.totals[0]
@@ -151,11 +143,9 @@ def weighted_steps(session: Session, sides: Mapping[int, Side]) -> list[DriverSt
     """The pass of `weighted_outcome` and the step after it."""
     reduction = _reduction(session, sides)
     m = reduction.size
-    # One solve for the eigenvalues, and products of m x m matrices.
-    work = Work.of(eigenvalues=float(m) ** 3, products=4.0 * float(m) ** 3)
     return [
         with_weights(session).plan(reduction),
-        DriverStep("spectrum", 5 * 8 * m * m, 8 * m * m, work),
+        DriverStep("spectrum", 5 * 8 * m * m, 8 * m * m),
     ]
 
 
@@ -178,7 +168,7 @@ def weighted_outcome(session: Session, basis: Basis, null: Spectral) -> Outcome:
     sides = dict(enumerate(basis.sides))
     note = guard_weighted(session, sides)
     reduction = _reduction(session, sides)
-    sums = with_weights(session).run(reduction)
+    sums = with_weights(session).reduce(reduction)
     session.step("spectrum")
     cross, moment = reduction.centred(sums)
     mixture = ChiSquareMixture.of_covariance(moment)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, reduce
 from itertools import product
 from typing import Any, Self
 
@@ -17,10 +17,7 @@ from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture
 
 Vector = NDArray[np.float64]
-RowPlaces = slice | NDArray[np.intp]
 Terms = dict[tuple[int, int], Any]
-
-_EVERY = slice(None)
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,6 @@ class Centring:
             return cls((sums.rows - sums.diagonal) / (sums.n - 2), unbiased)
         return cls(sums.rows / sums.n, unbiased)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the means."""
-        return self.means.nbytes
-
     @cached_property
     def totals(self) -> Vector:
         """Means of the Gram matrices as the centring takes them, shape (K,)."""
@@ -63,74 +55,41 @@ class Centring:
         totals: Vector = self.means.sum(axis=1) / (n - 1 if self.unbiased else n)
         return totals
 
-    def centre(
-        self, k: int, gram: Matrix, rows: RowPlaces = _EVERY, columns: RowPlaces = _EVERY
-    ) -> Matrix:
-        """Centre a tile of kernel k in place."""
+    def centre(self, k: int, gram: Matrix) -> Matrix:
+        """Centre the Gram matrix of kernel k in place."""
         # H K H entry by entry: K_ij - mean_i - mean_j + mean, half of the last in either term.
-        shift = self.means[k] - 0.5 * self.totals[k]
-        gram -= shift[rows, None].astype(gram.dtype)
-        gram -= shift[columns].astype(gram.dtype)
-        if self.unbiased and rows is columns:
+        shift = (self.means[k] - 0.5 * self.totals[k]).astype(gram.dtype)
+        gram -= shift[:, None]
+        gram -= shift
+        if self.unbiased:
             # U-centring, of Szekely and Rizzo (2014), leaves the diagonal out of every sum.
             np.fill_diagonal(gram, 0.0)
         return gram
 
 
-def centred_pairs(
-    grams: Sequence[Matrix],
-    chosen: Sequence[tuple[int, ...]],
-    centring: Centring,
-    rows: RowPlaces = _EVERY,
-    columns: RowPlaces = _EVERY,
-) -> Iterator[Matrix]:
-    """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products, of every combination.
+def _centred_products(grams: Sequence[Matrix], centring: Centring) -> Matrix:
+    """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products; overwrites the Gram matrices.
 
     With the row means a_i of a centred variable, its mean c and its centred Gram matrix A, a
     variable is k_ij = c + a_i + a_j + A_ij, and xi_i keeps the terms in which two variables or
     more are centred. Multiplying variable by variable, F_pq sums the terms with p centred on the
-    side of i and q on that of j, 2 for two or more; H is F_22. For M = 2 it is A_1 A_2.
-    Combinations that begin alike, one after another, share these sums.
-
-    Parameters
-    ----------
-    grams : sequence of ndarray, shapes (b, c)
-        A tile of every kernel. Overwritten.
-    chosen : sequence of tuple of int
-        G combinations of the numbers of M kernels.
-    centring : Centring
-        The means of all rows.
-    rows, columns : slice or ndarray of int
-        Where the tile is; the same object where it holds every pair of some rows.
-
-    Yields
-    ------
-    h : ndarray, shape (b, c)
-        One combination after another.
+    side of i and q on that of j, 2 for two or more; H is F_22.
     """
-    for k, gram in enumerate(grams):
-        centring.centre(k, gram, rows, columns)
 
     def terms(k: int) -> Terms:
         c = float(centring.totals[k])
         # a_i is the mean of row i less the mean of all.
-        left = (centring.means[k, rows] - c).astype(grams[k].dtype)[:, None]
-        right = (centring.means[k, columns] - c).astype(grams[k].dtype)
-        return {(0, 0): c, (1, 0): left, (0, 1): right, (1, 1): grams[k]}
+        means = (centring.means[k] - c).astype(grams[k].dtype)
+        return {
+            (0, 0): c,
+            (1, 0): means[:, None],
+            (0, 1): means,
+            (1, 1): centring.centre(k, grams[k]),
+        }
 
-    @lru_cache(maxsize=len(chosen[0]) - 1)
-    def grown(combination: tuple[int, ...]) -> Terms:
-        return (
-            _times_variable(grown(combination[:-1]), terms(combination[-1]))
-            if combination[1:]
-            else terms(combination[0])
-        )
-
-    for combination in chosen:
-        if len(combination) == 2:
-            yield grams[combination[0]] * grams[combination[1]]
-        else:
-            yield _times_variable(grown(combination[:-1]), terms(combination[-1]), {(2, 2)})[2, 2]
+    *first, last = map(terms, range(len(grams)))
+    h: Matrix = _times_variable(reduce(_times_variable, first), last, {(2, 2)})[2, 2]
+    return h
 
 
 def _times_variable(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
@@ -151,7 +110,7 @@ def limit_mixture(grams: Sequence[Matrix], centring: Centring) -> ChiSquareMixtu
     """
     n = len(grams[0])
     if len(grams) > 2:
-        (h,) = centred_pairs(grams, [tuple(range(len(grams)))], centring)
+        h = _centred_products(grams, centring)
         # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample.
         return ChiSquareMixture.of(spectrum(h) / n)
     first, second = (spectrum(centring.centre(m, gram)) / n for m, gram in enumerate(grams))

@@ -8,15 +8,14 @@ from typing import ClassVar, final
 from dhsic._validation import check_flag
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
-from dhsic.estimators.gram.sequential import HeldQuadratic
+from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.columns import Columns
+from dhsic.kernels import Columns, Combinations, Gaussian, Kernel
 
 
 @final
 @dataclass(frozen=True)
-class VHSIC(HeldQuadratic):
+class VHSIC(Quadratic):
     """V-statistic HSIC for two or more variables.
 
     The cost is quadratic in the rows: Gram tiles of pairs of row blocks are computed once, used
@@ -84,7 +83,7 @@ class VHSIC(HeldQuadratic):
 
 @final
 @dataclass(frozen=True)
-class UHSIC(HeldQuadratic):
+class UHSIC(Quadratic):
     """U-statistic HSIC for two variables, unbiased and therefore negative at times.
 
     Computed as `VHSIC`, from Gram matrices whose diagonal is zero. The test statistic is n times
@@ -119,7 +118,7 @@ class UHSIC(HeldQuadratic):
 
 @final
 @dataclass(frozen=True)
-class SubHSIC(HeldQuadratic):
+class SubHSIC(Quadratic):
     """Mean squared HSIC of all pairs of columns, one of either variable: a simple baseline.
 
     It is V-HSIC with kernels that are means over columns, since HSIC is linear in either kernel.

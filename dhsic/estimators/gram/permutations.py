@@ -10,7 +10,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.orders import RowOrders
@@ -23,7 +22,6 @@ Vector = NDArray[np.float64]
 
 BATCH = 64  # permutations that are drawn and held at a time
 
-_ADDED = 21.0  # passes over an entry that is centred and summed as it is
 _STRIP = 2**15  # entries of a strip: those of all kernels stay in the cache
 _CHUNK = 2**17  # products of a matrix product: of longer ones the BLAS is several times slower
 
@@ -259,21 +257,11 @@ class PermutedGramPass(GramPass):
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
         sides, b = self.sides, self.groups.size
-        tiles = sides.shared.work(sides.dtype, sides.widths(0))
-        added = Work.of(sides.dtype, entries=_ADDED * len(sides.sides))
         return Footprint(
             payload=sum(pilots.nbytes for pilots in sides.pilots),
             scratch=sides.plain_bytes(rows, b) + self.permuting_bytes(b),
             state=PairSums.nbytes_of(sides, 1),
-            work=tiles + added + self.permuting,
         )
-
-    @property
-    def permuting(self) -> Work:
-        """Work of a pair of rows, for all permutations."""
-        gathered, chosen = len(self.products.gathered), len(self.products.chosen)
-        each = Work.of(self.sides.dtype, entries=3.0 * chosen, gathers=gathered)
-        return (self.sides.orbit.cosets - 1) * each
 
     def permuting_bytes(self, rows: int) -> int:
         """Bytes that a task takes to permute two pieces of so many rows."""

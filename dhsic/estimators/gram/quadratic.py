@@ -16,14 +16,12 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import BANDWIDTH_ROWS, Null, Resampling, fit_combinations_on_sample
 from dhsic.estimators.gram.orbits import GramOrbit
-from dhsic.estimators.gram.signs import SignedGrams
 from dhsic.estimators.gram.steps import (
     CostedStep,
     orbit_steps,
     plain_steps,
     plan_steps,
     run_steps,
-    signed_steps,
     spectral_steps,
 )
 from dhsic.estimators.gram.sums import GramSums, check_rows, gram_hsic, marginal_hsic
@@ -37,7 +35,6 @@ from dhsic.nulls import (
     Distribution,
     Gamma,
     GammaDistribution,
-    Multiplier,
     Permutation,
     Shifts,
     Spectral,
@@ -130,7 +127,7 @@ class Quadratic:
             # A gamma law is one of positive values.
             msg = (
                 "null 'gamma' needs a statistic that is never negative, got an unbiased one: take "
-                "unbiased=False, or null 'permutation', 'multiplier' or 'spectral'"
+                "unbiased=False, or null 'shifts', 'permutation' or 'spectral'"
             )
             raise InvalidArgumentError(msg)
 
@@ -237,7 +234,9 @@ class Quadratic:
             numbers = compared_in_samples(fitted, samples, session.n)
             if len(numbers) < len(fitted):
                 fitted, numbered = fitted.part(numbers), _ranges_left(numbered, numbers)
-        note = guard_grams(session, fitted, samples, null)
+        note = ""
+        if isinstance(null, Gamma | Spectral):
+            note = guard_grams(session, fitted, samples, null)
         parts = _cut_combinations(fitted, numbered)
         # Generators: a part is read and summed only once the one before it is done.
         steps = (self._steps(session, part, samples, null, planned) for part in parts)
@@ -264,7 +263,7 @@ class Quadratic:
         return null.distribution(mixture.with_moments(*moments), seed)
 
     def _scaled(
-        self, grams: GramOrbit | SignedGrams, part: Combinations
+        self, grams: GramOrbit, part: Combinations
     ) -> tuple[tuple[Vector, Vector, Vector, Vector, list[GramSums]], Vector]:
         """Statistics, sizes, rounding, HSIC of every variable with itself, sums; and replicates.
 
@@ -305,7 +304,7 @@ class Quadratic:
 
         def plan_of_parts(*parts: Combinations) -> Plan:
             steps = (self._guessed(session, part, null) for part in parts)
-            plan = plan_steps(session, steps, combinations=combinations)
+            plan = plan_steps(session, steps)
             return keeping_replicates(plan, combinations, null)
 
         def parts_of(size: int) -> list[range]:
@@ -346,8 +345,6 @@ class Quadratic:
         if isinstance(null, Shifts | Permutation):
             unbiased = self.unbiased
             return orbit_steps(session, fitted, samples, null, unbiased=unbiased, planned=planned)
-        if isinstance(null, Multiplier):
-            return signed_steps(session, fitted, samples, null, unbiased=self.unbiased)
         if isinstance(null, Spectral):
             return spectral_steps(session, fitted, samples)
         return plain_steps(session, fitted, samples, planned)

@@ -12,7 +12,6 @@ centring follows from the row sums, which meet by the same permutations.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,12 +21,11 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.bunches import Bunch, cut_into_bunches
 from dhsic.estimators.gram.held_shifts import HeldShifts
-from dhsic.estimators.gram.lines import STRIP, Across, Diagonals, Lines
+from dhsic.estimators.gram.lines import Across, Diagonals, Lines
 from dhsic.estimators.gram.sides import CosetRows, GramPass, Members, PairSums
 
 Vector = NDArray[np.float64]
@@ -43,13 +41,6 @@ _FEWEST_TOGETHER = 16  # statistics of a bunch, whose kernels are computed at a 
 _HELD_OF_BUNCHES = 2**23  # of all Gram matrices, where bunches are the other way
 _CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
 _FEWEST_TRANSFORMS = 4
-_CENTRED = 29.0  # passes over an entry of a line that is cut, centred and summed
-_TILE_CALLS = 25.0  # of small functions, a strip of a band of a kernel
-_PART_CALLS = 40.0  # a part of the lines of a kernel
-_MET_CALLS = 3.0  # a part of a statistic in a coset
-_PREPARED_CALLS = 150.0  # a kernel whose rows are prepared for a block, and taken about its pilots
-_GATHERED = 16.0  # of a line that is gathered from matrices of all rows
-_MET = 7.0  # and over one of a product of transforms
 _SMALL_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
 
 
@@ -132,39 +123,7 @@ class ShiftedGramPass(GramPass):
             + made
             + 8 * (work + 2 * len(sides.numbers) * b),
             state=PairSums.nbytes_of(sides, self.frequencies),
-            work=self._work,
         )
-
-    @property
-    def _work(self) -> Work:
-        """Work of a pair of rows."""
-        sides, cosets, held = self.sides, self.sides.orbit.cosets, self._held is not None
-        lines = sides.n_ordered
-        padded = self.length / self.groups.size
-        entries = (
-            lines * (_GATHERED if held else _CENTRED) + padded * cosets * len(sides.pairs) * _MET
-        )
-        calls = 0.0 if held else self._calls
-        kernels = sides.shared.work(sides.dtype, sides.widths(0))
-        rest = Work.of(sides.dtype, transforms=lines * padded, entries=entries, calls=calls)
-        if held or cosets == 1:
-            return kernels + rest
-        return kernels + (cosets - 1) * sides.shared.work(sides.dtype, sides.widths(1)) + rest
-
-    @property
-    def _calls(self) -> float:
-        """Calls of small functions, a pair of rows."""
-        sides, b, cosets = self.sides, self.groups.size, self.sides.orbit.cosets
-        # Half the diagonals of a group with itself, whose pairs of rows are counted once, too.
-        one = self.groups.count == 1
-        cut = Diagonals.of_tile(b, same=one)
-        strips = math.ceil(b / STRIP) * math.ceil(len(cut) / self.band)
-        parts = math.ceil(len(cut) / self.part)
-        lines = sum(bunch.sides.n_ordered for bunch in self.bunches)
-        roots = sum(bunch.n_roots for bunch in self.bunches)
-        calls = _TILE_CALLS * strips * roots + _PART_CALLS * parts * lines
-        calls += _MET_CALLS * parts * cosets * len(sides.pairs)
-        return (calls + one * _PREPARED_CALLS * lines) / (b**2 / 2 if one else b**2)
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""

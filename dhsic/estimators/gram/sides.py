@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.groups import RowGroups
-from dhsic.engine.reduction import GroupBlock, add
+from dhsic.engine.reduction import GroupBlock, Pass
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.estimators.gram.orders import RowOrders
@@ -24,7 +24,6 @@ from dhsic.linalg import hadamard
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Members = tuple[int, ...]
-Sums = TypeVar("Sums", bound=tuple[Any, ...])
 
 _PILOTS = 32  # rows whose mean is taken off: the squares of what is left grow by 1 in 16
 _PILOT_ROWS = 1024  # whose kernels at the pilots are computed at a time
@@ -336,7 +335,7 @@ class GramSides:
 
 
 @dataclass(frozen=True)
-class GramPass:
+class GramPass(Pass[Any]):
     """A pass over pairs of groups of rows, which adds sums up.
 
     Parameters
@@ -344,6 +343,8 @@ class GramPass:
     sides : GramSides
         The statistics.
     """
+
+    pairs: ClassVar[bool] = True
 
     sides: GramSides
 
@@ -356,10 +357,6 @@ class GramPass:
     def one_block(self) -> bool:
         """Whether one task takes all rows."""
         return self.groups.count == 1
-
-    def combine(self, left: Sums, right: Sums) -> Sums:
-        """Add."""
-        return add(left, right)
 
 
 class PairSums(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import GroupBlock
@@ -21,17 +20,15 @@ from dhsic.estimators.gram.orbits import GramOrbit, rows_in_order
 from dhsic.estimators.gram.permutations import BATCH, PermutedGramPass
 from dhsic.estimators.gram.shifts import ShiftedGramPass
 from dhsic.estimators.gram.sides import GramSides, PairSums, RowPart
-from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
 from dhsic.estimators.resample import Orbit, orbit_of, whole_group
 from dhsic.kernels import Combinations
-from dhsic.nulls import Multiplier, Permutation, Shifts
+from dhsic.nulls import Permutation, Shifts
 
 Vector = NDArray[np.float64]
 Permuting = Shifts | Permutation
 
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 _VECTORS = 8  # of all rows, for every statistic
-_STATISTIC_CALLS = 100.0  # of small functions, for each
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
 )
@@ -63,13 +60,12 @@ def plan_steps(
     session: Session,
     parts: Iterable[Sequence[CostedStep]],
     remedy: str = _REMEDY,
-    combinations: Combinations | None = None,
 ) -> Plan:
     """The plan of steps in parts, after the kernels of combinations are fitted.
 
     Whatever a part holds is gone when the next one starts, so its steps count what is held by them.
     """
-    costs: list[DriverStep | PassPlan] = [fitting_step(session, combinations)]
+    costs: list[DriverStep | PassPlan] = [fitting_step(session)]
     for part in parts:
         # A step holds its bytes for those of its own part, and parts come one after another.
         held = 0
@@ -144,9 +140,8 @@ def orbit_steps(
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
     # Half of the entries, by symmetry.
-    pairs = session.n * (session.n + 1) / 2
     bytes_ = working + PairSums.nbytes_of(sides, 1)
-    cost = DriverStep(reduction.name, bytes_, work=pairs * reduction.permuting, parallel=True)
+    cost = DriverStep(reduction.name, bytes_)
     return [
         *held_steps(session, reduction),
         CostedStep(cost, permute),
@@ -161,16 +156,9 @@ def plain_steps(
     planned: Plan | None = None,
 ) -> list[CostedStep]:
     """The steps of an estimate; the last one returns a `GramOrbit`."""
-    reduction = PermutedGramPass(_data_alone(session, combinations, samples))
-    return _passing_steps(session, reduction, planned)
-
-
-def _data_alone(
-    session: Session, combinations: Combinations, samples: Sequence[Vector]
-) -> GramSides:
-    """The statistics of the data alone."""
     groups = Groups.of(session.n, min(session.n, _FEWEST), session.seed)
-    return GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
+    sides = GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
+    return _passing_steps(session, PermutedGramPass(sides), planned)
 
 
 def _passing_steps(
@@ -187,20 +175,16 @@ def _passing_steps(
     if len(known) == 1 and known[0].blocks == 1 and reduction.one_block:
         plan = known[0]
     else:
-        plan = session.plan_pairs(reduction)
-    step = CostedStep(plan, lambda _: session.run_pairs(reduction, plan))
+        plan = session.plan(reduction)
+    step = CostedStep(plan, lambda _: session.reduce(reduction, plan))
     return [step, _statistics(session, reduction)]
 
 
 def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> CostedStep:
     sides = reduction.sides
     values = 8 * len(sides.pairs) * (3 * len(sides.orbit) + _VECTORS * session.n)
-    work = Work.of(
-        transforms=2.0 * sides.orbit.cosets * reduction.frequencies * len(sides.pairs),
-        calls=_STATISTIC_CALLS * len(sides.pairs),
-    )
     held = PairSums.nbytes_of(sides, reduction.frequencies) + values
-    cost = DriverStep("statistics", held, work=work)
+    cost = DriverStep("statistics", held)
     return CostedStep(cost, lambda sums: GramOrbit(reduction, sums))
 
 
@@ -220,34 +204,6 @@ def _orbit_in_memory(session: Session, combinations: Combinations, null: Permuti
     return session.once(
         ("orbit", null, least), lambda: orbit_of(session, replace(null, n_resamples=least))
     )
-
-
-def signed_steps(
-    session: Session,
-    combinations: Combinations,
-    samples: Sequence[Vector],
-    null: Multiplier,
-    *,
-    unbiased: bool,
-) -> list[CostedStep]:
-    """The steps of a test by multipliers; the last one returns `SignedGrams`."""
-    # The sums of the data come first: signs need their means.
-    sides = _data_alone(session, combinations, samples)
-
-    def pass_of(centring: Centring) -> SignedGramPass:
-        return SignedGramPass(sides, centring, null.n_resamples, session.seed)
-
-    def sign(grams: GramOrbit) -> SignedGrams:
-        reduction = pass_of(
-            Centring.of(grams.sums_of_kernels(range(len(combinations.kernels))), unbiased=unbiased)
-        )
-        return SignedGrams(grams, session.run_pairs(reduction), unbiased)
-
-    # Costs do not depend on the means, so that zeros which take no memory stand for them.
-    means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
-    unknown = pass_of(Centring(means, unbiased))
-    plain = _passing_steps(session, PermutedGramPass(sides))
-    return [*plain, CostedStep(session.plan_pairs(unknown), sign)]
 
 
 class HeldGrams(NamedTuple):
@@ -280,8 +236,7 @@ def held_steps(session: Session, reduction: PermutedGramPass) -> list[CostedStep
         return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
 
     scratch = sides.plain_bytes(session.n, session.n)
-    work = session.n**2 * sides.shared.work(sides.dtype, sides.widths(0))
-    cost = DriverStep("Gram matrices", scratch + kept - held, kept, work)
+    cost = DriverStep("Gram matrices", scratch + kept - held, kept)
     return [read_step(session, sides.orbit.groups), CostedStep(cost, compute)]
 
 
@@ -298,7 +253,7 @@ def spectral_steps(
 
     # Eigenvalues of products of many kernels take workspaces for each centred matrix.
     working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
-    cost = DriverStep("eigenvalues", working, work=Work.of(eigenvalues=session.n**3))
+    cost = DriverStep("eigenvalues", working)
     return [*held_steps(session, reduction), CostedStep(cost, solve)]
 
 

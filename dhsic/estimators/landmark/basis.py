@@ -46,8 +46,6 @@ class LandmarkBasis:
         they are needed.
     drawn : int
         Landmarks before pruning.
-    choice : str
-        Why so many, where their number was not given.
     samples : tuple of ndarray, shapes (s, d_m)
         Other rows of every variable.
     """
@@ -58,7 +56,6 @@ class LandmarkBasis:
     tolerance: float
     held: tuple[PivotedCholesky, ...] | None
     drawn: int
-    choice: str
     samples: tuple[Vector, ...] = ()
 
     @classmethod
@@ -69,7 +66,6 @@ class LandmarkBasis:
         tolerance: float,
         *,
         hold: bool,
-        choice: str = "",
         samples: Sequence[Vector] = (),
     ) -> LandmarkBasis:
         """Prune what is drawn, and hold on to the factors where asked."""
@@ -92,9 +88,7 @@ class LandmarkBasis:
         places = tuple(np.searchsorted(union, kept_here) for kept_here in each)
         factors = tuple(held) if hold else None
         kept, kept_samples = drawn.keep(union), tuple(samples)
-        return cls(
-            combinations, kept, places, factor.tolerance, factors, len(drawn), choice, kept_samples
-        )
+        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), kept_samples)
 
     def warn_of_rounding(self, session: Session) -> None:
         """Warn of kernels that lose digits in the tiles."""

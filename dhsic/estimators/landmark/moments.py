@@ -22,7 +22,7 @@ class Moments(NamedTuple):
     kappa: Tile
     """Means of the kernels where statistics need them, shape (K, p)."""
     squares: Vector
-    """Means of their squares, of real kernels."""
+    """Means of their squares."""
     u: list[Tile]
     """kappa_J - prod_m kappa_m of every statistic, shapes (q,); of products of centred kernels
     the covariance of both sides."""
@@ -61,10 +61,7 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     covariances: Tile = cross.copy()
     # Under all shifts it is a circular correlation, whose transform the pass has summed.
     if b > 1:
-        # A real correlation needs half of the frequencies, a complex one all.
-        covariances = (
-            scipy.fft.irfft(cross, b, axis=1) if part.parts == 1 else scipy.fft.ifft(cross, axis=1)
-        )
+        covariances = scipy.fft.irfft(cross, b, axis=1)
     # Rows outside of the groups stay in their places under every permutation.
     covariances += sums.left_over[at, None]
     covariances /= n
@@ -94,8 +91,8 @@ def _left_mean(part: Tuples, sums: TupleSums, c: int, r: int, n: int) -> Tile:
 def no_moments(tuples: Tuples) -> Moments:
     """Zeros, to be written part after part."""
     shape = len(tuples.kernels), tuples.n_landmarks
-    empty = np.empty(0, tuples.sums)
-    return Moments(np.zeros(shape, tuples.sums), np.zeros(shape), [empty] * len(tuples.pairs))
+    empty = np.empty(0)
+    return Moments(np.zeros(shape), np.zeros(shape), [empty] * len(tuples.pairs))
 
 
 def write_means(moments: Moments, part: Tuples, sums: TupleSums, n: int) -> None:
@@ -106,7 +103,7 @@ def write_means(moments: Moments, part: Tuples, sums: TupleSums, n: int) -> None
             about = sums.sides[0, place] / n
             moments.kappa[k, at] = pilot + about
             # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
-            squares = sums.side_squares[place] / n + (pilot * (pilot + 2.0 * about)).real
+            squares = sums.side_squares[place] / n + pilot * (pilot + 2.0 * about)
             moments.squares[k, at] = squares
 
 

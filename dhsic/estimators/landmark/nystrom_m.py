@@ -15,7 +15,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Null, Resampling
 from dhsic.estimators.landmark.basis import LandmarkBasis
-from dhsic.estimators.landmark.draws import AUTO, MOST, LandmarkDraw
+from dhsic.estimators.landmark.draws import LandmarkDraw
 from dhsic.estimators.landmark.tests import LandmarkTests
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
@@ -61,12 +61,7 @@ class NystromMHSIC:
     Parameters
     ----------
     n_landmarks : int or str, optional
-        Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt"; or
-        "auto" for as many as miss at most 2 % of the null's standard deviation on a pilot of 500
-        other rows, and at most "8sqrt", see `dhsic.landmarks.grow`: a share of 10 % lost up to 20
-        points of power on a checkerboard. The pilot's rows are drawn as the landmarks are, so that
-        permutation tests stay exact. Where there are several kernels the neediest decides, as a
-        Laplacian or a narrow one. The result says why so many.
+        Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt".
     pairing : {"independent", "joint"}, optional
         Landmarks drawn independently for every variable, the default for tests; or rows of the
         data as in the paper, the default for estimates, which need landmarks where the data are.
@@ -82,10 +77,9 @@ class NystromMHSIC:
         for float32.
     selection : str, optional
         "uniform", or how they are chosen from a pool of uniformly drawn rows, of every variable by
-        itself unless they are joint: "rpcholesky", "leverage", "kmeans++", "coherence" or
-        "determinant", see `dhsic.landmarks.select`. The pool alone decides, so that permutation
-        tests stay exact. Where a variable has several kernels, the one nearest to the median
-        heuristic selects.
+        itself unless they are joint: "rpcholesky" or "leverage", see `dhsic.landmarks.select`. The
+        pool alone decides, so that permutation tests stay exact. Where a variable has several
+        kernels, the one nearest to the median heuristic selects.
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
 
@@ -93,7 +87,7 @@ class NystromMHSIC:
     ------
     InvalidArgumentError
         A number of landmarks, a tolerance or a flag that cannot be, or names of no selection or
-        pairing; or landmarks that are selected beside `replace` or "auto".
+        pairing; or landmarks that are selected beside `replace`.
 
     References
     ----------
@@ -116,8 +110,7 @@ class NystromMHSIC:
     takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        grows = isinstance(self.n_landmarks, str) and self.n_landmarks == AUTO
-        check_landmark_options(MOST if grows else self.n_landmarks, self.tolerance)
+        check_landmark_options(self.n_landmarks, self.tolerance)
         if self.pairing is not None:
             check_choice("pairing", self.pairing, get_args(Pairing))
         check_choice("selection", self.selection, get_args(Selection))
@@ -129,19 +122,13 @@ class NystromMHSIC:
                 f"selection={self.selection!r}: drop one of them"
             )
             raise InvalidArgumentError(msg)
-        if grows and self.selection != "uniform":
-            msg = (
-                "n_landmarks='auto' takes landmarks in the order in which they are drawn, got "
-                f"selection={self.selection!r}: give a number, or take selection='uniform'"
-            )
-            raise InvalidArgumentError(msg)
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The given kernel, or the Gaussian one."""
         return given or Gaussian()
 
     def most_landmarks(self, session: Session) -> int:
-        """Landmarks before pruning; at most so many where their number is "auto"."""
+        """Landmarks before pruning."""
         return self.draw.most(session)
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
@@ -180,7 +167,7 @@ class NystromMHSIC:
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
-        """T of every combination and its replicates: in one pass, or by random signs in two."""
+        """T of every combination and its replicates, in one pass."""
         return self._tests.grid(session, combinations, null)
 
     def test_each(
@@ -203,12 +190,6 @@ class NystromMHSIC:
 
     def _check_shared(self) -> None:
         """Features share the rows that landmarks are; selected ones would be those of one."""
-        if self.n_landmarks == AUTO:
-            msg = (
-                "features share their landmarks, whose number must be given; got "
-                "n_landmarks='auto': take a number, or a multiple of sqrt(n) as '8sqrt'"
-            )
-            raise InvalidArgumentError(msg)
         if self.selection != "uniform":
             msg = (
                 "features share their landmarks, which must be drawn uniformly; got "

@@ -18,10 +18,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
-from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
-from dhsic.engine.tiles import Tile, as_real
+from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
+from dhsic.engine.tiles import Tile
 from dhsic.estimators.landmark.tiles import (
     LANDMARK_TILE_ROWS,
     SideTiles,
@@ -38,8 +37,6 @@ Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _GROUPS_AT_ONCE = 8
-_ADDED = 8.0  # passes over an entry that is centred and summed with its square
-_MET = 16.0  # and over one of two sides whose transforms are multiplied and added
 
 
 class TupleSums(NamedTuple):
@@ -47,7 +44,7 @@ class TupleSums(NamedTuple):
 
     cross: Tile
     """Both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
-    the sums of products themselves, shape (R, Q, 1). Complex entries have b frequencies."""
+    the sums of products themselves, shape (R, Q, 1)."""
     left_over: Tile
     """Products of both sides over the rows that are in no group, shape (Q,)."""
     sides: Tile
@@ -63,9 +60,9 @@ class TupleSums(NamedTuple):
         q, s = tuples.starts[-1], tuples.n_side_values
         transformed = np.zeros((cosets, q, frequencies), np.complex128)
         return cls(
-            transformed if frequencies else np.zeros((cosets, q, 1), tuples.sums),
-            np.zeros(q, tuples.sums),
-            np.zeros((cosets, s), tuples.sums),
+            transformed if frequencies else np.zeros((cosets, q, 1)),
+            np.zeros(q),
+            np.zeros((cosets, s)),
             np.zeros(s),
             np.zeros(q),
         )
@@ -83,7 +80,7 @@ class TupleSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeansPass:
+class MeansPass(Pass[TupleSums]):
     """The sums of the data as they are, in blocks of consecutive rows.
 
     Parameters
@@ -97,23 +94,20 @@ class MeansPass:
     tuples: Tuples
     products: bool = True
     name: str = "kernel sums"
-    row_multiple: int = 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t, size = self.tuples, self.tuples.sums.itemsize
+        t = self.tuples
         q, s = t.starts[-1], t.n_side_values
         return Footprint(
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS)),
-            state=(2 * size + 8) * q + (size + 8) * s,
-            work=t.work
-            + Work.of(t.dtype, entries=_ADDED * t.parts * (q * self.products + s + t.n_factors)),
+            state=24 * q + 16 * s,
         )
 
     def chunk(self, block: RowBlock) -> TupleSums:
@@ -127,13 +121,9 @@ class MeansPass:
                 sums.add_still(self.tuples, strip, sides, products=self.products)
         return sums
 
-    def combine(self, left: TupleSums, right: TupleSums) -> TupleSums:
-        """Add."""
-        return add(left, right)
-
 
 @dataclass(frozen=True)
-class TupleOrbitPass:
+class TupleOrbitPass(Pass[TupleSums]):
     """All sums of `TupleSums`, in one pass.
 
     Parameters
@@ -166,14 +156,13 @@ class TupleOrbitPass:
         """Complex numbers of a transform; 0 without shifts."""
         if not self.orbit.shifted:
             return 0
-        # Rows of real numbers have b // 2 + 1 different frequencies, complex ones b.
-        return self.groups.size if self.tuples.parts > 1 else self.groups.size // 2 + 1
+        return self.groups.size // 2 + 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some groups, whose transforms stay in the cache."""
         entries = 2 * self.frequencies if self.orbit.shifted else self.groups.size
-        return TupleTiles(self.tuples, entries * self.tuples.parts)
+        return TupleTiles(self.tuples, entries)
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
@@ -194,19 +183,15 @@ class TupleOrbitPass:
             length = t.dtype.itemsize * 2 * self.frequencies
             work = length * (2 * sides + (cosets + 1) * terms)
             state = 16 * self.frequencies * q * cosets
-            work_of_side = Work.of(t.dtype, transforms=2 * q, entries=_MET * q + _ADDED * s)
-            moving = (cosets * t.parts) * work_of_side
         else:
-            work = t.entries.itemsize * tile_rows * (sides + 2 * terms)
-            state = t.sums.itemsize * q * cosets
-            moving = Work.of(t.dtype, entries=_ADDED * t.parts * (s + cosets * (q + s)))
+            work = t.dtype.itemsize * tile_rows * (sides + 2 * terms)
+            state = 8 * q * cosets
         return Footprint(
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(tile_rows)
             + work
             + 8 * tile_rows * (cosets + 2) * len(self.moved),
-            state=state + (t.sums.itemsize * cosets + 8) * s + (t.sums.itemsize + 8) * q,
-            work=t.work + moving,
+            state=state + 8 * (cosets + 1) * s + 16 * q,
         )
 
     def chunk(self, block: GroupBlock) -> TupleSums:
@@ -222,10 +207,6 @@ class TupleOrbitPass:
             for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
                 sums.add_still(t, strip, self.tiles.sides(strip, tiles))
         return sums
-
-    def combine(self, left: TupleSums, right: TupleSums) -> TupleSums:
-        """Add."""
-        return add(left, right)
 
     def _orders(self, first: int, count: int) -> list[Orders]:
         """The orders of groups by variable, for every coset; none where it is the identity."""
@@ -333,16 +314,14 @@ class TupleOrbitPass:
 
 
 def _transform_rows(values: Tile) -> Spectrum:
-    """Along rows; of real numbers half of the frequencies say all."""
-    transform = scipy.fft.fft if np.iscomplexobj(values) else scipy.fft.rfft
-    spectrum: Spectrum = transform(values, axis=1)
+    """Along rows, of which half of the frequencies say all."""
+    spectrum: Spectrum = scipy.fft.rfft(values, axis=1)
     return spectrum
 
 
 def _reversed_transform(values: Tile) -> Spectrum:
     """The transform of the rows in reverse order, with which a product is a correlation."""
-    # Conjugate before and after, which serves complex rows as well as real ones.
-    return np.conj(_transform_rows(np.conj(values)))
+    return np.conj(_transform_rows(values))
 
 
 def _sums_of_products(left: Tile, right: Tile) -> Tile:
@@ -350,8 +329,7 @@ def _sums_of_products(left: Tile, right: Tile) -> Tile:
 
     Short sums of float32 keep their digits, and are many times quicker than a conversion.
     """
-    sums = np.zeros(len(left), np.result_type(left.dtype, np.float64))
-    left = left.conj()  # which `vecdot` takes back, so that nothing is conjugate
+    sums = np.zeros(len(left))
     if sums.dtype == left.dtype:
         return np.vecdot(left, right, out=sums)
     for start in range(0, left.shape[1], LANDMARK_TILE_ROWS):
@@ -361,7 +339,7 @@ def _sums_of_products(left: Tile, right: Tile) -> Tile:
 
 
 def _squared_row_norms(values: Tile) -> Vector:
-    """Sums over the last axis of the squared absolute values."""
-    real = as_real(np.ascontiguousarray(values))
-    norms: Vector = np.vecdot(real, real).astype(np.float64, copy=False)
+    """Sums over the last axis of the squares."""
+    values = np.ascontiguousarray(values)
+    norms: Vector = np.vecdot(values, values).astype(np.float64, copy=False)
     return norms

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import Null, Resampling, plan_of
@@ -139,17 +139,11 @@ class LandmarkTests:
         pairs = list(map(TwoSided.of, combinations.chosen))
         # Shapes of the largest tuples, which take no memory.
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype)
-        held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
-        first = self.draw.steps(session, guessed, held, len(pairs))
+        first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
-        work = self.draw.estimate_work(session, guessed)
         # One solve a combination with a law of its own; replicates share the first.
-        last = [DriverStep("estimate", 3 * 8 * p * p, work=work)] * estimates
+        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
         passes = plan_tuples(session, tuples, null)
-        # Bytes are those of all landmarks at most, work is that of those that are likely to stay.
-        if likely < p:
-            fewer = Tuples.unseen(guessed, session.dims, likely, pairs, session.dtype)
-            passes = _with_work_of(plan_tuples(session, fewer, null), passes)
         steps = [*first, *passes, *last]
         return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
@@ -158,10 +152,8 @@ class LandmarkTests:
     ) -> tuple[Prepared, Resampled, Moments, str]:
         """The landmarks, T of every statistic with its replicates, and how these were made."""
         prepared = self.prepare(session, combinations, null)
-        basis, tuples, whiten = prepared
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
-        return prepared, resampled, moments, note or detail
+        _, tuples, whiten = prepared
+        return prepared, *resample_tuples(session, tuples, whiten, null)
 
     def prepare(
         self, session: Session, combinations: Combinations, null: Null | None = None
@@ -177,12 +169,3 @@ class LandmarkTests:
         basis.warn_of_rounding(session)
         tuples = Tuples.at(basis, pairs, session.dtype)
         return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])
-
-
-def _with_work_of(
-    likely: list[DriverStep | PassPlan], steps: list[DriverStep | PassPlan]
-) -> list[DriverStep | PassPlan]:
-    """Steps with the work of others, where these are as many: the bytes are those at most."""
-    if len(likely) != len(steps):
-        return steps
-    return [replace(step, work=other.work) for step, other in zip(steps, likely, strict=True)]

@@ -67,9 +67,7 @@ class TupleTiles:
         widest = max(int(lengths.max()) for lengths in self._roots.values())
         tiles = int(np.sum([self._roots[t.roots[k]] for k in t.computed], axis=0).max())
         columns = t.needed_columns
-        entries = t.entries.itemsize * (
-            tiles + work * widest + self.most_sides + self._most_factors
-        )
+        entries = t.dtype.itemsize * (tiles + work * widest + self.most_sides + self._most_factors)
         return rows * int(entries + 3 * t.dtype.itemsize * columns)
 
     @cached_property
@@ -112,8 +110,8 @@ class TupleTiles:
         columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
         lengths = list(self._roots.values())
         most = max(t.kernels[k].work_tiles for k in t.needed)
-        made = np.empty((int(np.sum(lengths, axis=0).max()), rows), t.entries)
-        worked = np.empty((most, int(np.max(lengths)), rows), t.entries)
+        made = np.empty((int(np.sum(lengths, axis=0).max()), rows), t.dtype)
+        worked = np.empty((most, int(np.max(lengths)), rows), t.dtype)
         for strip in self.strips:
             tiles: dict[int, Tile] = {}
             begin = 0
@@ -170,41 +168,22 @@ class TupleTiles:
             product -= math.prod(self._pilot(k, at) for k in side)
         return product
 
-    def terms(self, strip: Strip, tiles: Mapping[int, Tile], left_means: Tile) -> Iterator[Term]:
-        """The centred terms xi of every statistic, where pilots are the means of the kernels.
-
-        Parameters
-        ----------
-        strip : Strip
-            The landmarks.
-        tiles : dict of int to ndarray, shapes (r, rows)
-            The tiles of the kernels, from `of`.
-        left_means : ndarray, shape (Q,)
-            Means of left sides of two kernels or more, about their pilots.
-        """
+    def terms(self, strip: Strip, tiles: Mapping[int, Tile]) -> Iterator[Term]:
+        """The centred terms xi of every joint statistic, where pilots are the kernels' means."""
         t = self.tuples
         for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
             # A strip may hold no landmark that this statistic keeps.
             if length(place.at) == 0:
                 continue
-            if t.form == "joint" and len(left) > 1:
-                members = (*left, right)
-                kept = t.kept[number][place.kept]
-                copies = [tiles[k][at].copy() for k, at in zip(members, place.members, strict=True)]
-                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-                xi = product_of_centred(copies, [self._pilot(k, kept) for k in members])
-            else:
-                left_tile = self.side(left, strip, tiles)[place.left]
-                other = self.side((right,), strip, tiles)[place.right]
-                if len(left) > 1:
-                    # The covariance of the two on the left, which is the mean of their product.
-                    left_tile = left_tile - left_means[place.at, None].astype(t.entries)
-                xi = left_tile * other
+            members, kept = (*left, right), t.kept[number][place.kept]
+            copies = [tiles[k][at].copy() for k, at in zip(members, place.members, strict=True)]
+            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+            xi = product_of_centred(copies, [self._pilot(k, kept) for k in members])
             yield Term(number, place.at, xi)
 
     def _pilot(self, k: int, at: Indices) -> Tile:
         """Pilots at some landmarks, shape (r, 1)."""
-        return self.tuples.pilots[k][at, None].astype(self.tuples.entries)
+        return self.tuples.pilots[k][at, None].astype(self.tuples.dtype)
 
     def _landmarks(self, side: tuple[int, ...], strip: Strip) -> Indices:
         """Those of a side in a strip."""

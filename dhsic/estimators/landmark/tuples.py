@@ -11,12 +11,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import NOTHING, Work
 from dhsic.engine.tiles import Matrix, Tile
 from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations
-from dhsic.kernels.shared import SharedTiles, TileKernel, tile_work
+from dhsic.kernels.shared import SharedTiles, TileKernel
 
 TermForm = Literal["centred", "joint"]
 Indices = NDArray[np.intp]
@@ -62,8 +61,6 @@ class Tuples:
         The statistics measure the mean of the product of all kernels less the product of their
         means, kappa_J - prod_m kappa_m; or the covariance of both sides, where a side of several
         kernels is their product about their means.
-    parts : int, optional
-        Real numbers in an entry of a tile: 1, or 2 where entries are complex.
     """
 
     kernels: tuple[TupleKernel, ...]
@@ -74,7 +71,6 @@ class Tuples:
     pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
     form: TermForm = "joint"
-    parts: int = 1
 
     @classmethod
     def at(
@@ -138,16 +134,6 @@ class Tuples:
     def n_landmarks(self) -> int:
         """Landmarks of all statistics together, p."""
         return len(self.landmarks[0])
-
-    @property
-    def entries(self) -> np.dtype[Any]:
-        """Entries of the tiles."""
-        return self.dtype if self.parts == 1 else np.result_type(self.dtype, np.complex64)
-
-    @property
-    def sums(self) -> np.dtype[Any]:
-        """Sums of entries, in double precision."""
-        return np.result_type(self.entries, np.float64)
 
     @cached_property
     def starts(self) -> list[int]:
@@ -232,20 +218,6 @@ class Tuples:
         arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
         prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
-
-    @property
-    def n_factors(self) -> int:
-        """Values of what sides of several kernels are products of."""
-        return sum(len(side) * len(at) for side, at in self.sides.items() if len(side) > 1)
-
-    @cached_property
-    def work(self) -> Work:
-        """Work of a row for all tiles."""
-        tiles = (
-            len(at) * tile_work(self.kernels[k], self.dtype, self.width(k), self.parts)
-            for k, at in self.needed.items()
-        )
-        return sum(tiles, NOTHING)
 
     def cuts(self, size: int) -> list[int]:
         """Where to cut the landmarks into strips of about so many landmarks of all roots."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
-from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -20,16 +19,14 @@ from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.landmark.moments import measured
 from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples
-from dhsic.estimators.location.held import held_location_steps, held_test
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import TwoSided, exact_null
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.shared import tile_work
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import ChiSquare, Permutation, Replicates, Sequential, Shifts
+from dhsic.nulls import ChiSquare, Permutation, Replicates, Shifts
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -39,10 +36,6 @@ _REMEDY = "take fewer locations, training rows, resamples or threads"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
-_CALLS = 8e4  # of small functions, a variable
-_PREPARED = 11e3  # passes over the training rows, centred and scaled for every evaluation
-_EVALUATIONS = 160.0  # of a kernel at the training rows, about: two thirds climb, a third judges
-_DERIVED = 1e4  # passes over its values, for moments and derivatives
 
 
 class _MeasuredLocations(NamedTuple):
@@ -155,22 +148,14 @@ class NFSIC:
         if trained:
             rows = 8 * trained * sum(session.dims)
             tiles = 8 * trained * count * len(session.sources)
-            tiles_work = sum((tile_work(Gaussian(), np.float64, d) for d in session.dims), NOTHING)
-            calls = Work.of(calls=_CALLS * len(session.dims))
-            values = trained * count
-            derived = Work.of(entries=_DERIVED * values * len(session.dims))
-            prepared = Work.of(entries=_PREPARED * trained * sum(session.dims))
-            work = (_EVALUATIONS * values) * tiles_work + derived + prepared + calls
-            steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
+            steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows))
         rest = _session_without(session, self._training(session))
         guessed = combinations.guessed(session.dims)
         pairs = list(map(TwoSided.of, combinations.chosen))
         tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype)
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
-        if isinstance(null, Sequential):
-            steps += held_location_steps(rest, tuples, null)
-        elif isinstance(null, Shifts | Permutation):
+        if isinstance(null, Shifts | Permutation):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
 
@@ -185,9 +170,6 @@ class NFSIC:
         if isinstance(null, ChiSquare):
             detail = guard_locations(n, measured.sampled)
             return Outcome(n * estimate.value, norm.law, estimate, detail)
-        if isinstance(null, Sequential):
-            held = held_test(measured.rest, measured.tuples, norm, null)
-            return Outcome(held.statistic, held.law, estimate, held.detail, held.rounding)
         assert isinstance(null, Shifts | Permutation)
         (statistics, replicates, rounding), _, detail = measured.resampled(null)
         law = Replicates(replicates[:, 0])
@@ -212,7 +194,7 @@ class NFSIC:
             tuple(k.mean(axis=0) for k in sampled),
             session.dtype,
         )
-        sums = rest.run(LocationPass(tuples))
+        sums = rest.reduce(LocationPass(tuples))
         session.step("solve")
         moments = measured(tuples, sums.tuples, rest.n)
         means = list(moments.kappa)

@@ -10,8 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
-from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.estimators.landmark.orbits import MeansPass, TupleSums
 from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
@@ -131,7 +130,7 @@ class LocationSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LocationPass:
+class LocationPass(Pass[LocationSums]):
     """Means of kernels at locations, and covariances of every side of the statistics.
 
     Parameters
@@ -142,7 +141,6 @@ class LocationPass:
 
     tuples: Tuples
     name: str = "test locations"
-    row_multiple: int = 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -158,7 +156,6 @@ class LocationPass:
             scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS))
             + 8 * min(rows, LANDMARK_TILE_ROWS) * j,
             state=sums.state + 8 * sides * j,
-            work=sums.work + Work.of(products=2.0 * sides * j),
         )
 
     def chunk(self, block: RowBlock) -> LocationSums:
@@ -177,7 +174,3 @@ class LocationPass:
                 values = side.astype(np.float64, copy=False)
                 products += values @ values.T
         return sums
-
-    def combine(self, left: LocationSums, right: LocationSums) -> LocationSums:
-        """Add."""
-        return LocationSums(add(left.tuples, right.tuples), left.second + right.second)

@@ -26,7 +26,7 @@ from dhsic.kernels import (
     Matern,
     RationalQuadratic,
 )
-from dhsic.kernels.centred import Matrix
+from dhsic.kernels.base import Matrix
 
 Vector = NDArray[np.float64]
 

@@ -1,0 +1,30 @@
+"""Names that were removed, and what serves instead."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SIGNS = "random signs were removed: take null='shifts', which is exact and 1.6 to 32 times as fast"
+_STOPPING = (
+    "permutations that stop were removed: take null='shifts', which is exact and takes less time"
+)
+_SELECTIONS = "this selection of landmarks was removed: take 'rpcholesky' or 'leverage'"
+
+REMOVED: Final = {
+    **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
+    **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
+    **dict.fromkeys(("sequential", "Sequential", "--exceed"), _STOPPING),
+}
+
+
+def removed(name: str) -> str:
+    """End of an error message about an unknown name: what to take, where there was one.
+
+    Examples
+    --------
+    >>> removed("sequential")
+    "; permutations that stop were removed: take null='shifts', which is exact and takes less time"
+    >>> removed("sequence")
+    ''
+    """
+    return f"; {REMOVED[name]}" if name in REMOVED else ""

@@ -1,0 +1,321 @@
+"""Kernels as text and as plain values, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+
+from dhsic._plugins import load_plugins
+from dhsic.errors import InvalidArgumentError
+from dhsic.kernels.base import Kernel, Product, Sum
+from dhsic.kernels.discrete import Delta
+from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.radial import (
+    Distance,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Matern,
+    RationalQuadratic,
+)
+from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
+from dhsic.kernels.wrap import Columns, OnColumns
+from dhsic.results import Codec
+
+Inside = TypeVar("Inside")
+
+Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
+
+
+def _forms(*classes: type[Kernel]) -> dict[str, Form]:
+    return {cls.name: (cls, cls.parameters()) for cls in classes}
+
+
+FORMS: dict[str, Form] = {
+    **_forms(Gaussian, Laplacian),
+    **{f"matern{2 * nu:.0f}2": (partial(Matern, nu=nu), ("length",)) for nu in (0.5, 1.5, 2.5)},
+    **_forms(InverseMultiquadric, RationalQuadratic, Linear, Polynomial),
+    **_forms(Distance, Delta, AndersonDarling),
+}
+"""What makes a kernel of a name, and its parameters after colons; every kernel stands here once."""
+KernelName: TypeAlias = Literal[
+    "gaussian",
+    "laplacian",
+    "matern12",
+    "matern32",
+    "matern52",
+    "imq",
+    "rq",
+    "linear",
+    "polynomial",
+    "distance",
+    "delta",
+    "anderson-darling",
+]
+"""The names alone: a kernel is any text that `parse` reads, of which a checker knows none wrong."""
+_TOKEN = re.compile(r"[+*(),]|(?:[^+*(),]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
+
+
+def parse(text: str) -> Kernel:
+    """Read a kernel from text.
+
+    Parameters
+    ----------
+    text : str
+        A name with parameters after colons, in the order of the table; parameters left out
+        keep their defaults. Kernels on the same variable add and multiply, with parentheses.
+
+        ================================  =====================================
+        text                              kernel
+        ================================  =====================================
+        gaussian[:gamma]                  `Gaussian`
+        laplacian[:gamma]                 `Laplacian`
+        matern12[:length], 32, 52         `Matern` with nu 1/2, 3/2, 5/2
+        imq[:gamma]                       `InverseMultiquadric`
+        rq[:alpha:gamma]                  `RationalQuadratic`
+        linear                            `Linear`
+        polynomial[:degree:coef0:gamma]   `Polynomial`
+        distance[:exponent]               `Distance`
+        delta                             `Delta`
+        anderson-darling                  `AndersonDarling`
+        columns(kernel, ...)              `Columns`
+        ranks(kernel), scores, spread     `Ranked`
+        kernel@0,2                        `OnColumns`, of these columns alone
+        ================================  =====================================
+
+        `dhsic.register` adds names to it.
+
+    Returns
+    -------
+    Kernel
+        Parameters left out are filled by `Kernel.fit`. ``parse(k.spec())`` is k without origin.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is unknown, a parameter is out of range, or the expression is malformed.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import parse
+    >>> parse("gaussian:0.5")
+    Gaussian(origin=None, gamma=0.5)
+    >>> parse("(gaussian + linear) * delta").spec()
+    '(gaussian+linear)*delta'
+    """
+    tokens = _TOKEN.findall(re.sub(r"\s", "", text.lower()))
+    kernel = _sum(tokens)
+    if tokens:
+        raise _malformed(tokens[0])
+    return kernel
+
+
+def _sum(tokens: list[str], symbols: str = "+*") -> Kernel:
+    """Take operands joined by the first symbol off the tokens; those of the others bind before."""
+    if not symbols:
+        return _operand(tokens)
+    symbol, inner = symbols[0], symbols[1:]
+    kernel = _sum(tokens, inner)
+    while tokens[:1] == [symbol]:
+        tokens.pop(0)
+        other = _sum(tokens, inner)
+        kernel = kernel + other if symbol == "+" else kernel * other
+    return kernel
+
+
+def _operand(tokens: list[str]) -> Kernel:
+    token = tokens.pop(0) if tokens else ""
+    if token == Columns.name and tokens[:1] == ["("]:
+        kernel: Kernel = Columns(_inside(tokens.pop(0), tokens, _columns))
+    elif token in get_args(Scale) and tokens[:1] == ["("]:
+        kernel = Ranked(_inside(tokens.pop(0), tokens, _sum), cast(Scale, token))
+    elif token == "(":
+        kernel = _inside(token, tokens, _sum)
+    else:
+        # Put back among the tokens, so that a name and parentheses read their columns alike.
+        token, *at = token.split("@", 1)
+        tokens[:0] = [f"@{at[0]}"] if at else []
+        kernel = _simple(token)
+    return _on_columns(kernel, tokens)
+
+
+def _on_columns(kernel: Kernel, tokens: list[str]) -> Kernel:
+    """Take the numbers of the columns that a kernel sees off the tokens, where there are any."""
+    if not tokens or not tokens[0].startswith("@"):
+        return kernel
+    at = [tokens.pop(0)[1:]]
+    # A comma before digits goes on with the list, before a name it parts kernels.
+    while tokens[:1] == [","] and tokens[1:2] and tokens[1].isdigit():
+        at += [tokens.pop(0) and tokens.pop(0)]
+    if not all(number.isdigit() for number in at):
+        token = "@" + ",".join(at)
+        raise _malformed(token)
+    return OnColumns(kernel, tuple(map(int, at)))
+
+
+def _inside(opening: str, tokens: list[str], read: Callable[[list[str]], Inside]) -> Inside:
+    """Take what parentheses enclose off the tokens, and the one that closes them."""
+    inside = read(tokens)
+    if not tokens or tokens.pop(0) != ")":
+        raise _malformed(opening)
+    return inside
+
+
+def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
+    """Take kernels of columns, or "none", and the commas between them off the tokens."""
+    parts: list[Kernel | None] = []
+    while not parts or tokens[:1] == [","]:
+        if parts:
+            tokens.pop(0)
+        if tokens[:1] == ["none"]:
+            tokens.pop(0)
+            parts.append(None)
+        else:
+            parts.append(_sum(tokens))
+    return tuple(parts)
+
+
+def _simple(token: str) -> Kernel:
+    name, *values = token.split(":")
+    if name not in FORMS:
+        # A name that is not known may be one of a plugin: these are loaded only now.
+        load_plugins()
+    if name not in FORMS:
+        raise _unknown(name)
+    build, parameters = FORMS[name]
+    if len(values) > len(parameters):
+        takes = ", ".join(parameters) or "no parameters"
+        msg = f"kernel {name} must have at most {takes} after colons; got {token!r}: drop the rest"
+        raise InvalidArgumentError(msg)
+    return build(**dict(zip(parameters, map(_number, values), strict=False)))
+
+
+def _number(value: str) -> float | str:
+    """Read a number; what is not one is left for the kernel to refuse."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _unknown(name: str) -> InvalidArgumentError:
+    around = (*get_args(Scale), Columns.name)
+    near = get_close_matches(name, [*FORMS, *around], n=1)
+    shown = [f"{form}(gaussian)" if form in around else form for form in near]
+    remedy = f"did you mean {shown[0]!r}?" if near else "write 'gaussian', for instance"
+    return InvalidArgumentError(
+        f"a kernel must be one of {', '.join(FORMS)}, or {', '.join(around)} of one, as "
+        f"'ranks(gaussian)'; got {name!r}: {remedy}"
+    )
+
+
+def _malformed(token: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "kernels must be joined by + or * and parentheses must pair; "
+        f"got an unexpected {token!r}: write '(gaussian+linear)*delta', for instance"
+    )
+
+
+_INNER = "inner"  # a kernel of a kernel, since "kernel" tells the class
+_BY_NAME: dict[str, type[Kernel]] = {
+    cls.__name__: cls
+    for cls in (
+        *(build for build, _ in FORMS.values() if isinstance(build, type)),
+        *(Matern, Columns, OnColumns, Product, Ranked, Sum),
+    )
+}
+"""Classes that a file may name."""
+
+
+def plain_kernel(kernel: Kernel) -> dict[str, Any]:
+    """A fitted kernel of this package, with its origin.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        As fitted.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    InvalidArgumentError
+        The kernel is of another package.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Gaussian
+    >>> plain_kernel(Gaussian(gamma=0.5, origin=(1.0,)))
+    {'kernel': 'Gaussian', 'origin': [1.0], 'gamma': 0.5}
+    """
+    name = type(kernel).__name__
+    if _BY_NAME.get(name) is not type(kernel):
+        msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
+        raise InvalidArgumentError(msg)
+    values = {
+        _INNER if field.name == "kernel" else field.name: _plain(getattr(kernel, field.name))
+        for field in fields(kernel)
+    }
+    return {"kernel": name, **values}
+
+
+def kernel_of_plain(plain: Any) -> Kernel:
+    """Read what `plain_kernel` made.
+
+    Parameters
+    ----------
+    plain : dict
+        Its class and its fields.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+
+    Examples
+    --------
+    >>> kernel_of_plain({"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5})
+    Gaussian(origin=(1.0,), gamma=0.5)
+    """
+    kernel: Any = None
+    with suppress(KeyError):  # no class is named, or one that is not there
+        kernel = _value(plain)
+    if not isinstance(kernel, Kernel):
+        msg = f"kernel must be a kernel of dhsic.kernels, got {str(plain)[:40]!r}"
+        raise TypeError(msg)
+    return kernel
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        return plain_kernel(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return tuple(_value(item) for item in plain)
+    if not isinstance(plain, dict):
+        return plain
+    # Names are looked up here alone, so that a file can have nothing else made.
+    cls = _BY_NAME[plain["kernel"]]
+    given = {field.name: field.init for field in fields(cls)}
+    fields_written = {
+        "kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"
+    }
+    # Fields that are no arguments are made anew.
+    return cls(**{name: _value(x) for name, x in fields_written.items() if given.get(name)})
+
+
+Codec(plain_kernel, kernel_of_plain).register(Kernel)

@@ -1,0 +1,688 @@
+"""Kernels of rows that are changed, chosen or missing before others see them, and of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample, median_distances
+from dhsic.kernels.base import Kernel, Matrix, Parts, Product, Sum
+from dhsic.kernels.radial import Laplacian
+
+_ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
+_MEANS = 512  # prepared rows whose mean kernel is computed at a time
+# Beyond, exponentials of prepared numbers and their products could overflow.
+_REACH = {np.dtype(np.float32): 40.0, np.dtype(np.float64): 340.0}
+_FEWEST = 8  # rows of either side of a tile for which they pay
+
+Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OfKernel(Kernel):
+    """Base of kernels that change rows, and leave what they are then to another kernel.
+
+    Lengths and scales are those of that kernel, which also centres the changed rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of the changed rows.
+    """
+
+    kernel: Kernel
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        return self.kernel.scale_columns(d)
+
+    def measured(self, d: int) -> frozenset[int]:
+        return self.kernel.measured(d)
+
+    @property
+    def has_length(self) -> bool:
+        return self.kernel.has_length
+
+    def widened(self, factor: float) -> Self:
+        return self._of(self.kernel.widened(factor))
+
+    def _of(self, kernel: Kernel) -> Self:
+        """The same changes of rows with another kernel."""
+        return replace(self, kernel=kernel)
+
+    def squarings(self, wide: Kernel) -> int:
+        # Kernels of rows that are changed otherwise compare other distances.
+        if not isinstance(wide, type(self)):
+            return 0
+        others = (f.name for f in fields(self) if f.name != "kernel")
+        same = all(getattr(self, name) == getattr(wide, name) for name in others)
+        return self.kernel.squarings(wide.kernel) if same else 0
+
+    @property
+    def work_tiles(self) -> int:
+        return self.kernel.work_tiles
+
+    def width(self, d: int) -> int:
+        return self.kernel.width(d)
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.rows(self._changed(x), dtype)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.columns(self._changed(z), dtype)
+
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        return self.kernel.rows_and_columns(self._changed(x), dtype)
+
+    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Rows (b, d) as the kernel sees them."""
+        return x
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self.kernel.tile(rows, columns, out, work)
+
+    def rounding(self, columns: Matrix) -> float:
+        return self.kernel.rounding(columns)
+
+
+@dataclass(frozen=True)
+class OnColumns(OfKernel):
+    """A kernel that sees some columns of a variable, as if they were all of it.
+
+    Several of them on one variable share its rows, as the features of a ranking do.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of these columns.
+    at : tuple of int
+        Their numbers, each once.
+    scaled : bool, optional
+        Divide every column by its standard deviation in the sample that the kernel is fitted to,
+        so that units of the columns make no difference.
+    scales : tuple of float, optional
+        Divisors of the columns; `fit` sets them where columns are to be scaled.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The numbers of columns are not different whole numbers of at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Gaussian, OnColumns
+    >>> OnColumns(Gaussian(gamma=1.0), (1,))(np.array([[5.0, 0.0], [7.0, 1.0]])).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    at: tuple[int, ...]
+    scaled: bool = False
+    scales: tuple[float, ...] | None = None
+
+    name: ClassVar[str] = "on-columns"
+
+    def __post_init__(self) -> None:
+        numbers = all(isinstance(j, int | np.integer) and not isinstance(j, bool) for j in self.at)
+        if not (self.at and numbers and min(self.at) >= 0 and len(set(self.at)) == len(self.at)):
+            msg = f"columns must be different numbers >= 0, one or more; got {self.at!r}"
+            raise InvalidArgumentError(msg)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        # The kernel checks its columns: rows that miss a value in others are as good as any.
+        sample = np.asarray(sample, np.float64)
+        scaled = self
+        if self.scaled and self.scales is None:
+            chosen = self._changed(sample)
+            there = ~np.isnan(chosen).any(axis=1)
+            spread = (chosen if there.all() else chosen[there]).std(axis=0)
+            # A constant column stays as it is, where it would be divided by 0.
+            scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
+        try:
+            return replace(scaled, kernel=self.kernel.fit(scaled._changed(sample)))
+        except DataError as error:
+            listed = ", ".join(map(str, self.at))
+            msg = f"column{'s' if len(self.at) > 1 else ''} {listed}: {error}"
+            raise DataError(msg) from error
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        if self.scaled and self.scales is None:
+            return tuple((j,) for j in self.at)
+        inner = self.kernel.scale_columns(len(self.at))
+        return tuple(tuple(self.at[j] for j in columns) for columns in inner)
+
+    def measured(self, d: int) -> frozenset[int]:
+        del d
+        return frozenset(self.at[j] for j in self.kernel.measured(len(self.at)))
+
+    def width(self, d: int) -> int:
+        del d
+        return self.kernel.width(len(self.at))
+
+    def spec(self) -> str:
+        inner = self.kernel.spec()
+        # Without parentheses the columns would be those of the last part alone.
+        inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
+        return f"{inner}@{','.join(map(str, self.at))}"
+
+    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
+        """These columns of rows (b, d), a view where there is one."""
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] <= max(self.at):
+            msg = f"rows must have shape (n, d) with d > {max(self.at)}; got {x.shape}"
+            raise InvalidArgumentError(msg)
+        # A slice of one column is a view; numbers of columns would copy.
+        chosen = x[:, self.at[0] : self.at[0] + 1] if len(self.at) == 1 else x[:, self.at]
+        return chosen if self.scales is None else chosen / self.scales
+
+
+@dataclass(frozen=True)
+class _Widened(OfKernel):
+    """A kernel that is stretched as soon as it is fitted."""
+
+    factor: float
+
+    name: ClassVar[str] = "widened"
+
+    def fit(self, sample: NDArray[np.float64]) -> Kernel:  # type: ignore[override]
+        return self.kernel.fit(sample).widened(self.factor)
+
+    def spec(self) -> str:
+        return self.kernel.spec()
+
+
+def product_of(
+    kernels: Sequence[Kernel], widths: Sequence[int], factors: Sequence[float] | None = None
+) -> Kernel:
+    """The product of one kernel a variable, of the row that holds all of them side by side.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        One a variable.
+    widths : sequence of int
+        Columns of every variable.
+    factors : sequence of float, optional
+        Multiples of the length scale of each when it is fitted.
+
+    Returns
+    -------
+    Kernel
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian
+    >>> product_of((Gaussian(gamma=0.5), Delta()), (2, 1)).spec()
+    'gaussian:0.5@0,1*delta@2'
+    """
+    of = map(stretched, kernels, factors or (1.0,) * len(kernels))
+    runs = (tuple(range(*both)) for both in pairwise(accumulate(widths, initial=0)))
+    return Product(tuple(map(OnColumns, of, runs)))
+
+
+def stretched(kernel: Kernel, factor: float) -> Kernel:
+    """The kernel that is fitted, and then has a multiple of its length scale."""
+    return kernel if factor == 1.0 else _Widened(kernel, factor)
+
+
+@dataclass(frozen=True)
+class WithMissing(OfKernel):
+    """A kernel of rows of which some are missing: NaN in any of their columns.
+
+    The feature of a missing row is the mean embedding [1]_ of up to 256 rows u_1, ..., u_s of the
+    sample that the kernel is fitted to,
+
+        k(missing, z) = (1/s) sum_j k(u_j, z),  k(missing, missing) = (1/s^2) sum_jl k(u_j, u_l),
+
+    so that the kernel stays positive definite, and the same whatever rows it is compared with. Its
+    centred feature is nearly 0: in a statistic of two variables a row counts where both are there.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel of the rows that are there.
+    present : ndarray, shape (s, d), optional
+        u_1, ..., u_s; `fit` sets them.
+
+    References
+    ----------
+    .. [1] A. Smola, A. Gretton, L. Song, B. Schoelkopf. A Hilbert space embedding for
+       distributions. ALT 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Linear
+    >>> x = np.array([[1.0], [3.0], [np.nan]])
+    >>> WithMissing(Linear(origin=(0.0,))).fit(x)(x)
+    array([[1., 3., 2.],
+           [3., 9., 6.],
+           [2., 6., 4.]])
+    """
+
+    # It follows from the sample that the kernel is fitted to, and is no part of its value.
+    present: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+
+    name: ClassVar[str] = "with-missing"
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        sample = np.asarray(sample, np.float64)
+        present = _complete(sample)
+        if not len(present):
+            msg = (
+                f"a kernel is fitted to complete rows, and none of {len(sample):,} that were drawn "
+                "is complete: leave out the columns that miss the most"
+            )
+            raise DataError(msg)
+        return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
+
+    def squarings(self, wide: Kernel) -> int:
+        # A mean of squares is no square of a mean.
+        return 0
+
+    def width(self, d: int) -> int:
+        # Those of the kernel, the mean kernel with the present rows, and whether it is missing.
+        return self.kernel.width(d) + 2
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        values, missing = self._split(x)
+        return _joined(self.kernel.rows(values, dtype), missing)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        values, missing = self._split(z)
+        return _joined(self.kernel.columns(values, dtype), missing)
+
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        values, missing = self._split(x)
+        inner = self.kernel.rows_and_columns(values, dtype)
+        rows, columns = (_joined(prepared, missing) for prepared in inner)
+        # Computed once here, where all pairs of rows are compared, and tiles are many.
+        rows[:, -2] = columns[:, -2] = self._means(columns, 0)
+        return rows, columns
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self.kernel.tile(rows[:, :-2], columns[:, :-2], out, work)
+        missing_rows, missing_columns = (np.flatnonzero(x[:, -1]) for x in (rows, columns))
+        if len(missing_columns):
+            out[:, missing_columns] = self._means(rows, 1)[:, None]
+        if len(missing_rows):
+            out[missing_rows] = self._means(columns, 0)
+
+    def rounding(self, columns: Matrix) -> float:
+        return self.kernel.rounding(columns[:, :-2])
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        del rng, count, d
+        msg = (
+            "random frequencies need rows without gaps, got missing='pairwise': take "
+            "estimator='nystrom-hsic' or 'nystrom-m', or missing='drop'"
+        )
+        raise InvalidArgumentError(msg)
+
+    def spec(self) -> str:
+        return self.kernel.spec()
+
+    def _split(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Rows with one that is there in place of those that are missing, and which these are."""
+        x = np.asarray(x)
+        missing = np.isnan(x).any(axis=1)
+        return np.where(missing[:, None], self._there[0], x) if missing.any() else x, missing
+
+    @property
+    def _there(self) -> NDArray[np.float64]:
+        if self.present is None:
+            msg = f"{self.name}: rows must be set before use; got None: call fit(sample)"
+            raise InvalidArgumentError(msg)
+        return self.present
+
+    @cached_property
+    def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, Matrix, float]]:
+        """The present rows as rows and as columns, and the mean of their kernel, by precision."""
+        return {}
+
+    def _present_as(self, dtype: np.dtype[Any]) -> tuple[Matrix, Matrix, float]:
+        if dtype not in self._prepared:
+            rows, columns = self.kernel.rows_and_columns(self._there, dtype)
+            mean = float(self._mean_tiles(columns, rows, axis=0).mean())
+            self._prepared[dtype] = rows, columns, mean
+        return self._prepared[dtype]
+
+    def _means(self, prepared: Matrix, axis: int) -> Matrix:
+        """k(x, missing) of prepared rows, for axis 1, k(missing, z) of columns, for axis 0."""
+        known = prepared[:, -2]
+        if len(known) and not np.isnan(known[0]):
+            return known
+        *present, missing = self._present_as(prepared.dtype)
+        means = self._mean_tiles(prepared[:, :-2], present[axis], axis)
+        means[prepared[:, -1] > 0.0] = missing
+        return means.astype(prepared.dtype)
+
+    def _mean_tiles(self, prepared: Matrix, present: Matrix, axis: int) -> NDArray[np.float64]:
+        """Means along an axis of the tiles of prepared rows with the present ones."""
+        means = np.empty(len(prepared))
+        for start in range(0, len(prepared), _MEANS):
+            at = slice(start, start + _MEANS)
+            pair = (prepared[at], present) if axis else (present, prepared[at])
+            # In double precision, as all sums.
+            gram = self.kernel.gram(*pair, prepared.dtype)
+            means[at] = gram.mean(axis=axis, dtype=np.float64)
+        return means
+
+
+def with_missing(kernel: Kernel) -> Kernel:
+    """The kernel of rows that may be missing; of some columns, where one of these is missing."""
+    if isinstance(kernel, WithMissing):
+        return kernel
+    if isinstance(kernel, OnColumns):
+        return replace(kernel, kernel=with_missing(kernel.kernel))
+    return WithMissing(kernel)
+
+
+def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
+    """A fitted kernel with the mean embedding of other rows than those that it was fitted to."""
+    if isinstance(kernel, OnColumns):
+        return replace(kernel, kernel=of_rows(kernel.kernel, sample[:, kernel.at]))
+    if isinstance(kernel, WithMissing):
+        return replace(kernel, present=_complete(sample)[:_ROWS].copy())
+    return kernel
+
+
+def _complete(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rows that miss nothing."""
+    return sample[~np.isnan(sample).any(axis=1)] if sample.ndim == 2 else sample
+
+
+def of_present(kernel: Kernel) -> Kernel:
+    """The kernel of the rows that are there; another kernel as it is."""
+    return kernel.kernel if isinstance(kernel, WithMissing) else kernel
+
+
+def _joined(prepared: Matrix, missing: NDArray[np.bool_]) -> Matrix:
+    """Prepared rows, a mean kernel that is not known yet, and whether they are missing."""
+    joined = np.empty((len(prepared), prepared.shape[1] + 2), prepared.dtype)
+    joined[:, :-2] = prepared
+    joined[:, -2] = np.nan
+    joined[:, -1] = missing
+    return joined
+
+
+@dataclass(frozen=True)
+class Columns(Parts):
+    """Mean over the columns of a kernel of one column, each fitted to its own column.
+
+    HSIC is linear in a kernel, so with it HSIC is the mean over columns of their HSIC (SubHSIC of
+    Zhang et al. 2018, section 5.1).
+
+    Parameters
+    ----------
+    parts : Kernel or tuple of Kernel
+        One for all columns, or one a column. `fit` gives every column its own; None stands for a
+        column whose scale cannot be fitted because it is constant in the sample, and counts as 0
+        in the mean.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A part is no kernel, or all are None.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 5.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Columns, Delta
+    >>> Columns(Delta())(np.array([[1, 2], [1, 3], [0, 3]]))
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0.5],
+           [0. , 0.5, 1. ]])
+    """
+
+    parts: Kernel | tuple[Kernel | None, ...]
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "columns"
+
+    def __post_init__(self) -> None:
+        parts = (self.parts,) if isinstance(self.parts, Kernel) else tuple(self.parts)
+        known = all(part is None or isinstance(part, Kernel) for part in parts)
+        if not known or not any(parts):
+            msg = (
+                "columns needs a kernel for all columns or one for each, not None for all; got "
+                f"{self.parts}: pass a kernel of one column"
+            )
+            raise InvalidArgumentError(msg)
+        object.__setattr__(self, "parts", parts)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        sample = as_sample(sample)
+        self._check_shape(sample)
+        # The usual case, which needs no call for each column.
+        if self._given == (Laplacian(),):
+            fitted = _fit_laplacians(sample)
+        else:
+            parts = zip(self._each(sample.shape[1]), sample.T, strict=True)
+            fitted = tuple(_fit(part, x[:, None]) for part, x in parts)
+        if not any(fitted):
+            msg = "columns: a sample must have a column that is not constant: drop the variable"
+            raise DataError(msg)
+        return replace(self, parts=fitted)
+
+    @property
+    def work_tiles(self) -> int:
+        if self.of_laplacians:
+            return 2
+        return 1 + max(part.work_tiles for part in self._known)
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        if self._laplacians is None:
+            return super().rows(x, dtype)
+        x = np.asarray(x)
+        self._check_shape(x)
+        # one multiplication in place of one a column; what rows of either kind are is the same
+        at, origins, scales = self._laplacians
+        centred = np.subtract(x[:, at], origins, dtype=np.float64)
+        scaled = np.empty(centred.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.multiply(centred, scales, out=scaled, casting="same_kind")
+            self._check_range(np.square(scaled, dtype=np.float64), dtype)
+        return scaled
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        # Those of Laplacian kernels are the rows, which are made at once.
+        return super().columns(z, dtype) if self._laplacians is None else self.rows(z, dtype)
+
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        rows = self.rows(x, dtype)
+        return rows, rows if self._laplacians is not None else self.columns(x, dtype)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        if self._laplacians is None:
+            super().tile(rows, columns, out, work)
+        else:
+            _add_laplacians(rows, columns, out, work)
+        # HSIC is linear in a kernel: with the mean over columns it is the mean of theirs, SubHSIC
+        # of Zhang et al. (2018), section 5.1.
+        d = self.dimension(rows.shape[1])
+        if d > 1:
+            np.multiply(out, 1.0 / d, out=out)
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        summed = super().gradient(rows, columns, gram, weights, work)
+        return summed / self.dimension(rows.shape[1])
+
+    def side_by_side(self, rows: Matrix, columns: Sequence[Matrix]) -> Matrix:
+        """The kernel of every column that counts, at points of that column.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (b, w)
+            Prepared.
+        columns : sequence of ndarray, shapes (p_j, w_j)
+            Prepared, of every column that counts.
+
+        Returns
+        -------
+        ndarray, shape (b, sum of p_j)
+        """
+        counts, widths = zip(*(z.shape for z in columns), strict=True)
+        if self._laplacians is not None:
+            # one call for all columns: a call for each takes longer than its few numbers
+            at = np.repeat(np.arange(len(counts)), counts)
+            return _laplacians_at(rows, at, np.concatenate(columns)[:, 0])
+        out = np.empty((len(rows), sum(counts)), rows.dtype)
+        places = (pairwise(accumulate(sizes, initial=0)) for sizes in (widths, counts))
+        parts = self.counted(self.dimension(rows.shape[1]))
+        for (part, _), z, of, to in zip(parts, columns, *places, strict=True):
+            work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
+            part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
+        return out
+
+    @property
+    def of_laplacians(self) -> bool:
+        """Whether fitted kernels take exponentials of rows alone, and none of pairs of them."""
+        return all(isinstance(part, Laplacian) and part.origin is not None for part in self._known)
+
+    @cached_property
+    def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
+        """The columns that count, their origins and scales, where all kernels are Laplacian."""
+        if self.alike or not self.of_laplacians:
+            return None
+        parts = [
+            (j, part.origin[0], part._scale)
+            for j, part in enumerate(self._given)
+            if isinstance(part, Laplacian) and part.origin is not None
+        ]
+        at, origins, scales = map(np.array, zip(*parts, strict=True))
+        return at, origins, scales
+
+    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
+        """The kernels that count in the mean, with the one column each that is theirs."""
+        for j, part in enumerate(self._each(d)):
+            if part is not None:
+                yield part, slice(j, j + 1)
+
+    @property
+    def alike(self) -> bool:
+        """Whether one kernel is for all columns."""
+        return len(self._given) == 1
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # a mean of kernels is a mixture of their laws: every frequency is along one column
+        parts, scales = self._each(d), np.zeros((count, d))
+        along = rng.integers(d, size=count)
+        for j, part in enumerate(parts):
+            chosen = along == j
+            # Frequencies of a column that does not count stay 0: their waves are constant.
+            if part is not None and chosen.any():
+                scales[chosen, j] = part.spectral_scales(rng, int(chosen.sum()), 1)[:, 0]
+        return scales
+
+    def spec(self) -> str:
+        specs = ["none" if part is None else part.spec() for part in self._given]
+        return f"{self.name}({','.join(specs[:1] if len(set(specs)) == 1 else specs)})"
+
+    @property
+    def _given(self) -> tuple[Kernel | None, ...]:
+        assert isinstance(self.parts, tuple)
+        return self.parts
+
+    def _each(self, d: int) -> tuple[Kernel | None, ...]:
+        return self._given * d if self.alike else self._given
+
+    def dimension(self, width: int) -> int:
+        """Columns of the variable behind prepared arrays of so many columns, once fitted."""
+        return width // self._known[0].width(1) if self.alike else len(self._given)
+
+    @property
+    def _columns(self) -> int | None:
+        return None if self.alike else len(self._given)
+
+
+def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+    """Write the sum of Laplacian kernels of prepared columns, without what a call of each takes.
+
+    exp(-|x - z|) is the smaller one of exp(x) exp(-z) and exp(-x) exp(z), so that exponentials are
+    of rows and not of pairs of them.
+    """
+    each = rows.T, np.ascontiguousarray(columns.T)
+    # Exponentials of one side are as many as those of pairs where the other has a row or two.
+    many = min(len(rows), len(columns)) >= _FEWEST
+    near = _are_near(rows) & _are_near(columns) & many
+    with np.errstate(over="ignore"):  # where columns are not near
+        rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))
+    for j, (x, z) in enumerate(zip(*each, strict=True)):
+        to = work[0] if j else out
+        if near[j]:
+            np.multiply(rising[0][j][:, None], falling[1][j], out=to)
+            np.multiply(falling[0][j][:, None], rising[1][j], out=work[1])
+            np.minimum(to, work[1], out=to)
+        else:
+            _write_laplacian(x[:, None], z, to)
+        if j:
+            np.add(out, to, out=out)
+
+
+def _laplacians_at(rows: Matrix, at: Indices, z: Matrix) -> Matrix:
+    """Laplacian kernels of prepared columns, by their numbers, at a point each, shape (b, p)."""
+    if _are_near(rows).all() and _are_near(z).all():
+        # The smaller one of two products, as in `_add_laplacians`.
+        out, other = np.exp(rows).take(at, axis=1), np.exp(-rows).take(at, axis=1)
+        out *= np.exp(-z)
+        other *= np.exp(z)
+        return np.minimum(out, other, out=out)
+    out = rows.take(at, axis=1)
+    _write_laplacian(out, z, out)
+    return out
+
+
+def _write_laplacian(x: Matrix, z: Matrix, out: Matrix) -> None:
+    """exp(-|x - z|), of numbers however far apart."""
+    np.subtract(x, z, out=out)
+    np.abs(out, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+
+
+def _are_near(prepared: Matrix) -> NDArray[np.bool_]:
+    """Whether exponentials of the numbers of a column may be multiplied."""
+    near: NDArray[np.bool_] = np.abs(prepared).max(axis=0, initial=0.0) <= _REACH[prepared.dtype]
+    return near
+
+
+def _fit_laplacians(sample: Vector) -> tuple[Kernel | None, ...]:
+    """As `_fit` of every column, without what a call of each takes."""
+    origins, lengths = np.median(sample, axis=0).tolist(), median_distances(sample)
+    return tuple(
+        Laplacian(gamma=1.0 / length, origin=(origin,)) if length else None
+        for origin, length in zip(origins, lengths, strict=True)
+    )
+
+
+def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
+    try:
+        return None if part is None else part.fit(column)
+    except DataError:
+        # A constant column tells nothing, and takes no part in the mean.
+        if (column == column[0]).all():
+            return None
+        raise
