@@ -18,7 +18,7 @@ from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
 from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of, rounding_unit
-from dhsic.estimators.gram.centring import Centring
+from dhsic.estimators.gram.sums import Centring
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (

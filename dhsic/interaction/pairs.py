@@ -12,10 +12,8 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.base import fit_combinations_on_sample
-from dhsic.estimators.gram.centring import Centring
-from dhsic.estimators.gram.orbits import GramOrbit
-from dhsic.estimators.gram.permutations import PermutedGrams, PermutedProducts
-from dhsic.estimators.gram.steps import (
+from dhsic.estimators.gram.contraction import GramOrbit, PermutedGrams
+from dhsic.estimators.gram.exact import (
     CostedStep,
     HeldGrams,
     held_pass,
@@ -23,7 +21,7 @@ from dhsic.estimators.gram.steps import (
     plan_steps,
     run_steps,
 )
-from dhsic.estimators.gram.sums import GramSums
+from dhsic.estimators.gram.sums import Centring, GramSums
 from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
@@ -31,7 +29,6 @@ from dhsic.nulls import Permutation
 
 Vector = NDArray[np.float64]
 
-_PAIR = PermutedProducts((0, 1), ((0, 1),))
 _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
@@ -65,25 +62,30 @@ def _pair_steps(
     reduction = held_pass(session, combinations, unseen)
 
     def replicate(held: HeldGrams) -> tuple[Vector, float]:
-        grams = GramOrbit(reduction, held.sums)
-        centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
+        found = GramOrbit(reduction, held.sums)
+        centring = Centring.of(found.sums_of(combinations.chosen[0]), unbiased=False)
         for k, gram in enumerate(held.grams):
             centring.centre(k, gram)
         # Rubenstein et al. (2016): under (a, b) _||_ s the statistic is HSIC of s and the pair (a,
         # b).
+        pair = Combinations.single(combinations.kernels[:2])
         pairs = ([held.grams[a] * held.grams[b], held.grams[s]] for a, b, s in FACTORISATIONS)
         # One after another, so that two working matrices are held and not six.
-        values = [_pair_replicates(session, pair, held, null) for pair in pairs]
-        return np.transpose(values), float(grams.rounding()[0])
+        values = [_pair_replicates(session, grams, pair, held, null) for grams in pairs]
+        return np.transpose(values), float(found.rounding()[0])
 
-    task = size * _PAIR.scratch_entries(n, n)
+    task = size * PermutedGrams.scratch_entries(combinations, n)
     working = 2 * size * n * n + session.runtime.threads * task + 16 * n * null.n_resamples
     last = CostedStep(DriverStep(f"{null.name} null", working), replicate)
     return [*held_steps(session, reduction), last]
 
 
 def _pair_replicates(
-    session: Session, grams: list[Matrix], held: HeldGrams, null: Permutation
+    session: Session,
+    grams: list[Matrix],
+    pair: Combinations,
+    held: HeldGrams,
+    null: Permutation,
 ) -> Vector:
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
@@ -95,7 +97,7 @@ def _pair_replicates(
     # (1 / n) sum_ij A_ij B_ij C_ij of centred Gram matrices.
     observed = np.sum(h * grams[1], dtype=np.float64) / n
     # Two variables are left: the first stays where it is, and s is permuted.
-    orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)
-    permuted = PermutedGrams.of(_PAIR, grams, orders)
+    orders = replace(held.piece.orders, orbit=orbit_of(session, null))
+    permuted = PermutedGrams(pair, (), tuple(grams), orders)
     ranges = session.map("permutation null", permuted, null.n_resamples)
     return np.concatenate([[observed], *(part[:, 0] / n for part in ranges)])
