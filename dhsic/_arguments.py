@@ -19,12 +19,15 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
+    VHSIC,
     Estimator,
     Null,
+    Stages,
     choose_estimator,
     draws_replicates,
     find_estimator,
     find_null,
+    takes_variables,
     tries_grids,
 )
 from dhsic.estimators.base import check_gaps
@@ -43,9 +46,13 @@ from dhsic.kernels import (
     by_type,
     parse,
 )
-from dhsic.nulls import Distribution, FromReplicates, Replicates
+from dhsic.kernels.grid import SMOOTH
+from dhsic.kernels.wrap import stretched
+from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
+from dhsic.results import AS_ASKED
 
 Precision = Literal["float64", "float32"]
+_VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
 DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
 
 
@@ -212,24 +219,31 @@ def _plan_estimate(estimator: Estimator, session: Session, combinations: Combina
     return plan_once(estimator, session, combinations, None)
 
 
-def _estimator_as_given(estimator: str | Estimator, session: Session) -> Estimator | None:
-    """The estimator as given; None where it is left open."""
+def _estimator_as_given(
+    estimator: str | Estimator, session: Session, n_variables: int | None = None
+) -> Estimator | None:
+    """The estimator of so many variables as given; None where it is left open."""
     if isinstance(estimator, str) and estimator == "auto":
         return None
-    return find_estimator(estimator, session)[0]
+    return find_estimator(estimator, session, n_variables)[0]
 
 
 def _single(
-    asked: Sequence[Kernel | None], named: Estimator | None, sources: Sequence[Source]
+    asked: Sequence[Kernel | None],
+    named: Estimator | None,
+    sources: Sequence[Source],
+    smooth: Kernel | None = None,
 ) -> Combinations:
     """One kernel a variable: what was given, or what suits the values and the estimator."""
     pairs = zip(asked, sources, strict=True)
-    return Combinations.single([_suited(kernel, named, source) for kernel, source in pairs])
+    return Combinations.single([_suited(kernel, named, source, smooth) for kernel, source in pairs])
 
 
-def _suited(kernel: Kernel | None, named: Estimator | None, source: Source) -> Kernel:
+def _suited(
+    kernel: Kernel | None, named: Estimator | None, source: Source, smooth: Kernel | None
+) -> Kernel:
     if named is None:
-        return kernel or by_type(kinds_of(source), Gaussian())
+        return kernel or by_type(kinds_of(source), smooth or Gaussian())
     return _kernel_where_none(named, source) if kernel is None else named.kernel(kernel)
 
 
@@ -278,6 +292,10 @@ class Method:
     grid: Grid
     null: Null
     null_reason: str
+    stages: Stages | None = None
+    """The tests of a chain, whose kernels these are."""
+    measure: tuple[Estimator, tuple[Kernel, ...]] | None = None
+    """What estimates the joint dependence beside a chain, and by which kernels."""
 
     @property
     def drawn(self) -> Null:
@@ -306,15 +324,31 @@ class Method:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
+        drawn, batch = self.drawn, session
+        if self.stages is not None:
+            assert isinstance(self.null, Chain)
+            drawn, batch = self.stages.null(self.null), self.stages.session(session)
 
         def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
-            return plan_once(estimator, some, combinations, self.drawn)
+            return plan_once(estimator, some, combinations, drawn)
 
-        plan = planned(planner, self.estimator, session, self.combinations)
-        return replace(plan, pilot=partial(session.timed, self._run))
+        plan = planned(planner, self.estimator, batch, self.combinations)
+        plan = replace(plan, pilot=partial(session.timed, self._run))
+        if self.measure is None:
+            return plan
+        measure, kernels = self.measure
+        estimate = plan_once(measure, session, Combinations.single(kernels), None)
+        return replace(plan, variables=session.names, steps=(*plan.steps, *estimate.steps))
 
     def _run(self, session: Session) -> object:
-        return run_null(self.estimator, session, self.combinations, self.null)
+        null, batch = self.null, session
+        if self.stages is not None and self.measure is not None:
+            assert isinstance(null, Chain)
+            measure, kernels = self.measure
+            # Before the tests, whose sums of one block may be refused.
+            measure.estimate(session, kernels)
+            null, batch = self.stages.null(null), self.stages.session(session)
+        return run_null(self.estimator, batch, self.combinations, null)
 
 
 def choose_method(
@@ -333,7 +367,8 @@ def choose_method(
     """
     m = len(session.sources)
     asked = _read_kernels(kernels, m)
-    named = _estimator_as_given(estimator, session)
+    chained = _takes_chain(session, estimator, null)
+    named = _estimator_as_given(estimator, session, 2 if chained else m)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
     # Random features exist for kernels of differences alone (Bochner's theorem).
     invariant = getattr(named, "needs_invariance", False)
@@ -343,10 +378,15 @@ def choose_method(
     tries = draws_replicates(null) and (named is None or tries_grids(named))
     # Kernels of weighted rows have no replicates that they could share.
     tries = tries and session.weights is None
-    if isinstance(asked, Grid) or tries:
+    if isinstance(asked, Grid) or (tries and m == 2):
         combinations = grid.combinations(m)
     else:
-        combinations = _single(asked, named, session.sources)
+        smooth = parse(SMOOTH) if chained else None
+        combinations = _single(asked, named, session.sources, smooth)
+    if chained:
+        left_open = tries and all(session.finite) and not (isinstance(asked, Grid) or any(asked))
+        options = estimator, null, n_resamples, grid, _checked(combinations, session)
+        return _choose_chain(session, *options, left_open=left_open)
     chosen, checked, reason = choose_estimator(
         estimator,
         session,
@@ -359,6 +399,50 @@ def choose_method(
     check_gaps(session, chosen)
     law, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, law, null_reason)
+
+
+def _takes_chain(session: Session, estimator: str | Estimator, null: str | Null) -> bool:
+    """Whether a test is a chain of tests of two variables."""
+    if isinstance(null, Chain) or (isinstance(null, str) and null == Chain.name):
+        return True
+    if not isinstance(null, str) or null != "auto" or session.weights is not None:
+        return False
+    # Rows of a series are permuted by no one, so that a joint statistic has no replicates.
+    serial = session.moves is not None and session.moves.serial
+    left_open = isinstance(estimator, str) and estimator == "auto"
+    return len(session.sources) > 2 and (left_open or serial)
+
+
+def _choose_chain(
+    session: Session,
+    estimator: str | Estimator,
+    null: str | Null,
+    n_resamples: int | None,
+    grid: Grid,
+    given: Combinations,
+    *,
+    left_open: bool,
+) -> Method:
+    """A chain of tests of two variables, by the estimator that these would have."""
+    stages = Stages.of(session, None if left_open else given)
+    named = _estimator_as_given(estimator, session, 2)
+    asked = Chain.name if isinstance(null, str) else null
+    pairs = stages.combinations
+    law, told = find_null(asked, named or VHSIC(), session, n_resamples, pairs)
+    assert isinstance(law, Chain)
+    told = told if asked == null else told.replace(AS_ASKED, _VARIABLE_BY_VARIABLE)
+    shifts, batch = stages.null(law), stages.session(session)
+    chosen, pairs, reason = choose_estimator(
+        estimator, batch, pairs, shifts, None, reducible=left_open
+    )
+    check_gaps(session, chosen)
+    reference = given.reference()
+    kernels = map(stretched, given.kernels_of(reference), given.of(given.factors, reference))
+    single = Combinations.single([*kernels])
+    joint = estimator if named and takes_variables(named, len(session.sources)) else "auto"
+    measure, *_ = choose_estimator(joint, session, single, None, None, unbiased=False)
+    stages = replace(stages, combinations=pairs)
+    return Method(chosen, reason, pairs, grid, law, told, stages, (measure, single.kernels))
 
 
 def _candidates(kernel: Any) -> Candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -14,18 +15,17 @@ from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import (
-    ChainEstimator,
     Estimate,
     GridEstimator,
-    GridOutcome,
+    Judged,
     Outcome,
     Resampling,
-    combine_chain,
+    run_chain,
 )
 from dhsic.estimators.base import passes_of
 from dhsic.kernels import Kernel
-from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
-from dhsic.results import GridSummary, KernelCombination, StageSummary, VariableSummary
+from dhsic.nulls import Chain, Replicates, monte_carlo_error, pvalue
+from dhsic.results import GridSummary, StageSummary, VariableSummary
 
 _SHOWN = 1000
 
@@ -77,11 +77,14 @@ def _outcome_of_test(
 ) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
     """The outcome of the test; of several kernels or stages, with what each says by itself."""
     estimator, combinations, null = method.estimator, method.combinations, method.drawn
-    if isinstance(null, Chain):
-        assert isinstance(estimator, ChainEstimator)
+    if method.stages is not None and method.measure is not None:
+        assert isinstance(estimator, GridEstimator)
+        assert isinstance(null, Chain)
+        measure, kernels = method.measure
+        # One of kernels that the same data chose would lie above 0 for independent data.
+        estimate = partial(measure.estimate, session, kernels)
         # A chain chooses at every stage, and has a score for each.
-        stages = estimator.test_chain(session, combinations, null)
-        return combine_chain(session, stages, method.grid, null)
+        return run_chain(session, method.stages, estimator, method.grid, null, estimate)
     # One kernel a variable: nothing is chosen, and no score has to account for a choice.
     if combinations.plain:
         return estimator.test(session, combinations.kernels, null), None, ()
@@ -91,50 +94,18 @@ def _outcome_of_test(
     # Combinations that compare no rows were left out, perhaps all but one.
     if len(tested.combinations) == 1:
         return tested.only, None, ()
-    reference = tested.combinations.reference()
-    # Of ranks only one combination can have a share: a bound of the p-value tells of it.
-    leading = tested.combinations.leading if method.grid.aggregate == "soft" else ()
-    whole = aggregate(
-        tested.statistics,
-        tested.replicates,
-        method.grid.aggregate,
-        tested.rounding,
-        session.dtype,
-        reference=[*leading] or reference,
-        share=method.grid.reference_share,
-    )
-    # One of kernels that the same data chose would lie above 0 for independent data.
-    estimate = tested.estimate(reference)
+    judged = Judged.of(tested, method.grid, session.dtype)
+    whole = judged.whole
     outcome = Outcome(
         whole.statistic,
         whole.distribution,
-        estimate,
+        # One of kernels that the same data chose would lie above 0 for independent data.
+        tested.estimate(judged.reference),
         tested.detail,
         whole.rounding,
         whole.strength,
     )
-    return outcome, _summary_of_grid(tested, whole, method), ()
-
-
-def _summary_of_grid(outcome: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
-    columns = zip(outcome.statistics, whole.standardised, whole.pvalues, strict=True)
-    combinations = (
-        KernelCombination(
-            tuple(kernel.spec() for kernel in outcome.combinations.kernels_of(c)),
-            float(statistic),
-            float(standardised),
-            float(pvalue),
-            outcome.combinations.factors_of(c),
-        )
-        for c, (statistic, standardised, pvalue) in enumerate(columns)
-    )
-    return GridSummary(
-        method.grid.aggregate,
-        method.grid.reference_share,
-        outcome.combinations.reference(),
-        whole.strongest,
-        tuple(combinations),
-    )
+    return outcome, judged.summary, ()
 
 
 class _Named(Protocol):

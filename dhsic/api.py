@@ -69,19 +69,21 @@ def independence_test(
         of the data finds some that differ.
     estimator : str or Estimator, optional
         A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, up to
-        1,000 rows of two single columns, or 500 of one kernel, and 1,500 of more columns, where it
-        fits the memory. Beyond, of two variables it takes "nystrom-hsic" with principal features of
-        256 landmarks, and of more "nystrom-m", both linear in n; with fewer of them, or one kernel
-        of each variable, where more would not fit the memory and the time.
-        Another name takes as many landmarks, features or the like as fit, its usual number at most
-        and 64 at least; a value is taken as it is. The result says what was taken and why.
+        1,000 rows of two single columns and of three variables and more, or 500 of one kernel, and
+        1,500 of more columns, where it fits the memory. Beyond it takes "nystrom-hsic" with
+        principal features of 256 landmarks, linear in n; with fewer of them, or one kernel of each
+        variable, where more would not fit the memory and the time. Of three variables and more it
+        tests one after another with those before it, see `Chain`; "v-hsic" and "nystrom-m" by name
+        test all together. Another name takes as many landmarks, features or the like as fit, its
+        usual number at most and 64 at least; a value is taken as it is. The result says what was
+        taken and why.
     null : str or a value of a null, optional
         "auto" takes one that is exact for exchangeable rows: of two variables `Shifts` of rows
-        within groups, of more a `Chain` of such tests, and `Permutation` where the estimator has
-        neither. "block-hsic" alone has none, and takes `Normal`. The others are approximations,
-        which warn where the data are not for them. The result says which null and why. An
-        estimator that does not stand with a null says which do; `dhsic.register` adds nulls,
-        estimators and kernels by name.
+        within groups, of more a `Chain` of such tests, and `Permutation` where an estimator of
+        three variables is named or has no shifts. "block-hsic" alone has none, and takes `Normal`.
+        The others are approximations, which warn where the data are not for them. The result says
+        which null and why. An estimator that does not stand with a null says which do;
+        `dhsic.register` adds nulls, estimators and kernels by name.
     n_resamples : int, optional
         The least number of replicates: 1,000 shifts, or 250 permutations that are asked for by
         name, where not given. To be left out where `null` is a value, which has its

@@ -334,6 +334,8 @@ def test_pvalue__of_a_grid_that_cannot_be_smaller_is_a_bound(aggregate, share, r
 
 def test_pvalue__of_a_chain_with_a_stage_at_its_floor_is_a_bound():
     result = made("chain")
+    (row, *_) = result.findings(0.05, "bh").tables["Kernels tried"]
+    assert next(name for name in row if "kernel" in name) == "kernel of variables before x2"
     count = len(result.null_distribution)
     first = result.stages[0]
     assert first.pvalue == pytest.approx(1 / (count + 1))

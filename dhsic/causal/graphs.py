@@ -23,7 +23,7 @@ from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, Res
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.io.derived import DerivedSource, JoinRows
+from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Spectral, pvalue
@@ -817,13 +817,13 @@ class _Search:
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
         # Independence of the nodes together, which is more than that of each.
-        names, dims = self.session.names, self.session.dims
+        names = self.session.names
         (residual,) = self.fitted.variables({node: [given]})
-        others = tuple(self.session.sources[j] for j in against)
-        width = sum(dims[j] for j in against)
-        joined = DerivedSource(", ".join(names[j] for j in against), others, JoinRows(), width)
+        joined = joined_source([self.session.sources[j] for j in against])
         # Nodes have units of their own.
-        beside = OnColumns(self.method.estimator.kernel(None), tuple(range(width)), scaled=True)
+        beside = OnColumns(
+            self.method.estimator.kernel(None), tuple(range(joined.width)), scaled=True
+        )
         part = "test", node, given, against
         score, _ = self._tested([residual, joined], (self.kernels[node], beside), part)
         return SearchTest(names[node], tuple(names[j] for j in given), *score)

@@ -2,16 +2,15 @@
 
 `base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
 `registration` adds to the list. `resample` has the permutations by which all of them are tested
-exactly, and `chain` combines tests of one variable after another. On all pairs of rows: `exact` and
-`distance` in the folder `gram`, by way of `quadratic`, and `block`. On the values of kernels at
-landmark tuples, in the folder `landmark`: `nystrom_m`, by way of `tuples` and `statistics`. On
-features of either variable, in the folder `feature`: `nystrom_hsic`, `normalised`, `coco`, `rff`
-and `sub_corr`, by way of `landmarks`; its `ranking` takes many columns against one target. At test
-locations, in the folder `location`: `nfsic`.
+exactly, and `chain` makes tests of three variables and more of those of two. On all pairs of rows:
+`exact` and `distance` in the folder `gram`, by way of `quadratic`, and `block`. On the values of
+kernels at landmark tuples, in the folder `landmark`: `nystrom_m`, by way of `tuples` and
+`statistics`. On features of either variable, in the folder `feature`: `nystrom_hsic`, `normalised`,
+`coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking` takes many columns against one
+target. At test locations, in the folder `location`: `nfsic`.
 """
 
 from dhsic.estimators.base import (
-    ChainEstimator,
     ColumnEstimator,
     Estimator,
     GridEstimator,
@@ -21,7 +20,7 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.chain import Chained, combine_chain
+from dhsic.estimators.chain import Judged, Stages, run_chain
 from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.feature.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.feature.normalised import CKA, NOCCO
@@ -34,7 +33,6 @@ from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
 from dhsic.estimators.location.nfsic import NFSIC
 from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.outcomes import (
-    ChainOutcome,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
@@ -50,6 +48,8 @@ from dhsic.estimators.registry import (
     draws_replicates,
     find_estimator,
     find_null,
+    takes_null,
+    takes_variables,
     tries_grids,
 )
 
@@ -65,9 +65,6 @@ __all__ = [
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
-    "ChainEstimator",
-    "ChainOutcome",
-    "Chained",
     "ColumnEstimates",
     "ColumnEstimator",
     "ColumnOutcome",
@@ -79,24 +76,28 @@ __all__ = [
     "EstimatorName",
     "GridEstimator",
     "GridOutcome",
+    "Judged",
     "Null",
     "NullName",
     "NystromHSIC",
     "NystromMHSIC",
     "Outcome",
     "Resampling",
+    "Stages",
     "SubCorr",
     "SubHSIC",
     "WitnessFunction",
     "WitnessFunctions",
     "choose_estimator",
-    "combine_chain",
     "draws_replicates",
     "find_estimator",
     "find_null",
     "fit_on_sample",
     "plan_of",
     "register",
+    "run_chain",
+    "takes_null",
+    "takes_variables",
     "tries_grids",
     "unregister",
 ]

@@ -17,7 +17,6 @@ from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
-    ChainOutcome,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
@@ -92,15 +91,6 @@ class GridEstimator(Protocol):
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics and their replicates."""
-        ...
-
-
-@runtime_checkable
-class ChainEstimator(Protocol):
-    """An estimator that tests three variables or more as a chain."""
-
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """The stages of the test."""
         ...
 
 

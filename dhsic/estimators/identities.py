@@ -74,11 +74,11 @@ def compared(combinations: Combinations, left_out: Container[int]) -> list[int]:
     >>> compared(Combinations.against(kernels, Gaussian(gamma=1.0)), {1})
     [0]
     """
-    reference = combinations.reference()
+    kept = combinations.kept
     return [
         c
         for c, pair in enumerate(combinations.chosen)
-        if c == reference or not any(k in left_out for k in pair)
+        if c in kept or not any(k in left_out for k in pair)
     ]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.resample import Resampled, TwoSided, chain_of
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Distribution, Replicates, Strength
 from dhsic.results import FeatureSummary, LandmarkSummary
@@ -123,60 +121,16 @@ class GridOutcome:
         distribution = Replicates(self.replicates[:, 0])
         return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
 
-
-@dataclass(frozen=True)
-class ChainStage:
-    """Statistics that a variable depends on those before it, with replicates that they share.
-
-    Parameters
-    ----------
-    pairs : tuple of TwoSided
-        The statistics, C of them.
-    resampled : Resampled
-        Their values and replicates.
-    """
-
-    pairs: tuple[TwoSided, ...]
-    resampled: Resampled
-
-    def part(self, numbers: Sequence[int]) -> ChainStage:
-        """Some of the statistics."""
+    def part(self, numbers: Sequence[int]) -> GridOutcome:
+        """Those of some of the combinations."""
         at = list(numbers)
-        # The statistics that are chosen, with the replicates of each.
-        statistics, replicates, rounding = self.resampled
-        some = Resampled(statistics[at], replicates[:, at], rounding[at])
-        return ChainStage(tuple(self.pairs[c] for c in at), some)
-
-
-def stages_of(chosen: Sequence[tuple[int, ...]], resampled: Resampled) -> tuple[ChainStage, ...]:
-    """The stages of a chain, from all its statistics in the order of `chain_of`."""
-    stages = chain_of(chosen)
-    whole = ChainStage(tuple(pair for stage in stages for pair in stage), resampled)
-    # Stages have different numbers of statistics, one after another in the replicates.
-    ends = accumulate(map(len, stages), initial=0)
-    return tuple(whole.part(range(*both)) for both in pairwise(ends))
-
-
-@dataclass(frozen=True)
-class ChainOutcome:
-    """The stages of a chain of tests, one for every variable but the first.
-
-    Parameters
-    ----------
-    combinations : Combinations
-        As fitted.
-    stages : tuple of ChainStage
-        In the order of the variables.
-    estimate : callable
-        The measure of joint dependence by a combination, given its number.
-    detail : str
-        How the replicates were made.
-    """
-
-    combinations: Combinations
-    stages: tuple[ChainStage, ...]
-    estimate: Callable[[int], Estimate]
-    detail: str
+        return replace(
+            self,
+            combinations=self.combinations.part(at),
+            statistics=self.statistics[at],
+            replicates=self.replicates[:, at],
+            rounding=self.rounding[at],
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, overload
 
 from dhsic._validation import check_integer, nearest, shown
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import ChainEstimator, Estimator, GridEstimator, Null
+from dhsic.estimators.base import Estimator, GridEstimator, Null
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, EstimatorEntry
 from dhsic.kernels import Kernel
 from dhsic.kernels.text import FORMS, parse
@@ -281,9 +281,9 @@ def _add_estimator(
     with_it = tuple(_named_classes("nulls", () if nulls is None else nulls, NULLS))
     if most_variables is not None:
         check_integer("most_variables", most_variables, minimum=2)
-    if Chain in with_it and not issubclass(cls, ChainEstimator):
+    if Chain in with_it and not issubclass(cls, GridEstimator):
         msg = (
-            f"an estimator with null 'chain' must have the method test_chain, got "
+            f"an estimator with null 'chain' must have the method test_grid, got "
             f"{cls.__name__}: add it, or drop 'chain'"
         )
         raise InvalidArgumentError(msg)

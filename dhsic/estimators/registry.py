@@ -92,16 +92,16 @@ _APPROXIMATE: tuple[type[Null], ...] = (Gamma, Spectral)
 # The order is that of the table in help and documentation.
 TABLE = [
     EstimatorEntry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
-    EstimatorEntry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
+    EstimatorEntry(NystromHSIC, (*_EXACT, Chain, *_APPROXIMATE), 2, "n", True, moves_sets=True),
     EstimatorEntry(RFFHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
-    EstimatorEntry(NFSIC, (*_EXACT, Chain, ChiSquare), None, "n"),
+    EstimatorEntry(NFSIC, (*_EXACT, ChiSquare), None, "n"),
     EstimatorEntry(BlockHSIC, (Normal,), 2, "n b"),
     EstimatorEntry(COCO, _EXACT, 2, "n", moves_sets=True),
     EstimatorEntry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
     EstimatorEntry(NOCCO, (*_EXACT, Gamma), 2, "n", moves_sets=True),
     EstimatorEntry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
     EstimatorEntry(VHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n^2", True, True, True),
-    EstimatorEntry(UHSIC, (*_EXACT, Spectral), 2, "n^2", True, True, True),
+    EstimatorEntry(UHSIC, (*_EXACT, Chain, Spectral), 2, "n^2", True, True, True),
     EstimatorEntry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
     EstimatorEntry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
     EstimatorEntry(SubHSIC, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
@@ -115,8 +115,12 @@ _Shared = Resampling | Chain
 Counted = _Shared | FromReplicates
 
 
-def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
+def find_estimator(
+    estimator: Any, session: Session, n_variables: int | None = None
+) -> tuple[Estimator, str]:
     """The estimator of a name, or the value itself, and why this one.
+
+    It is one of so many variables: two for the stages of a chain, all where not given.
 
     Raises
     ------
@@ -140,7 +144,8 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
         )
         raise InvalidArgumentError(msg)
     # Checked here once for all functions.
-    m, most = len(session.sources), _entry_of_estimator(estimator).most_variables
+    m = n_variables or len(session.sources)
+    most = _entry_of_estimator(estimator).most_variables
     if most is not None and m > most:
         more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
         msg = f"estimator {estimator.name!r} takes at most {most} variables, got {m}: take {more}"
@@ -160,6 +165,11 @@ def _weighs(estimator: Estimator) -> bool:
 
 def _is_registered(estimator: object) -> bool:
     return type(estimator) in ESTIMATORS.values()
+
+
+def takes_variables(estimator: Estimator, count: int) -> bool:
+    """Whether an estimator takes so many variables."""
+    return (_entry_of_estimator(estimator).most_variables or count) >= count
 
 
 def tries_grids(estimator: Estimator) -> bool:
@@ -221,7 +231,7 @@ def find_null(
     chosen, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
     # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
-        _check_moves(chosen, estimator, session, session.moves)
+        _check_moves(chosen, estimator, len(combinations.chosen[0]), session.moves)
         told = session.moves.assumption
         reason = told if reason != AS_ASKED else f"{reason}; {told}"
     if not combinations.plain:
@@ -264,7 +274,7 @@ def _find_weighted(
     return law, _LIMIT_OF_WEIGHTS if null == "auto" else f"{AS_ASKED}; {_LIMIT_OF_WEIGHTS}"
 
 
-def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Moves) -> None:
+def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Moves) -> None:
     """Refuse replicates that would not keep to the strata, groups or series of the rows."""
     if not _entry_of_estimator(estimator).moves_sets:
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.moves_sets)
@@ -275,11 +285,11 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
         raise InvalidArgumentError(msg)
     # A law that is made of replicates moves rows as these do.
     drawn = null.replicates if isinstance(null, FromReplicates) else null
-    many = len(session.sources) > 2
+    many = n_variables > 2
     allowed: tuple[type[Null], ...] = (Shifts, Chain, Permutation)
     if moves.serial:
         # A series is shifted as a whole, by the same steps in all variables.
-        allowed = (Chain,) if many else (Shifts,)
+        allowed = (Chain,) if many else (Shifts, Chain)
     if not isinstance(drawn, allowed):
         names = " or ".join(
             repr(allowed_null.name)
@@ -288,7 +298,7 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
         )
         kept = "a series in time" if moves.serial else "strata or groups"
         msg = (
-            f"null {drawn.name!r} cannot keep to {kept} of {len(session.sources)} variables: "
+            f"null {drawn.name!r} cannot keep to {kept} of {n_variables} variables: "
             f"take 'auto', {names or 'or another estimator'}"
         )
         raise InvalidArgumentError(msg)
@@ -332,8 +342,8 @@ def _find_null(
         count = n_resamples or _RESAMPLES
         chosen, reason = estimator.choose_null(session, count * n_combinations)
         if session.moves is not None and session.moves.serial:  # whose rows no one permutes
-            chosen, reason = exact_null(len(session.sources), count)
-        if isinstance(chosen, Resampling | Chain):
+            chosen, reason = exact_null(2, count)
+        if isinstance(chosen, Resampling):
             permutes = isinstance(chosen, Permutation)
             usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
             chosen = replace(chosen, n_resamples=n_resamples or usual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -18,7 +18,7 @@ from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.engine.sets import Series, WholeSets
 from dhsic.kernels import Combinations
-from dhsic.nulls import Chain, Permutation, Shifts
+from dhsic.nulls import Permutation, Shifts
 
 Vector = NDArray[np.float64]
 
@@ -190,43 +190,15 @@ def tie_tolerance(statistics: Any, errors: Any) -> Vector:
     return tolerance
 
 
-def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
-    """The stages of a chain: for m = 2..M the combinations that end in a kernel of variable m.
-
-    Those of all earlier kernels of a combination come first, then those of each of them by itself:
-    of the first combination alone, since there are many.
-    """
-    stages, first = [], chosen[0]
-    for m in range(1, len(first)):
-        # Given independence of those before, M variables are independent if each is of all before
-        # it.
-        whole = [TwoSided.of(combination[: m + 1]) for combination in chosen]
-        # A pair of variables is diluted in the product of all before them, so each is a candidate,
-        # too: of six variables the dependence of the first and the last was found in 54 % of data
-        # sets, and in 15 % without.
-        each = [TwoSided((k,), first[m]) for k in first[:m]]
-        stages.append(list(dict.fromkeys([*whole, *each])))
-    return stages
-
-
-def statistics_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSided]:
-    """The statistics of a test: one a combination, or those of all stages of a chain."""
-    if isinstance(null, Chain):
-        return [pair for stage in chain_of(chosen) for pair in stage]
-    return [TwoSided.of(combination) for combination in chosen]
-
-
 def keeping_replicates(plan: Plan, combinations: Combinations, null: object) -> Plan:
     """The plan with the bytes of replicates, of all statistics, until the p-value is known."""
-    stages = len(set(combinations.variables)) - 1 if isinstance(null, Chain) else 1
-    # An orbit has at least so many permutations, of every stage of a chain.
-    values = 8 * stages * getattr(null, "n_resamples", 0)
-    kept = values * len(statistics_of(combinations.chosen, null))
+    values = 8 * getattr(null, "n_resamples", 0)  # an orbit has at least so many permutations
+    kept = values * len(combinations)
     closing = max(values * _CLOSING, kept * _RANKING if combinations.features else 0)
     return replace(plan, kept_bytes=kept, closing_bytes=closing)
 
 
-def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]:
+def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Permutation, str]:
     """The null that is exact for any data, and why this one.
 
     Parameters
@@ -238,24 +210,21 @@ def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]
     """
     if n_variables == 2:
         return Shifts(n_resamples), "exact for exchangeable rows"
-    return Chain(n_resamples), "exact for exchangeable rows, variable after variable"
+    return Permutation(n_resamples), "exact where all variables but one are exchangeable"
 
 
 def orbit_of(
     session: Session,
-    null: Shifts | Chain | Permutation,
+    null: Shifts | Permutation,
     suits: Callable[[Orbit], bool] = lambda _: True,
 ) -> Orbit:
     """The permutations that a null takes of the rows of a session.
-
-    A chain takes as many more as it has stages, so that its smallest p-value is as small as that
-    of one stage.
 
     Parameters
     ----------
     session : Session
         The run.
-    null : Shifts, Chain or Permutation
+    null : Shifts or Permutation
         The null distribution.
     suits : callable, optional
         Whether permutations of all rows, in one task, are quick and fit in memory: asked where the
@@ -263,8 +232,7 @@ def orbit_of(
     """
     if isinstance(null, Permutation):
         return _permuted_orbit(session, null, suits)
-    stages = len(session.sources) - 1 if isinstance(null, Chain) else 1
-    return _shifted(session, null.n_resamples * stages, _WIDEST)
+    return _shifted(session, null.n_resamples, _WIDEST)
 
 
 def narrower(session: Session, orbit: Orbit, n_resamples: int) -> Orbit:

@@ -40,6 +40,13 @@ class JoinRows:
         return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
 
 
+def joined_source(sources: Sequence[Source]) -> DerivedSource:
+    """All columns of some variables side by side, as one."""
+    name = ", ".join(source.name for source in sources)
+    width = sum(source.shape[1] for source in sources)
+    return DerivedSource(name, tuple(sources), JoinRows(), width)
+
+
 @dataclass(frozen=True)
 class DerivedSource:
     """A function of the rows of other variables, never held as a whole.

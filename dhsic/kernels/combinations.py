@@ -38,6 +38,9 @@ class Combinations:
         Whether each is a feature against one target, to be measured by itself.
     leading : tuple of int, optional
         Numbers of the combinations that have the share of the reference, where it is not its own.
+    stages : tuple of int, optional
+        The stage of a chain that each combination belongs to, ascending, shape (G,); a combination
+        is then a pair of kernels of any two variables, and the first of a stage its reference.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class Combinations:
     factors: tuple[float, ...]
     features: bool = False
     leading: tuple[int, ...] = ()
+    stages: tuple[int, ...] = ()
 
     @classmethod
     def single(cls, kernels: Sequence[Kernel]) -> Self:
@@ -87,7 +91,24 @@ class Combinations:
             chosen=tuple(tuple(place[k] for k in combination) for combination in chosen),
             factors=tuple(self.factors[k] for k in used),
             leading=tuple(place for place, c in enumerate(numbers) if c in self.leading),
+            stages=tuple(self.stages[c] for c in numbers) if self.stages else (),
         )
+
+    @property
+    def by_stage(self) -> list[list[int]]:
+        """Numbers of the combinations of every stage; all where there is one test."""
+        of = self.stages or (0,) * len(self)
+        return [[c for c in range(len(self)) if of[c] == stage] for stage in dict.fromkeys(of)]
+
+    @property
+    def kept(self) -> set[int]:
+        """Numbers of those that stay whatever they compare, so that every stage has one."""
+        return {numbers[0] for numbers in self.by_stage} if self.stages else {self.reference()}
+
+    @property
+    def kept_kernels(self) -> set[int]:
+        """Numbers of the kernels of these."""
+        return {k for c in self.kept for k in self.chosen[c]}
 
     def used(self, values: Sequence[Value], numbers: Iterable[int]) -> list[Value]:
         """Those of K values that belong to the kernels of some of the combinations."""

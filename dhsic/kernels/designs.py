@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import numpy as np
 
 from dhsic.errors import InvalidArgumentError
-
-_PRODUCTS = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))  # in the field of 4
 
 
 def spaced(rows: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
@@ -18,29 +15,14 @@ def spaced(rows: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
     return [rows[len(rows) * k // count] for k in range(count)]
 
 
-def balanced(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """The first variable takes candidate j, the others i + m j, for all i and j.
-
-    Where the number g of candidates is a prime or 4, sums and products are those of the field of g
-    elements, so that up to g + 1 variables meet in pairs in all pairs of candidates: an orthogonal
-    array of strength 2 (Rao 1947). Else they are modulo g, and not all pairs may meet; nor do those
-    of more variables, of which some always take the same candidate.
-    """
-    g = max(counts)
-    rows = (
-        (j, *(_added(i, _multiplied(m % g, j, g), g) for m in range(len(counts) - 1)))
-        for i, j in product(range(g), repeat=2)
-    )
-    return list(dict.fromkeys(tuple(k % c for k, c in zip(r, counts, strict=True)) for r in rows))
-
-
-def _added(i: int, j: int, g: int) -> int:
-    # Addition in the field of 4 elements is the exclusive or.
-    return i ^ j if g == 4 else (i + j) % g
-
-
-def _multiplied(i: int, j: int, g: int) -> int:
-    return _PRODUCTS[i][j] if g == 4 else i * j % g
+def balanced(counts: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """So many combinations, in which every candidate of a variable is as often as the others."""
+    if len(counts) == 2:
+        # All pairs in order, of which those from first to last meet all candidates.
+        return spaced([(a, b) for b in range(counts[1]) for a in range(counts[0])], most)
+    rng = np.random.default_rng(0)  # the same in every run
+    columns = (rng.permutation(np.resize(np.arange(count), most)) for count in counts)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def matched(counts: Sequence[int]) -> list[tuple[int, ...]]:

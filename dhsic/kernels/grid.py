@@ -21,7 +21,7 @@ from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product
 from dhsic.kernels.combinations import Combinations, change
-from dhsic.kernels.designs import balanced, checked, matched, spaced
+from dhsic.kernels.designs import balanced, checked, matched
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.text import parse
 from dhsic.kernels.wrap import Columns, OnColumns
@@ -34,14 +34,17 @@ Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Kernels, and the factors of each."""
 _One: TypeAlias = tuple[str, float]
 
-_SCORES, _TREND = "scores(gaussian)", "ranks(anderson-darling)"
-_S, _T = (_SCORES, 1.0), (_TREND, 1.0)
-_MIDDLE, _WIDE, _WIDEST = (_SCORES, 0.5), (_SCORES, 2.0), (_SCORES, 4.0)
+SMOOTH = "scores(gaussian)"
+"""Kernel of the reference of variables of numbers."""
+TREND, TREND_OF_MANY = "ranks(anderson-darling)", "scores(linear)"
+"""Kernels of the trends of a number, and of several."""
+_S, _T = (SMOOTH, 1.0), (TREND, 1.0)
+_MIDDLE, _WIDE, _WIDEST = (SMOOTH, 0.5), (SMOOTH, 2.0), (SMOOTH, 4.0)
 _FINE, _FINER, _FINEST = (("gaussian", factor) for factor in (1 / 4, 1 / 8, 1 / 32))
 _RANKS, _COARSE_RANKS = (("ranks(gaussian)", factor) for factor in (1 / 8, 1 / 4))
 _EACH = ("columns(laplacian)", 0.125)
 _SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
-_DISTANCE, _LINEAR = ("distance", 1.0), ("scores(linear)", 1.0)
+_DISTANCE, _LINEAR = ("distance", 1.0), (TREND_OF_MANY, 1.0)
 
 _TRIED: dict[OneOrMany, tuple[_One, ...]] = {
     "one": (_S, _FINE, _FINEST, _RANKS, _COARSE_RANKS, _T, _SPREAD, _DISTANCE, _LINEAR),
@@ -354,8 +357,8 @@ class Grid:
         "all" takes every combination. "matched" takes the first candidates of all variables, the
         second of all, and so on. A sequence lists the combinations by numbers of candidates, one
         a variable. "auto" takes the reference, and every combination of the other candidates where
-        that makes no more than `most`; else as many of them, chosen so that pairs of variables
-        meet in as many pairs of their candidates as can be. Two variables whose candidates were not
+        that makes no more than `most`; else as many of them, in which every candidate of a
+        variable is as often as the others. Two variables whose candidates were not
         given have 8 to 15 pairs, chosen by power: trends of a number with all lengths of the other
         variable, kernels of the same length with each other, and those of the spread, which find
         what is round, as a circle, and what varies with the other.
@@ -521,12 +524,11 @@ class Grid:
             for ratios, nearest, alone in zip(changes, reference, apart, strict=True)
         ]
         counts = list(map(len, others))
-        # All combinations, where they and the reference are few enough; else rows of a balanced
-        # design.
+        # All combinations, where they and the reference are few enough.
         if math.prod(counts) < self.most:
             numbers = list(product(*map(range, counts)))
         else:
-            numbers = spaced(balanced(counts), self.most - 1)
+            numbers = balanced(counts, self.most - 1)
         rest = [
             tuple(o[k] for o, k in zip(others, combination, strict=True)) for combination in numbers
         ]

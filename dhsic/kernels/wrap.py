@@ -188,6 +188,55 @@ class OnColumns(OfKernel):
 
 
 @dataclass(frozen=True)
+class _Widened(OfKernel):
+    """A kernel that is stretched as soon as it is fitted."""
+
+    factor: float
+
+    name: ClassVar[str] = "widened"
+
+    def fit(self, sample: NDArray[np.float64]) -> Kernel:  # type: ignore[override]
+        return self.kernel.fit(sample).widened(self.factor)
+
+    def spec(self) -> str:
+        return self.kernel.spec()
+
+
+def product_of(
+    kernels: Sequence[Kernel], widths: Sequence[int], factors: Sequence[float] | None = None
+) -> Kernel:
+    """The product of one kernel a variable, of the row that holds all of them side by side.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        One a variable.
+    widths : sequence of int
+        Columns of every variable.
+    factors : sequence of float, optional
+        Multiples of the length scale of each when it is fitted.
+
+    Returns
+    -------
+    Kernel
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian
+    >>> product_of((Gaussian(gamma=0.5), Delta()), (2, 1)).spec()
+    'gaussian:0.5@0,1*delta@2'
+    """
+    of = map(stretched, kernels, factors or (1.0,) * len(kernels))
+    runs = (tuple(range(*both)) for both in pairwise(accumulate(widths, initial=0)))
+    return Product(tuple(map(OnColumns, of, runs)))
+
+
+def stretched(kernel: Kernel, factor: float) -> Kernel:
+    """The kernel that is fitted, and then has a multiple of its length scale."""
+    return kernel if factor == 1.0 else _Widened(kernel, factor)
+
+
+@dataclass(frozen=True)
 class WithMissing(OfKernel):
     """A kernel of rows of which some are missing: NaN in any of their columns.
 

@@ -68,10 +68,11 @@ class Chain:
     """Joint independence as a chain of exact tests of two sides each.
 
     X_1, ..., X_M are jointly independent if and only if X_m is independent of (X_1, ..., X_{m-1})
-    for m = 2, ..., M. Stage m tests this with the product kernel of the earlier variables, and
-    with the kernel of each of them by itself, by the shifts of X_m, see `Shifts`. Its p-value p_m
-    satisfies P(p_m <= a | earlier stages) <= a, so that combining them is exact, for discrete data
-    too. The result says at which variable the dependence enters.
+    for m = 2, ..., M. Stage m tests this as two variables, by the shifts of X_m, see `Shifts`: the
+    earlier ones joined as one of all their columns, each in units of its own, the product of their
+    kernels, and each of them by itself are tried. Its p-value p_m satisfies
+    P(p_m <= a | earlier stages) <= a, so that combining them is exact, for discrete data too. The
+    result says at which variable the dependence enters.
 
     Parameters
     ----------

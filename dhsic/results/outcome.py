@@ -201,8 +201,15 @@ class IndependenceTestResult(MeasureResult):
 
     def _evidence(self, grid: GridSummary) -> Sketch:
         words = f"Evidence of every combination of kernels; the strongest is {grid.told}."
-        names = [v.name for v in self.variables]  # of two samples one, their values
-        return Sketch(lambda ax: grid.plot(ax, names=names), words, (7.2, 4.4))
+        return Sketch(lambda ax: grid.plot(ax, names=self._compared), words, (7.2, 4.4))
+
+    @property
+    def _compared(self) -> list[str]:
+        """Names of what the kernels of a combination are of."""
+        if self.stages:  # the one that decided
+            stage = min(self.stages, key=lambda stage: stage.pvalue)
+            return [f"variables before {stage.variable}", stage.variable]
+        return [v.name for v in self.variables]  # of two samples one, their values
 
     @property
     def _pvalue_text(self) -> str:
@@ -232,7 +239,7 @@ class IndependenceTestResult(MeasureResult):
         roles = {grid.reference: "reference", grid.strongest: "strongest"}
         if grid.reference == grid.strongest:
             roles = {grid.reference: "reference, strongest"}
-        names = [f"kernel of {v.name}" for v in self.variables]
+        names = [f"kernel of {name}" for name in self._compared]
         return [
             {
                 "no.": place + 1,

@@ -110,7 +110,8 @@ class KernelCombination:
     Parameters
     ----------
     kernels : tuple of str
-        One a variable, with the bandwidths used.
+        One a variable, with the bandwidths used; of a stage of a chain, that of the variables
+        before it and its own.
     statistic : float
         The test statistic.
     standardised : float
@@ -249,7 +250,7 @@ class StageSummary:
     others : tuple of str
         Those of the earlier ones that the strongest statistic has, all together or one.
     kernels : tuple of str
-        Theirs and its own, with the bandwidths used.
+        The one of these, together, and its own, with the bandwidths used.
     statistic : float
         The strongest one.
     pvalue : float

@@ -44,11 +44,14 @@ def test_auto__takes_all_pairs_of_few_rows_and_features_of_many(n, options, esti
         assert found.landmarks.drawn == 256
 
 
-def test_auto__takes_landmarks_of_three_variables():
+def test_auto__of_three_variables_is_a_chain_of_tests_of_two():
     three = [X[:, j] for j in range(3)]
-    assert dhsic.independence_test(*three, **QUICK).estimator == "nystrom-m"
+    found = dhsic.independence_test(*three, **QUICK)
+    assert (found.estimator, found.null) == ("nystrom-hsic", "chain")
+    alone = dhsic.hsic(*three, kernels="gaussian", rng=0)
+    assert found.estimate == alone.estimate
     many = dhsic.plan(rows(10**7), rows(10**7), rows(10**7), kernels="gaussian", threads=1)
-    assert many.n_landmarks == 2048
+    assert many.n_landmarks == 256
 
 
 def test_auto__tries_a_grid_beyond_all_pairs():

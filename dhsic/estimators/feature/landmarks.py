@@ -291,7 +291,7 @@ class OnLandmarks:
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
         by_column = self.by_column(fitted, session.dims, p)
-        leading, of = fitted.chosen[fitted.reference()], (tolerance, session.dtype)
+        leading, of = fitted.kept_kernels, (tolerance, session.dtype)
         each = [
             KernelLandmarks.of_columns(kernel, z, count, *of)
             if count and isinstance(kernel, Columns)

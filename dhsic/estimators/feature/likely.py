@@ -76,9 +76,8 @@ def likely_tried(
     combinations: Combinations, normals: Sequence[NormalFeatures | None], n: int
 ) -> list[int]:
     """Numbers of the combinations whose kernels are likely to tell n rows apart."""
-    reference = combinations.chosen[combinations.reference()]
     alone = {k for k, likely in enumerate(normals) if likely and not likely.compares(n)}
-    return compared(combinations, alone.difference(reference))
+    return compared(combinations, alone.difference(combinations.kept_kernels))
 
 
 def landmark_steps(

@@ -194,12 +194,12 @@ class NystromHSIC(OnLandmarks):
         if not self.takes_directions(session):
             return drawn
         combinations = drawn.combinations
-        reference = combinations.chosen[combinations.reference()]
+        kept = combinations.kept_kernels
         directions_of_kernels, left_out = [], set()
         for k, (kernel, side) in enumerate(zip(combinations.kernels, drawn.sides, strict=True)):
             values = side.values()
             # The reference stays whatever it compares, so that there is a combination to test.
-            if k in reference or _compares(kernel, side, values, session.n):
+            if k in kept or _compares(kernel, side, values, session.n):
                 directions_of_kernels.append(Directions.of(side, values))
             else:
                 directions_of_kernels.append(Directions.guessed(1))

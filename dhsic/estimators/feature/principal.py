@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -146,6 +146,15 @@ def feature_counts(
     -------
     list of int
     """
+    if combinations.stages:
+        # Each stage of a chain has the room of a test; a kernel of several the most of theirs.
+        found = np.ones(len(directions), np.intp)
+        for numbers in combinations.by_stage:
+            stage = replace(combinations.part(numbers), stages=())
+            used = combinations.used(range(len(directions)), numbers)
+            of = feature_counts(stage, [directions[k] for k in used], n, most)
+            found[used] = np.maximum(found[used], of)
+        return [int(count) for count in found]
     reference = combinations.chosen[combinations.reference()]
     # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([axes.needed(n, _MISSED) for axes in directions])
@@ -174,7 +183,7 @@ def _most_of_others(
         combinations.variables[k]: reference_counts[k]
         for k in combinations.chosen[combinations.reference()]
     }
-    return np.array([max(2 * of[variable], _FEW) for variable in combinations.variables])
+    return np.array([max(2 * of.get(m, 0), _FEW) for m in combinations.variables])
 
 
 def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: int) -> int:

@@ -237,7 +237,10 @@ def grid_outcome(
         for pair, basis in zip(chosen, bases, strict=True)
         for number, side in zip(pair, basis.sides, strict=True)
     }
-    replicates = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
+    variables = dict(enumerate(combinations.variables))
+    replicates = resample_features(
+        session, sides, chosen, measure, null, variables, unbiased=unbiased
+    )
     return GridOutcome(
         combinations,
         replicates.resampled.statistics,

@@ -38,14 +38,13 @@ from dhsic.estimators.resample import (
     Orbit,
     Resampled,
     TwoSided,
-    statistics_of,
     tile_error,
     transform_error,
 )
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import Power, SharedTiles, TileKernel
 from dhsic.linalg import hadamard
-from dhsic.nulls import Chain, ChiSquareMixture
+from dhsic.nulls import ChiSquareMixture
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -289,8 +288,6 @@ class GramPass(Pass[PairSums]):
         Precision of the tiles.
     unbiased : bool
         Diagonals count as zero.
-    joint : bool
-        Cosets permute the variables of the left sides as well, but for the first.
     """
 
     pairs: ClassVar[bool] = True
@@ -301,7 +298,6 @@ class GramPass(Pass[PairSums]):
     orbit: Orbit
     dtype: np.dtype[Any]
     unbiased: bool
-    joint: bool
 
     @classmethod
     def of(
@@ -310,16 +306,19 @@ class GramPass(Pass[PairSums]):
         combinations: Combinations,
         samples: Sequence[Vector],
         orbit: Orbit,
-        null: object = None,
         *,
         unbiased: bool = False,
     ) -> Self:
-        """For the statistics of a null distribution, with pilots from samples (s, d_m)."""
+        """For the joint independence of each combination, with pilots from samples (s, d_m)."""
         pilots = tuple(sample[:_PILOTS] for sample in samples)
-        statistics = tuple(statistics_of(combinations.chosen, null))
-        # Of two variables joint independence is that of two sides, as in each stage of a chain.
-        joint = not isinstance(null, Chain) and len(samples) > 2
-        return cls(combinations, statistics, pilots, orbit, session.dtype, unbiased, joint)
+        statistics = tuple(map(TwoSided.of, combinations.chosen))
+        return cls(combinations, statistics, pilots, orbit, session.dtype, unbiased)
+
+    @property
+    def joint(self) -> bool:
+        """Whether cosets permute the variables of the left sides as well, but for the first."""
+        # Of two variables joint independence is that of two sides.
+        return len(self.statistics[0].left) > 1
 
     @property
     def name(self) -> str:
@@ -1076,11 +1075,6 @@ class GramOrbit:
         else:
             values = np.concatenate([self._permuted(some) for some in batches(cosets)])
         return Resampled.of(values, self.rounding())
-
-    def joint_hsic(self, combination: tuple[int, ...]) -> float:
-        """The V-statistic for the joint independence of the variables of a combination."""
-        c = self.reduction.places[TwoSided.of(combination)]
-        return float(self._two_sided(range(1))[0, c, 0] + self._others(0)[c, 0]) / self.n
 
     def sums_of(self, combination: tuple[int, ...]) -> GramSums:
         """Sums of the Gram matrices of a combination, as far as HSIC asks for them.

@@ -46,13 +46,11 @@ from dhsic.estimators.gram.sums import (
 from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.outcomes import (
-    ChainOutcome,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
-    stages_of,
 )
 from dhsic.estimators.resample import (
     Orbit,
@@ -63,7 +61,6 @@ from dhsic.estimators.resample import (
 )
 from dhsic.kernels import Columns, Combinations, Gaussian, Kernel
 from dhsic.nulls import (
-    Chain,
     ChiSquareMixture,
     Distribution,
     Gamma,
@@ -155,12 +152,12 @@ class Quadratic:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; of three variables or more as a chain."""
+        """Shifts of rows; permutations of three variables or more."""
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run."""
-        self._check(session, null)
+        self._check(session, combinations, null)
         return self._planned(session, combinations, null).plan
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -253,25 +250,14 @@ class Quadratic:
         detail = "; ".join(filter(None, (note, left_out)))
         return GridOutcome(fitted, statistics, replicates, estimate, detail, errors, with_itself)
 
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """Statistics of every stage of a chain of tests, and replicates that they share."""
-        fitted, _, ((_, orbit),) = self._run(session, combinations, null)
-
-        def estimate(c: int) -> Estimate:
-            # The joint statistic of all variables, and not the last stage of the chain.
-            size = self.reported(orbit.joint_hsic(fitted.chosen[c]))
-            return Estimate(size, fitted.kernels_of(c), quantity=self.quantity)
-
-        stages = stages_of(fitted.chosen, orbit.resampled())
-        return ChainOutcome(fitted, stages, estimate, orbit.detail)
-
-    def _check(self, session: Session, null: Null | None) -> None:
+    def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
         """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
         # An unbiased estimate divides by n - 3 (Song et al. 2012, equation 5).
         check_rows(session.n, unbiased=self.unbiased_estimate)
-        if self.unbiased_estimate and len(session.sources) > 2:
+        n_variables = len(combinations.chosen[0])
+        if self.unbiased_estimate and n_variables > 2:
             msg = (
-                f"an unbiased estimate needs two variables, got {len(session.sources)}: take "
+                f"an unbiased estimate needs two variables, got {n_variables}: take "
                 "unbiased_estimate=False"
             )
             raise InvalidArgumentError(msg)
@@ -311,7 +297,7 @@ class Quadratic:
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> tuple[Combinations, str, Iterator[tuple[Combinations, Any]]]:
         """Fit the kernels, guard the null, and run the steps of part after part."""
-        self._check(session, null)
+        self._check(session, combinations, null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
         parts, planned = self._planned(session, combinations, null)
         # Kernels that are 0 between nearly all rows are left out of a grid: their replicates have
@@ -341,7 +327,7 @@ class Quadratic:
     ) -> _Planned:
         """Combinations that are taken at a time: as many as fit in memory, and one at least.
 
-        A chain takes all of them, and eigenvalues are those of one.
+        Eigenvalues are those of one.
         """
         count = len(combinations)
         samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
@@ -357,7 +343,7 @@ class Quadratic:
         if isinstance(null, Spectral):
             return planned(1)
         whole = planned(count)
-        if count == 1 or isinstance(null, Chain) or whole.plan.fits:
+        if count == 1 or whole.plan.fits:
             return whole
         # As many at a time as fit, where the dearest of the parts decides: kernels of some take
         # more than those of others.
@@ -379,9 +365,9 @@ class Quadratic:
         """
         if isinstance(null, Spectral):
             return _spectral_steps(session, fitted, samples)
-        unbiased = self.unbiased and isinstance(null, Shifts | Chain | Permutation)
+        unbiased = self.unbiased and isinstance(null, Shifts | Permutation)
         orbit = _orbit(session, fitted, null)
-        reduction = GramPass.of(session, fitted, samples, orbit, null, unbiased=unbiased)
+        reduction = GramPass.of(session, fitted, samples, orbit, unbiased=unbiased)
         if isinstance(null, Permutation) and orbit.groups.count == 1:
             return [*_permuting_steps(session, reduction), _statistics(session, reduction)]
         # The plan of one block is that of all, also of fewer kernels: it was made when the
@@ -543,7 +529,7 @@ def _orbit(session: Session, combinations: Combinations, null: Null | None) -> O
         held = _gram_bytes(session, combinations.part([0]))
         held += 8 * session.n * BATCH * (len(session.sources) - 1)
         return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
-    if isinstance(null, Shifts | Chain):
+    if isinstance(null, Shifts):
         # More shifts than rows of a small group are of several cosets. They are more than were
         # asked for where fewer would take longer.
         asked = replace(null, n_resamples=max(null.n_resamples, min(session.n, _FEWEST)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +65,10 @@ class LandmarkDraw:
         pairing: Pairing,
         *,
         hold: bool,
-        chosen: Sequence[tuple[int, ...]] | None = None,
     ) -> LandmarkBasis:
         """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them.
 
-        Landmarks are pruned for every combination, or for other ones of the same kernels, `chosen`.
+        Landmarks are pruned for every combination.
         """
         s = self._drawn(session)
         session.step("fetch landmarks")
@@ -99,9 +97,8 @@ class LandmarkDraw:
                 self.selection, landmarks, kernels, self.most(session), pairing, session.seed
             )
         session.step("prune landmarks")
-        pruned = fitted if chosen is None else replace(fitted, chosen=tuple(chosen))
         others = [x[s:] for x in rows]
-        return LandmarkBasis.of(pruned, landmarks, tolerance, hold=hold, samples=others)
+        return LandmarkBasis.of(fitted, landmarks, tolerance, hold=hold, samples=others)
 
     def holds(self, session: Session, count: int) -> bool:
         """Whether the factors of so many Gram matrices are held."""

@@ -113,15 +113,5 @@ def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
     write_means(moments, tuples, sums, n)
     for c in range(len(tuples.pairs)):
         functions = functions_of(tuples, sums, moments.kappa, c, 0, 1, n)
-        write_joint(moments, tuples, sums, c, c, functions[:, 0], n)
+        moments.u[c] = functions[:, 0].copy()
     return moments
-
-
-def write_joint(
-    moments: Moments, part: Tuples, sums: TupleSums, place: int, c: int, tested: Tile, n: int
-) -> None:
-    """Write u of statistic number c, which a part has at a place, from what the test takes."""
-    moments.u[c] = tested.copy()
-    # A test of both sides leaves the offset out, which the estimate has.
-    if part.form == "product":
-        moments.u[c] += joint_offset(part, sums, moments.kappa, place, 0, n)

@@ -18,7 +18,6 @@ from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.landmark.draws import LandmarkDraw
 from dhsic.estimators.landmark.tests import LandmarkTests
 from dhsic.estimators.outcomes import (
-    ChainOutcome,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
@@ -29,7 +28,7 @@ from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
 from dhsic.linalg import squared_norms
-from dhsic.nulls import Chain, Gamma, Spectral
+from dhsic.nulls import Gamma, Spectral
 
 Vector = NDArray[np.float64]
 
@@ -133,7 +132,7 @@ class NystromMHSIC:
         return self.draw.most(session)
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; of three variables or more as a chain."""
+        """Shifts of rows; permutations of three variables or more."""
         null, reason = exact_null(len(session.sources), n_resamples)
         return null, "not exact with joint landmarks" if self.pairing == "joint" else reason
 
@@ -170,10 +169,6 @@ class NystromMHSIC:
     ) -> GridOutcome:
         """T of every combination and its replicates, in one pass."""
         return self._tests.grid(session, combinations, null)
-
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """T of every stage of a chain of tests and its replicates, in one pass."""
-        return self._tests.chain(session, combinations, null)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral

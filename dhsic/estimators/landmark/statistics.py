@@ -18,7 +18,6 @@ from dhsic.estimators.landmark.moments import (
     functions_of,
     measured,
     no_moments,
-    write_joint,
     write_means,
 )
 from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass, TupleSums
@@ -35,7 +34,6 @@ from dhsic.estimators.resample import (
 )
 from dhsic.linalg import spectrum, squared_norms
 from dhsic.nulls import (
-    Chain,
     ChiSquareMixture,
     Distribution,
     Gamma,
@@ -48,7 +46,7 @@ from dhsic.nulls import (
 
 Vector = NDArray[np.float64]
 Whiten = Callable[[Tile], Vector]
-TupleResampling = Shifts | Chain | Permutation
+TupleResampling = Shifts | Permutation
 TupleNull = TupleResampling | Gamma | Spectral
 PlannedStep = DriverStep | PassPlan
 TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SpectrumPass)
@@ -97,7 +95,7 @@ def resample_tuples(
     whiten : sequence of callable
         L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
         that of its whitened values at the landmarks.
-    null : Shifts, Chain or Permutation
+    null : Shifts or Permutation
         How replicates are made.
 
     Returns
@@ -118,7 +116,7 @@ def resample_tuples(
                 # T = n |L^-1 u|^2 under all shifts of a coset at once.
                 values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
                 if coset == 0:
-                    write_joint(moments, part, sums, place, c, at[:, 0], n)
+                    moments.u[c] = at[:, 0].copy()
             errors[c] = error_of_root(part, sums, place, orbit, n, whiten[c])
         del sums, at  # the next pass has sums of its own
     resampled = Resampled.of(values, tie_tolerance(values[0], errors))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -24,20 +24,18 @@ from dhsic.estimators.landmark.statistics import (
     plan_tuples,
     resample_tuples,
 )
-from dhsic.estimators.landmark.tuples import Tuples, form_of
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.outcomes import (
-    ChainOutcome,
     ColumnEstimates,
     ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
-    stages_of,
 )
-from dhsic.estimators.resample import Resampled, TwoSided, statistics_of
+from dhsic.estimators.resample import Resampled, TwoSided
 from dhsic.kernels import Combinations
 from dhsic.landmarks import Pairing
-from dhsic.nulls import Chain, Gamma, Spectral
+from dhsic.nulls import Gamma, Spectral
 
 Vector = NDArray[np.float64]
 
@@ -83,20 +81,6 @@ class LandmarkTests:
             detail,
             resampled.rounding,
         )
-
-    def chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """T of every stage of a chain of tests."""
-        chosen = combinations.chosen
-        prepared, resampled, moments, detail = self._resampled(session, combinations, null)
-        basis, tuples, _ = prepared
-
-        def estimate(c: int) -> Estimate:
-            # The chain sees its statistics in the order of its stages.
-            at = tuples.pairs.index(TwoSided.of(chosen[c]))
-            return self.estimate(session, basis, at, moments)
-
-        fitted = replace(basis.combinations, chosen=chosen)
-        return ChainOutcome(fitted, stages_of(chosen, resampled), estimate, detail)
 
     def each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
@@ -152,9 +136,9 @@ class LandmarkTests:
         """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
-        pairs = statistics_of(combinations.chosen, null)
+        pairs = list(map(TwoSided.of, combinations.chosen))
         # Shapes of the largest tuples, which take no memory.
-        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
+        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype)
         first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
         # One solve a combination with a law of its own; replicates share the first.
@@ -164,7 +148,7 @@ class LandmarkTests:
         return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
     def _resampled(
-        self, session: Session, combinations: Combinations, null: Resampling | Chain
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> tuple[Prepared, Resampled, Moments, str]:
         """The landmarks, T of every statistic with its replicates, and how these were made."""
         prepared = self.prepare(session, combinations, null)
@@ -175,15 +159,13 @@ class LandmarkTests:
         self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> Prepared:
         """Landmarks, and the statistics of a test or of estimates at them."""
-        # A stage of a chain has the kernels of its own variables, for which landmarks are pruned.
-        pairs = statistics_of(combinations.chosen, null)
+        pairs = list(map(TwoSided.of, combinations.chosen))
         basis = self.draw.basis(
             session,
             combinations,
             self.pairing,
             hold=self.draw.holds(session, len(pairs)),
-            chosen=[(*pair.left, pair.right) for pair in pairs],
         )
         basis.warn_of_rounding(session)
-        tuples = Tuples.at(basis, pairs, session.dtype, form_of(null))
+        tuples = Tuples.at(basis, pairs, session.dtype)
         return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])

@@ -15,23 +15,14 @@ from dhsic.engine.tiles import Matrix, Tile
 from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations
-from dhsic.kernels.shared import (
-    SharedTiles,
-    TileKernel,
-)
-from dhsic.nulls import Chain
+from dhsic.kernels.shared import SharedTiles, TileKernel
 
-TermForm = Literal["product", "centred", "joint"]
+TermForm = Literal["centred", "joint"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
 _FEWEST = 16  # landmarks of a kernel in a strip
 _PILOT_ROWS = 256
-
-
-def form_of(null: object) -> TermForm:
-    """That of a test: a stage of a chain takes the variables before it together."""
-    return "product" if isinstance(null, Chain) else "joint"
 
 
 class TupleKernel(TileKernel, Protocol):
@@ -66,10 +57,10 @@ class Tuples:
         About the mean of every kernel at the landmarks, so that no digits cancel in the sums.
     dtype : dtype
         Precision of the tiles.
-    form : {"product", "centred", "joint"}, optional
-        The statistics measure the covariance of both sides, where a side of several kernels is
-        their product, or is their product about their means; or they measure the mean of the
-        product of all kernels less the product of their means, kappa_J - prod_m kappa_m.
+    form : {"joint", "centred"}, optional
+        The statistics measure the mean of the product of all kernels less the product of their
+        means, kappa_J - prod_m kappa_m; or the covariance of both sides, where a side of several
+        kernels is their product about their means.
     """
 
     kernels: tuple[TupleKernel, ...]
@@ -79,7 +70,7 @@ class Tuples:
     kept: tuple[Indices, ...]
     pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
-    form: TermForm = "product"
+    form: TermForm = "joint"
 
     @classmethod
     def at(
@@ -87,7 +78,7 @@ class Tuples:
         basis: LandmarkBasis,
         pairs: Sequence[TwoSided],
         dtype: DTypeLike,
-        form: TermForm = "product",
+        form: TermForm = "joint",
     ) -> Tuples:
         """At the landmarks that every statistic keeps, with pilot means over other rows."""
         kernels, variables = basis.combinations.kernels, basis.combinations.variables
@@ -110,7 +101,7 @@ class Tuples:
         p: int,
         pairs: Sequence[TwoSided],
         dtype: DTypeLike,
-        form: TermForm = "product",
+        form: TermForm = "joint",
     ) -> Tuples:
         """At p landmarks that all are kept, which take no memory: for plans."""
         zero = np.float64(0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -18,15 +18,15 @@ from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.landmark.moments import measured
 from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
-from dhsic.estimators.landmark.tuples import Tuples, form_of
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
-from dhsic.estimators.outcomes import ChainOutcome, Estimate, Outcome, stages_of
-from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
+from dhsic.estimators.outcomes import Estimate, Outcome
+from dhsic.estimators.resample import TwoSided, exact_null
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Shifts
+from dhsic.nulls import ChiSquare, Permutation, Replicates, Shifts
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -44,17 +44,15 @@ class _MeasuredLocations(NamedTuple):
     rest: Session
     """These rows."""
     tuples: Tuples
-    """The statistics."""
-    norms: list[Norm]
-    """Norms of each."""
+    """The statistic."""
+    norm: Norm
     estimate: Estimate
     sampled: list[Vector]
     """The kernels of some rows at the locations, shapes (s, J)."""
 
-    def resampled(self, null: Shifts | Chain | Permutation) -> ResampledTuples:
+    def resampled(self, null: Shifts | Permutation) -> ResampledTuples:
         """The statistics and their replicates."""
-        whiten = [norm.whiten for norm in self.norms]
-        return resample_tuples(self.rest, self.tuples, whiten, null)
+        return resample_tuples(self.rest, self.tuples, [self.norm.whiten], null)
 
 
 @final
@@ -73,8 +71,6 @@ class NFSIC:
     whose limit under independence is the same. But kernels that are narrow enough for no row to
     be near a location in both variables leave it far too small, and such locations are what
     optimisation then finds. S does not change under permutation, either.
-
-    The stages of a `Chain` are tested at the same locations, each with the S of its two sides.
 
     Parameters
     ----------
@@ -136,7 +132,7 @@ class NFSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; of three variables or more as a chain."""
+        """Shifts of rows; permutations of three variables or more."""
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
@@ -154,25 +150,23 @@ class NFSIC:
             tiles = 8 * trained * count * len(session.sources)
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows))
         rest = _session_without(session, self._training(session))
-        guessed, pairs = (
-            combinations.guessed(session.dims),
-            statistics_of(combinations.chosen, null),
-        )
-        tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype, form_of(null))
+        guessed = combinations.guessed(session.dims)
+        pairs = list(map(TwoSided.of, combinations.chosen))
+        tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype)
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
-        if isinstance(null, Shifts | Chain | Permutation):
+        if isinstance(null, Shifts | Permutation):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """NFSIC over n, in one pass."""
-        return self._measure(session, kernels, None).estimate
+        return self._measure(session, kernels).estimate
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution: in one pass, and one more where there are replicates."""
-        measured = self._measure(session, kernels, null)
-        (norm,), estimate, n = measured.norms, measured.estimate, measured.rest.n
+        measured = self._measure(session, kernels)
+        norm, estimate, n = measured.norm, measured.estimate, measured.rest.n
         if isinstance(null, ChiSquare):
             detail = guard_locations(n, measured.sampled)
             return Outcome(n * estimate.value, norm.law, estimate, detail)
@@ -181,20 +175,7 @@ class NFSIC:
         law = Replicates(replicates[:, 0])
         return Outcome(float(statistics[0]), law, estimate, detail, float(rounding[0]))
 
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """T of every stage of a chain of tests and its replicates, at the same locations."""
-        measured = self._measure(session, combinations.kernels_of(0), null)
-        resampled, _, detail = measured.resampled(null)
-        return ChainOutcome(
-            replace(combinations, kernels=measured.estimate.kernels),
-            stages_of(combinations.chosen, resampled),
-            lambda _: measured.estimate,
-            detail,
-        )
-
-    def _measure(
-        self, session: Session, kernels: Sequence[Kernel], null: Null | None
-    ) -> _MeasuredLocations:
+    def _measure(self, session: Session, kernels: Sequence[Kernel]) -> _MeasuredLocations:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
@@ -204,31 +185,26 @@ class NFSIC:
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         # The means of a sample are pilots, from which the pass takes small differences.
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
-        pairs = statistics_of([tuple(range(m))], null)
         tuples = Tuples(
             placed.kernels,
             tuple(range(m)),
             placed.points,
-            tuple(pairs),
-            (np.arange(self._count(session)),) * len(pairs),
+            (TwoSided.of(tuple(range(m))),),
+            (np.arange(self._count(session)),),
             tuple(k.mean(axis=0) for k in sampled),
             session.dtype,
-            form_of(null),
         )
         sums = rest.reduce(LocationPass(tuples))
         session.step("solve")
         moments = measured(tuples, sums.tuples, rest.n)
         means = list(moments.kappa)
         of = dict(zip(tuples.sides, sums.covariances(rest.n), strict=True))
-        # S of a stage is that of two sides, which do not depend on each other under the null.
-        joint = self._norm(independent_covariance([of[k,] for k in range(m)], means))
-        # The covariance of a product of two independent sides is that of both, entry by entry.
-        stages = (self._norm(of[pair.left] * of[pair.right,]) for pair in pairs)
-        u = moments.u[pairs.index(TwoSided.of(tuple(range(m))))]
+        norm = self._norm(independent_covariance([of[k,] for k in range(m)], means))
         summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))
-        estimate = Estimate(joint(u), placed.kernels, features=summary, quantity="NFSIC / n")
-        norms = list(stages) if isinstance(null, Chain) else [joint]
-        return _MeasuredLocations(rest, tuples.about(means), norms, estimate, sampled)
+        estimate = Estimate(
+            norm(moments.u[0]), placed.kernels, features=summary, quantity="NFSIC / n"
+        )
+        return _MeasuredLocations(rest, tuples.about(means), norm, estimate, sampled)
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]
