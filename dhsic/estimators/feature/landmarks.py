@@ -10,20 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.gaps import filled
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Null, Resampling, bandwidth_rows, fit_combinations
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Null,
+    Resampling,
+    bandwidth_rows,
+    fit_combinations,
+)
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.kernel_landmarks import KernelLandmarks
-from dhsic.estimators.feature.likely import (
-    landmark_steps,
-    likely_counts,
-    likely_directions,
-    likely_tried,
-    unpruned,
-)
 from dhsic.estimators.feature.moments import Covariances
-from dhsic.estimators.feature.normals import NormalFeatures, features_of_normals
 from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.feature.tests import (
     column_outcome,
@@ -34,15 +32,20 @@ from dhsic.estimators.feature.tests import (
 )
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, at_quantiles
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
 from dhsic.kernels import (
     AndersonDarling,
     Columns,
     Combinations,
+    Distance,
     Gaussian,
     Kernel,
+    Laplacian,
+    Matern,
+    OnColumns,
     Ranked,
 )
+from dhsic.kernels.missing import of_present
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
@@ -55,7 +58,9 @@ Vector = NDArray[np.float64]
 
 # Landmarks of a single number: they serve as well as 256 of its rows.
 _KEPT = 48
+_SMOOTH = 24  # that wide kernels keep
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
+_ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
 
@@ -73,6 +78,57 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
         if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and not kernel.nominal)
         else 0
         for kernel, d in columns
+    ]
+
+
+def likely_maps(
+    session: Session,
+    combinations: Combinations,
+    p: int,
+    by_column: Sequence[int] | None = None,
+    *,
+    pruned: bool = True,
+) -> list[FeatureMap]:
+    """Features at p landmarks, or those that are likely to be kept, of no memory, for plans."""
+    zero = session.dtype.type(0)
+    dims = combinations.spread(session.dims)
+    maps: list[FeatureMap] = []
+    of = (combinations.kernels, combinations.variables, combinations.factors, dims)
+    for kernel, m, factor, d, count in zip(*of, by_column or [p] * len(dims), strict=True):
+        if count and isinstance(kernel, Columns):
+            maps.append(LandmarksByColumn.likely(kernel, d, count, session.dtype))
+            continue
+        r = min(p, count or p)
+        r = _likely_kept(kernel, d, r, factor) if pruned else r
+        points = np.broadcast_to(zero, (r, kernel.width(d)))
+        # The widest kernels keep fewer landmarks than others, which then are no powers of them.
+        maps.append(KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
+    return maps
+
+
+def _likely_kept(kernel: Kernel, d: int, p: int, factor: float) -> int:
+    """Landmarks of p that a kernel keeps: few of a single number where it is smooth."""
+    if isinstance(kernel, OnColumns):
+        d, kernel = len(kernel.at), kernel.kernel
+    if d > 1 or isinstance(of_present(kernel), Distance | Laplacian | Matern):
+        return p
+    # More rows of a line add next to none to those that span a smooth kernel.
+    return min(p, _SMOOTH if factor >= 1.0 else _KEPT)
+
+
+def landmark_steps(
+    session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
+) -> list[DriverStep | PassPlan]:
+    """Drawing p landmarks, of which those of the maps are kept."""
+    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
+    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+    held = 8 * sum(
+        features.n_features * (features.n_features + d)
+        for features, d in zip(maps, combinations.spread(session.dims), strict=True)
+    )
+    return [
+        DriverStep("fetch landmarks", fetch, rows),
+        DriverStep("prune landmarks", 4 * 8 * p * p, held),
     ]
 
 
@@ -143,81 +199,34 @@ class OnLandmarks:
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, with the landmarks as drawn: pruning can only make it less.
 
-        Replicates take as many passes as fit the memory, and are counted for the landmarks that
-        are likely to be kept. Principal features are those of normal variables of independent
-        columns, and so are the combinations of kernels that stay in a grid.
+        Of a single number smooth kernels keep few, and directions are guessed from the number of
+        columns: replicates take as many passes as these need, and runs by what they find.
         """
-        p, given = self.n_drawn(session), combinations
-        combinations = given.guessed(session.dims)
-        by_column = self.by_column(combinations, session.dims, p)
-        normals = self._normals(session, given, by_column, p)
-        kept = self._likely_kept(session, given, null, normals, p)
-        maps = unpruned(session, combinations, kept, by_column)
-        chosen: Sequence[int] = range(len(combinations))
+        p, guessed = self.n_drawn(session), combinations.guessed(session.dims)
+        by_column = self.by_column(guessed, session.dims, p)
+        resampled = isinstance(null, Resampling)
+        # Other steps need as much memory as the landmarks that are drawn take.
+        pruned = resampled or self.unbiased_estimate
+        maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
         counts = None
-        if isinstance(null, Resampling) or (null and session.weights):
-            chosen, counts = self._likely_features(session, combinations, maps, normals)
+        if resampled or (null and session.weights):
+            of = zip(maps, combinations.factors, combinations.spread(session.dims), strict=True)
+            directions = [Directions.guessed(features.n_features, *rest) for features, *rest in of]
+            counts = self.counts(session, guessed, directions)
         return plan_features(
             session,
             maps,
             null,
-            landmark_steps(session, combinations, p, maps),
+            landmark_steps(session, guessed, p, maps),
             REMEDY,
             whitened=True,
             n_landmarks=p,
-            chosen=[combinations.chosen[c] for c in chosen],
+            chosen=guessed.chosen,
             measure=self.measure,
             measured=self.measured,
             counts=counts,
-            spanned=[
-                likely.spanned if likely else count < p
-                for likely, count in zip(normals, kept, strict=True)
-            ],
             unbiased=self.unbiased_estimate,
         )
-
-    def _normals(
-        self, session: Session, given: Combinations, by_column: Sequence[int], p: int
-    ) -> list[NormalFeatures | None]:
-        """Features of normal variables by every kernel, where directions are to be found."""
-        if not self.takes_directions(session):
-            return [None] * len(by_column)
-        tolerance = tolerance_for(self.tolerance, session.dtype)
-        return features_of_normals(given, session.dims, p, by_column, tolerance)
-
-    def _likely_kept(
-        self,
-        session: Session,
-        combinations: Combinations,
-        null: Null | None,
-        normals: Sequence[NormalFeatures | None],
-        p: int,
-    ) -> list[int]:
-        """Landmarks of p that every kernel keeps."""
-        usual = [p] * len(normals)
-        if isinstance(null, Resampling) or self.unbiased_estimate:
-            usual = likely_counts(session, combinations, p)
-        pairs = zip(normals, usual, strict=True)
-        return [len(likely.directions.variances) if likely else count for likely, count in pairs]
-
-    def _likely_features(
-        self,
-        session: Session,
-        combinations: Combinations,
-        maps: Sequence[FeatureMap],
-        normals: Sequence[NormalFeatures | None],
-    ) -> tuple[list[int], list[int] | None]:
-        """The combinations that are likely to be tried, and principal features of every kernel."""
-        directions = likely_directions(maps, combinations.spread(session.dims), normals)
-        tried = likely_tried(combinations, normals, session.n)
-        some = combinations.used(range(len(maps)), tried)
-        part = combinations.part(tried)
-        counts = self.counts(session, part, [directions[k] for k in some])
-        if counts is None:
-            return tried, None
-        # A kernel that is not tried has as many as take no time.
-        of = dict(zip(some, counts, strict=True))
-        return tried, [of.get(k, 1) for k in range(len(maps))]
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""

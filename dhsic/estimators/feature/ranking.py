@@ -17,9 +17,13 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling, plan_of
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, unseen_sides, whiten
-from dhsic.estimators.feature.landmarks import REMEDY, LandmarkFeatures
+from dhsic.estimators.feature.landmarks import (
+    REMEDY,
+    LandmarkFeatures,
+    landmark_steps,
+    likely_maps,
+)
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
-from dhsic.estimators.feature.likely import landmark_steps, likely_counts, unpruned
 from dhsic.estimators.feature.moments import Covariances, MomentsPass, feature_moments
 from dhsic.estimators.feature.pieces import fewest_parts
 from dhsic.estimators.feature.replicates import resampling_steps
@@ -39,8 +43,7 @@ def plan_ranked_features(
     Where more are kept, `measure_columns` looks whether they fit before it reads the data.
     """
     guessed = combinations.guessed(session.dims)
-    kept = likely_counts(session, combinations, p)
-    return _plan(session, guessed, null, p, unpruned(session, guessed, kept))
+    return _plan(session, guessed, null, p, likely_maps(session, guessed, p))
 
 
 def measure_columns(session: Session, drawn: LandmarkFeatures, null: Resampling) -> ColumnOutcome:

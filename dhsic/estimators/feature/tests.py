@@ -52,7 +52,6 @@ def plan_features(
     measure: Measure = SQUARED_HSIC,
     measured: bool = False,
     counts: Sequence[int] | None = None,
-    spanned: Sequence[bool] | None = None,
     unbiased: bool = False,
 ) -> Plan:
     """The steps that would run.
@@ -81,8 +80,6 @@ def plan_features(
         Whether the factors come from the covariances of the features over all rows.
     counts : sequence of int, optional
         Principal features of each that replicates are made of; all where not given.
-    spanned : sequence of bool, optional
-        Whether the features of each hold their kernel.
     unbiased : bool, optional
         Whether blocks make the estimate unbiased.
 
@@ -90,7 +87,7 @@ def plan_features(
     -------
     Plan
     """
-    sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
+    sides = unseen_sides(maps, whitened=whitened, counts=counts)
     steps = [*preparation, sample_step(session.n, maps)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
