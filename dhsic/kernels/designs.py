@@ -27,20 +27,13 @@ def balanced(counts: Sequence[int]) -> list[tuple[int, ...]]:
     of more variables, of which some always take the same candidate.
     """
     g = max(counts)
+    others = range(len(counts) - 1)
     rows = (
-        (j, *(_added(i, _multiplied(m % g, j, g), g) for m in range(len(counts) - 1)))
+        # Addition in the field of 4 elements is the exclusive or.
+        (j, *(i ^ _PRODUCTS[m % g][j] if g == 4 else (i + m * j) % g for m in others))
         for i, j in product(range(g), repeat=2)
     )
     return list(dict.fromkeys(tuple(k % c for k, c in zip(r, counts, strict=True)) for r in rows))
-
-
-def _added(i: int, j: int, g: int) -> int:
-    # Addition in the field of 4 elements is the exclusive or.
-    return i ^ j if g == 4 else (i + j) % g
-
-
-def _multiplied(i: int, j: int, g: int) -> int:
-    return _PRODUCTS[i][j] if g == 4 else i * j % g
 
 
 def matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
