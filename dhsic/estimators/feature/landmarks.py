@@ -210,8 +210,8 @@ class OnLandmarks:
         maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
         counts = None
         if resampled or (null and session.weights):
-            of = zip(maps, combinations.factors, combinations.spread(session.dims), strict=True)
-            directions = [Directions.guessed(features.n_features, *rest) for features, *rest in of]
+            of = zip(maps, guessed.factors, guessed.spread(session.dims), strict=True)
+            directions = [Directions.guessed(map_.n_features, f, d) for map_, f, d in of]
             counts = self.counts(session, guessed, directions)
         return plan_features(
             session,

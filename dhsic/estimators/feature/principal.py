@@ -82,9 +82,11 @@ class Directions:
     def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:
         """So many of a kernel of d columns, which take no memory: for plans."""
         at = np.arange(count)
-        # Those of a single number fall as of a Laplacian kernel of so many times its length. Of
-        # more columns the linear ones are heavy; the others are products of two columns.
-        variances = 1.0 / (1.0 + (factor * at) ** 2) if d == 1 else np.where(at < d, d, _OF_PAIRS)
+        # Of several columns the linear ones are heavy, and the others are products of two of them.
+        variances = np.where(at < d, d, _OF_PAIRS)
+        if d == 1:
+            # As of a Laplacian kernel of so many times its length.
+            variances = 1.0 / (1.0 + (factor * at) ** 2)
         return cls(variances, np.broadcast_to(0.0, (count, count)))
 
     def axes(self, count: int) -> Vector:

@@ -25,8 +25,7 @@ from dhsic.estimators.feature.landmarks import (
 )
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import Covariances, MomentsPass, feature_moments
-from dhsic.estimators.feature.pieces import fewest_parts
-from dhsic.estimators.feature.replicates import resampling_steps
+from dhsic.estimators.feature.replicates import FeatureResampling, fewest_parts
 from dhsic.estimators.feature.tests import grid_outcome, sample_step
 from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
 from dhsic.features import FeatureMap
@@ -76,7 +75,9 @@ def _plan(
     steps = [*landmark_steps(session, combinations, p, maps), sample_step(session.n, maps)]
     steps += [step for layout in _layouts(session, sides) for step in _steps(session, layout)]
     if null is not None:
-        steps += resampling_steps(session, sides, combinations.chosen, SQUARED_HSIC, null)
+        steps += FeatureResampling.of(
+            session, sides, combinations.chosen, SQUARED_HSIC, null
+        ).steps()
     return plan_of(session, steps, REMEDY, p)
 
 

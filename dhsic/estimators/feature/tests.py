@@ -26,8 +26,7 @@ from dhsic.estimators.feature.moments import (
     moments_layout,
     moments_steps,
 )
-from dhsic.estimators.feature.replicates import resample_features, resampling_steps
-from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.feature.replicates import FeatureResampling, independent_rounding
 from dhsic.estimators.feature.weighted import weighted_steps
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
@@ -92,7 +91,9 @@ def plan_features(
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
-        steps += resampling_steps(session, sides, chosen, measure, null, unbiased=unbiased)
+        steps += FeatureResampling.of(
+            session, sides, chosen, measure, null, unbiased=unbiased
+        ).steps()
     elif session.weights is not None and null is not None:
         steps += weighted_steps(session, sides)
     elif isinstance(null, Gamma):
@@ -100,7 +101,7 @@ def plan_features(
     elif measured:
         steps += moments_steps(session, sides)[1:]
     elif null is None and unbiased:
-        steps += resampling_steps(session, sides, chosen, measure, None, unbiased=True)
+        steps += FeatureResampling.of(session, sides, chosen, measure, None, unbiased=True).steps()
     elif null is None:
         steps += moments_steps(session, sides, crossed=True)
     else:
@@ -142,9 +143,9 @@ def estimate_by_moments(
 
 def unbiased_estimate(session: Session, basis: Basis) -> Estimate:
     """Squared HSIC of the data by blocks and features, in a pass."""
-    replicates = resample_features(
+    replicates = FeatureResampling.of(
         session, dict(enumerate(basis.sides)), [(0, 1)], SQUARED_HSIC, None, unbiased=True
-    )
+    ).run()
     return _estimate(basis, SQUARED_HSIC, replicates.estimate(0))
 
 
@@ -234,7 +235,9 @@ def grid_outcome(
         for pair, basis in zip(chosen, bases, strict=True)
         for number, side in zip(pair, basis.sides, strict=True)
     }
-    replicates = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
+    replicates = FeatureResampling.of(
+        session, sides, chosen, measure, null, unbiased=unbiased
+    ).run()
     return GridOutcome(
         combinations,
         replicates.resampled.statistics,
