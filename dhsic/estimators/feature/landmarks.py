@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as changed
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -20,7 +20,6 @@ from dhsic.estimators.base import (
     fit_combinations,
 )
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
-from dhsic.estimators.feature.kernel_landmarks import KernelLandmarks
 from dhsic.estimators.feature.moments import Covariances
 from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.feature.tests import (
@@ -51,7 +50,10 @@ from dhsic.landmarks import (
     landmark_count,
     tolerance_for,
     uniform_rows,
+    warn_of_rounding,
+    warn_of_zeros,
 )
+from dhsic.linalg import pivoted_cholesky
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 Vector = NDArray[np.float64]
@@ -174,6 +176,11 @@ class LandmarkFeatures(NamedTuple):
         ]
 
 
+# The features, the lower triangular L that whitens them, their rows, and whether these hold the
+# kernel.
+_Kept: TypeAlias = tuple[FeatureMap, Vector, Vector, bool]
+
+
 class OnLandmarks:
     """Options and methods of estimators on Nystrom features of two variables."""
 
@@ -246,11 +253,6 @@ class OnLandmarks:
         """Those of two variables, with their covariances where these go into the factors."""
         return self.draw(session, Combinations.single(kernels)).bases[0], None
 
-    def takes_directions(self, session: Session) -> bool:
-        """Whether tests are made of principal features."""
-        del session
-        return False
-
     def counts(
         self, session: Session, combinations: Combinations, directions: Sequence[Directions]
     ) -> list[int] | None:
@@ -300,38 +302,53 @@ class OnLandmarks:
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
         by_column = self.by_column(fitted, session.dims, p)
-        leading, of = fitted.chosen[fitted.reference()], (tolerance, session.dtype)
-        each = [
-            KernelLandmarks.of_columns(kernel, z, count, *of)
-            if count and isinstance(kernel, Columns)
-            else KernelLandmarks.of_rows(
-                name, kernel, m, at_quantiles(z, count) if count else z, *of, leads=k in leading
-            )
-            for k, (name, kernel, m, z, count) in enumerate(
-                zip(names, fitted.kernels, fitted.variables, landmarks, by_column, strict=True)
-            )
-        ]
-        sides = [
-            side._replace(spanned=kept.spanned)
-            for side, kept in zip(
-                describe_sides(
-                    session,
-                    [kept.map for kept in each],
-                    fitted.spread(samples),
-                    [kept.factor for kept in each],
-                ),
-                each,
-                strict=True,
-            )
-        ]
+        leading, dtype = fitted.chosen[fitted.reference()], session.dtype
+        kept = []
+        of = (names, fitted.kernels, fitted.variables, landmarks, by_column)
+        for k, (name, kernel, m, z, count) in enumerate(zip(*of, strict=True)):
+            one: _Kept
+            if count and isinstance(kernel, Columns):
+                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), z, False
+            else:
+                some = at_quantiles(z, count) if count else z
+                one = _spanning(name, kernel, m, some, tolerance, dtype, leads=k in leading)
+            kept.append(one)
+        maps, factors, points, spanned = zip(*kept, strict=True)
+        sides = describe_sides(session, maps, fitted.spread(samples), factors)
         summary = LandmarkSummary(
             drawn=p,
-            kept=tuple(kept.map.n_features for kept in each),
+            kept=tuple(features.n_features for features in maps),
             pairing="independent",
             replace=self.replace,
             tolerance=tolerance,
         )
-        return LandmarkFeatures(fitted, tuple(sides), tuple(kept.points for kept in each), summary)
+        sides = [side._replace(spanned=whole) for side, whole in zip(sides, spanned, strict=True)]
+        return LandmarkFeatures(fitted, tuple(sides), tuple(points), summary)
+
+
+def _spanning(
+    name: str,
+    kernel: Kernel,
+    m: int,
+    rows: Vector,
+    tolerance: float,
+    dtype: DTypeLike,
+    *,
+    leads: bool,
+) -> _Kept:
+    """The rows (p, d) of variable m that span a fitted kernel at all of them."""
+    gram = kernel(rows)
+    # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
+    # median of a rare flag is: the grid has more to compare.
+    if leads:
+        warn_of_zeros(gram, f"the kernel of variable {name!r}")
+    factor = pivoted_cholesky(gram, tolerance)
+    spanned = factor.rank < len(rows)
+    factor = factor if spanned else factor.in_order()
+    points = rows[factor.kept]
+    features = KernelFeatures.at(points, kernel, dtype, (m, *factor.kept.tolist()))
+    warn_of_rounding([name], [kernel], [features.columns], dtype)
+    return features, factor.factor, points, spanned
 
 
 def _kept(kernel: Kernel) -> int:
