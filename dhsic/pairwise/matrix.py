@@ -31,7 +31,7 @@ from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, whiten
 from dhsic.estimators.feature.landmarks import LandmarkFeatures
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import MomentsPass, feature_moments
-from dhsic.estimators.feature.replicates import resample_features, resampling_steps
+from dhsic.estimators.feature.replicates import FeatureResampling
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
@@ -315,14 +315,14 @@ def _shift_steps(
     session: Session, drawn: LandmarkFeatures, null: Shifts
 ) -> list[DriverStep | PassPlan]:
     numbers = range(len(drawn.sides))
-    return resampling_steps(
+    return FeatureResampling.of(
         session,
         dict(enumerate(drawn.sides)),
         _pairs(drawn),
         SQUARED_HSIC,
         null,
         dict(zip(numbers, numbers, strict=True)),
-    )
+    ).steps()
 
 
 def _measured_pairs(
@@ -370,14 +370,14 @@ def _exact_pvalues(
 
     On the diagonal are the smallest p-values that there can be.
     """
-    resampled, _, detail = resample_features(
+    resampled, _, detail = FeatureResampling.of(
         session,
         dict(enumerate(sides)),
         pairs,
         SQUARED_HSIC,
         null,
         {m: m for m in range(len(sides))},
-    )
+    ).run()
     # Of a variable with itself no replicate is as large.
     pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(resampled.replicates)))
     means = np.zeros(pvalues.shape)

@@ -128,7 +128,6 @@ def unseen_sides(
     *,
     whitened: bool,
     counts: Sequence[int] | None = None,
-    spanned: Sequence[bool] | None = None,
 ) -> dict[int, Side]:
     """Features by number, with means and matrices that take no memory, for plans.
 
@@ -140,8 +139,6 @@ def unseen_sides(
         Whether they have factors.
     counts : sequence of int, optional
         How many are summed of those of each, by projections.
-    spanned : sequence of bool, optional
-        Whether those of each hold their kernel.
     """
     zero = maps[0].dtype.type(0)
     sides = {
@@ -155,8 +152,6 @@ def unseen_sides(
     for k, r in enumerate(counts or ()):
         projection = np.broadcast_to(0.0, (r, maps[k].n_features))
         sides[k] = sides[k]._replace(projection=projection)
-    for k, whole in enumerate(spanned or ()):
-        sides[k] = sides[k]._replace(spanned=whole)
     return sides
 
 

@@ -118,32 +118,19 @@ class KeptBlocks:
 
     def drawn(self, session: Session) -> NDArray[Any]:
         """The same rows where no pass keeps them: read once more, shape as of `rows_of`."""
-        numbers = np.concatenate([self._rows_of_group(g) for g in self._numbers.tolist()])
-        values = session.take([numbers] * len(self.dims))
+        numbers = []
+        for group in self._numbers.tolist():
+            # The first rows of the group, as `rows_of` takes them.
+            ranges, places = self.groups.arrange(group, group + 1)
+            rows = np.concatenate([np.arange(*span) for span in ranges])
+            numbers.append(rows[places[: self.rows]])
+        values = session.take([np.concatenate(numbers)] * len(self.dims))
         return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
-
-    def _rows_of_group(self, group: int) -> NDArray[np.intp]:
-        # The first rows of the group, as `rows_of` takes them.
-        ranges, places = self.groups.arrange(group, group + 1)
-        return np.concatenate([np.arange(*span) for span in ranges])[places[: self.rows]]
 
     def variable(self, kept: NDArray[Any], number: int) -> NDArray[Any]:
         """The values of one variable, shape (blocks, rows, d)."""
         start, stop = (sum(self.dims[:end]) for end in (number, number + 1))
         return kept[:, :, start:stop]
-
-
-class _EstimateTerms(NamedTuple):
-    """Terms that blocks add to the estimate of a pair of kernels."""
-
-    difference: float
-    """Unbiased HSIC of the kernels less that of the features."""
-    products: float
-    """Mean of the products of the squared norms of both features, about their means."""
-    first: float
-    """Mean of the squared norms of the first features, about their mean."""
-    second: float
-    """The same of the second ones."""
 
 
 class _Block(NamedTuple):
@@ -197,11 +184,11 @@ class UnbiasedEstimates:
         step = max(1, _AT_A_TIME // rows)
         batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
         terms = [term for batch in batches for term in _of_blocks(sides, batch)]
-        mean = _EstimateTerms(*np.mean(terms, axis=0).tolist())
+        difference, of_both, first, second = np.mean(terms, axis=0).tolist()
         # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
-        products = (n - 1) ** 2 / n * mean.products
-        totals = (n - 1) ** 2 * mean.first * mean.second
-        return _of_features(n, size, products, totals) + mean.difference
+        products = (n - 1) ** 2 / n * of_both
+        totals = (n - 1) ** 2 * first * second
+        return _of_features(n, size, products, totals) + float(difference)
 
     def step(self, pairs: Sequence[Pair], dtype: np.dtype[Any]) -> DriverStep:
         """The bytes of `of` for the dearest of some pairs."""
@@ -226,11 +213,11 @@ class UnbiasedEstimates:
 
 def _of_blocks(
     sides: tuple[Side, Side], values: Sequence[NDArray[Any]]
-) -> Iterator[_EstimateTerms]:
+) -> Iterator[tuple[float, ...]]:
     """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
     prepared = (_prepared(side, x) for side, x in zip(sides, values, strict=True))
-    for first, second in zip(*prepared, strict=True):
-        yield _of_block(sides, first, second)
+    for blocks in zip(*prepared, strict=True):
+        yield _of_block(sides, blocks)
 
 
 def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
@@ -243,7 +230,12 @@ def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
         yield _Block(*(values_of[start : start + values.shape[1]] for values_of in whole))
 
 
-def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _EstimateTerms:
+def _of_block(sides: tuple[Side, Side], blocks: Sequence[_Block]) -> tuple[float, ...]:
+    """Terms that a block adds to the estimate of a pair of kernels.
+
+    They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
+    the squared norms of both features about their means; and the means of either.
+    """
     b = len(blocks[0].features)
     first, second = (
         _about_mean(side, block.features) for side, block in zip(sides, blocks, strict=True)
@@ -256,8 +248,11 @@ def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _EstimateTerms:
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
-    return _EstimateTerms(
-        whole - held, unbiased**2 * float(k @ q) / b, unbiased * k.mean(), unbiased * q.mean()
+    return (
+        whole - held,
+        unbiased**2 * float(k @ q) / b,
+        unbiased * float(k.mean()),
+        unbiased * float(q.mean()),
     )
 
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as changed
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.gaps import filled
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Null, Resampling, bandwidth_rows, fit_combinations
-from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
-from dhsic.estimators.feature.kernel_landmarks import KernelLandmarks
-from dhsic.estimators.feature.likely import (
-    landmark_steps,
-    likely_counts,
-    likely_directions,
-    likely_tried,
-    unpruned,
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Null,
+    Resampling,
+    bandwidth_rows,
+    fit_combinations,
 )
+from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.moments import Covariances
-from dhsic.estimators.feature.normals import NormalFeatures, features_of_normals
 from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.feature.tests import (
     column_outcome,
@@ -34,28 +31,38 @@ from dhsic.estimators.feature.tests import (
 )
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, at_quantiles
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
 from dhsic.kernels import (
     AndersonDarling,
     Columns,
     Combinations,
+    Distance,
     Gaussian,
     Kernel,
+    Laplacian,
+    Matern,
+    OnColumns,
     Ranked,
 )
+from dhsic.kernels.wrap import of_present
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
     tolerance_for,
     uniform_rows,
+    warn_of_rounding,
+    warn_of_zeros,
 )
+from dhsic.linalg import pivoted_cholesky
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 Vector = NDArray[np.float64]
 
 # Landmarks of a single number: they serve as well as 256 of its rows.
 _KEPT = 48
+_SMOOTH = 24  # that wide kernels keep
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
+_ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
 
@@ -73,6 +80,57 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
         if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and not kernel.nominal)
         else 0
         for kernel, d in columns
+    ]
+
+
+def likely_maps(
+    session: Session,
+    combinations: Combinations,
+    p: int,
+    by_column: Sequence[int] | None = None,
+    *,
+    pruned: bool = True,
+) -> list[FeatureMap]:
+    """Features at p landmarks, or those that are likely to be kept, of no memory, for plans."""
+    zero = session.dtype.type(0)
+    dims = combinations.spread(session.dims)
+    maps: list[FeatureMap] = []
+    of = (combinations.kernels, combinations.variables, combinations.factors, dims)
+    for kernel, m, factor, d, count in zip(*of, by_column or [p] * len(dims), strict=True):
+        if count and isinstance(kernel, Columns):
+            maps.append(LandmarksByColumn.likely(kernel, d, count, session.dtype))
+            continue
+        r = min(p, count or p)
+        r = _likely_kept(kernel, d, r, factor) if pruned else r
+        points = np.broadcast_to(zero, (r, kernel.width(d)))
+        # The widest kernels keep fewer landmarks than others, which then are no powers of them.
+        maps.append(KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
+    return maps
+
+
+def _likely_kept(kernel: Kernel, d: int, p: int, factor: float) -> int:
+    """Landmarks of p that a kernel keeps: few of a single number where it is smooth."""
+    if isinstance(kernel, OnColumns):
+        d, kernel = len(kernel.at), kernel.kernel
+    if d > 1 or isinstance(of_present(kernel), Distance | Laplacian | Matern):
+        return p
+    # More rows of a line add next to none to those that span a smooth kernel.
+    return min(p, _SMOOTH if factor >= 1.0 else _KEPT)
+
+
+def landmark_steps(
+    session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
+) -> list[DriverStep | PassPlan]:
+    """Drawing p landmarks, of which those of the maps are kept."""
+    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
+    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+    held = 8 * sum(
+        features.n_features * (features.n_features + d)
+        for features, d in zip(maps, combinations.spread(session.dims), strict=True)
+    )
+    return [
+        DriverStep("fetch landmarks", fetch, rows),
+        DriverStep("prune landmarks", 4 * 8 * p * p, held),
     ]
 
 
@@ -118,6 +176,11 @@ class LandmarkFeatures(NamedTuple):
         ]
 
 
+# The features, the lower triangular L that whitens them, their rows, and whether these hold the
+# kernel.
+_Kept: TypeAlias = tuple[FeatureMap, Vector, Vector, bool]
+
+
 class OnLandmarks:
     """Options and methods of estimators on Nystrom features of two variables."""
 
@@ -143,81 +206,34 @@ class OnLandmarks:
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, with the landmarks as drawn: pruning can only make it less.
 
-        Replicates take as many passes as fit the memory, and are counted for the landmarks that
-        are likely to be kept. Principal features are those of normal variables of independent
-        columns, and so are the combinations of kernels that stay in a grid.
+        Of a single number smooth kernels keep few, and directions are guessed from the number of
+        columns: replicates take as many passes as these need, and runs by what they find.
         """
-        p, given = self.n_drawn(session), combinations
-        combinations = given.guessed(session.dims)
-        by_column = self.by_column(combinations, session.dims, p)
-        normals = self._normals(session, given, by_column, p)
-        kept = self._likely_kept(session, given, null, normals, p)
-        maps = unpruned(session, combinations, kept, by_column)
-        chosen: Sequence[int] = range(len(combinations))
+        p, guessed = self.n_drawn(session), combinations.guessed(session.dims)
+        by_column = self.by_column(guessed, session.dims, p)
+        resampled = isinstance(null, Resampling)
+        # Other steps need as much memory as the landmarks that are drawn take.
+        pruned = resampled or self.unbiased_estimate
+        maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
         counts = None
-        if isinstance(null, Resampling) or (null and session.weights):
-            chosen, counts = self._likely_features(session, combinations, maps, normals)
+        if resampled or (null and session.weights):
+            of = zip(maps, guessed.factors, guessed.spread(session.dims), strict=True)
+            directions = [Directions.guessed(map_.n_features, f, d) for map_, f, d in of]
+            counts = self.counts(session, guessed, directions)
         return plan_features(
             session,
             maps,
             null,
-            landmark_steps(session, combinations, p, maps),
+            landmark_steps(session, guessed, p, maps),
             REMEDY,
             whitened=True,
             n_landmarks=p,
-            chosen=[combinations.chosen[c] for c in chosen],
+            chosen=guessed.chosen,
             measure=self.measure,
             measured=self.measured,
             counts=counts,
-            spanned=[
-                likely.spanned if likely else count < p
-                for likely, count in zip(normals, kept, strict=True)
-            ],
             unbiased=self.unbiased_estimate,
         )
-
-    def _normals(
-        self, session: Session, given: Combinations, by_column: Sequence[int], p: int
-    ) -> list[NormalFeatures | None]:
-        """Features of normal variables by every kernel, where directions are to be found."""
-        if not self.takes_directions(session):
-            return [None] * len(by_column)
-        tolerance = tolerance_for(self.tolerance, session.dtype)
-        return features_of_normals(given, session.dims, p, by_column, tolerance)
-
-    def _likely_kept(
-        self,
-        session: Session,
-        combinations: Combinations,
-        null: Null | None,
-        normals: Sequence[NormalFeatures | None],
-        p: int,
-    ) -> list[int]:
-        """Landmarks of p that every kernel keeps."""
-        usual = [p] * len(normals)
-        if isinstance(null, Resampling) or self.unbiased_estimate:
-            usual = likely_counts(session, combinations, p)
-        pairs = zip(normals, usual, strict=True)
-        return [len(likely.directions.variances) if likely else count for likely, count in pairs]
-
-    def _likely_features(
-        self,
-        session: Session,
-        combinations: Combinations,
-        maps: Sequence[FeatureMap],
-        normals: Sequence[NormalFeatures | None],
-    ) -> tuple[list[int], list[int] | None]:
-        """The combinations that are likely to be tried, and principal features of every kernel."""
-        directions = likely_directions(maps, combinations.spread(session.dims), normals)
-        tried = likely_tried(combinations, normals, session.n)
-        some = combinations.used(range(len(maps)), tried)
-        part = combinations.part(tried)
-        counts = self.counts(session, part, [directions[k] for k in some])
-        if counts is None:
-            return tried, None
-        # A kernel that is not tried has as many as take no time.
-        of = dict(zip(some, counts, strict=True))
-        return tried, [of.get(k, 1) for k in range(len(maps))]
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
@@ -236,11 +252,6 @@ class OnLandmarks:
     ) -> tuple[Basis, Covariances | None]:
         """Those of two variables, with their covariances where these go into the factors."""
         return self.draw(session, Combinations.single(kernels)).bases[0], None
-
-    def takes_directions(self, session: Session) -> bool:
-        """Whether tests are made of principal features."""
-        del session
-        return False
 
     def counts(
         self, session: Session, combinations: Combinations, directions: Sequence[Directions]
@@ -291,38 +302,53 @@ class OnLandmarks:
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
         by_column = self.by_column(fitted, session.dims, p)
-        leading, of = fitted.kept_kernels, (tolerance, session.dtype)
-        each = [
-            KernelLandmarks.of_columns(kernel, z, count, *of)
-            if count and isinstance(kernel, Columns)
-            else KernelLandmarks.of_rows(
-                name, kernel, m, at_quantiles(z, count) if count else z, *of, leads=k in leading
-            )
-            for k, (name, kernel, m, z, count) in enumerate(
-                zip(names, fitted.kernels, fitted.variables, landmarks, by_column, strict=True)
-            )
-        ]
-        sides = [
-            side._replace(spanned=kept.spanned)
-            for side, kept in zip(
-                describe_sides(
-                    session,
-                    [kept.map for kept in each],
-                    fitted.spread(samples),
-                    [kept.factor for kept in each],
-                ),
-                each,
-                strict=True,
-            )
-        ]
+        leading, dtype = fitted.kept_kernels, session.dtype
+        kept = []
+        of = (names, fitted.kernels, fitted.variables, landmarks, by_column)
+        for k, (name, kernel, m, z, count) in enumerate(zip(*of, strict=True)):
+            one: _Kept
+            if count and isinstance(kernel, Columns):
+                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), z, False
+            else:
+                some = at_quantiles(z, count) if count else z
+                one = _spanning(name, kernel, m, some, tolerance, dtype, leads=k in leading)
+            kept.append(one)
+        maps, factors, points, spanned = zip(*kept, strict=True)
+        sides = describe_sides(session, maps, fitted.spread(samples), factors)
         summary = LandmarkSummary(
             drawn=p,
-            kept=tuple(kept.map.n_features for kept in each),
+            kept=tuple(features.n_features for features in maps),
             pairing="independent",
             replace=self.replace,
             tolerance=tolerance,
         )
-        return LandmarkFeatures(fitted, tuple(sides), tuple(kept.points for kept in each), summary)
+        sides = [side._replace(spanned=whole) for side, whole in zip(sides, spanned, strict=True)]
+        return LandmarkFeatures(fitted, tuple(sides), tuple(points), summary)
+
+
+def _spanning(
+    name: str,
+    kernel: Kernel,
+    m: int,
+    rows: Vector,
+    tolerance: float,
+    dtype: DTypeLike,
+    *,
+    leads: bool,
+) -> _Kept:
+    """The rows (p, d) of variable m that span a fitted kernel at all of them."""
+    gram = kernel(rows)
+    # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
+    # median of a rare flag is: the grid has more to compare.
+    if leads:
+        warn_of_zeros(gram, f"the kernel of variable {name!r}")
+    factor = pivoted_cholesky(gram, tolerance)
+    spanned = factor.rank < len(rows)
+    factor = factor if spanned else factor.in_order()
+    points = rows[factor.kept]
+    features = KernelFeatures.at(points, kernel, dtype, (m, *factor.kept.tolist()))
+    warn_of_rounding([name], [kernel], [features.columns], dtype)
+    return features, factor.factor, points, spanned
 
 
 def _kept(kernel: Kernel) -> int:

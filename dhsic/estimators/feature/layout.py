@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -105,11 +105,6 @@ class ProductPlace(NamedTuple):
     second: slice
     """The same of the second side."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Features of either kernel."""
-        return self.first.stop - self.first.start, self.second.stop - self.second.start
-
     def of(self, products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of all rectangles (..., P)."""
         return self.crossing.of(products)[..., self.first, self.second]
@@ -148,7 +143,7 @@ class Layout:
         rectangles = (
             Rectangle(*both)
             for seconds, some in alike.items()
-            for both in _runs_of_both(some, seconds, order)
+            for both in product(_runs(some, order), _runs(seconds, order))
         )
         return cls(tuple((k, kernels[k]) for k in order), tuple(rectangles))
 
@@ -181,11 +176,6 @@ class Layout:
     def _sources(self) -> frozenset[int]:
         """Kernels that others are powers of."""
         return frozenset(power.source for power in self.powers.values())
-
-    @cached_property
-    def _wide_first(self) -> list[int]:
-        """All kernels, each after the one that it is a power of."""
-        return [*(k for k, _ in self.kernels if k not in self.powers), *self.powers]
 
     @property
     def n_held(self) -> int:
@@ -226,18 +216,14 @@ class Layout:
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""
         largest = max(side.scratch(rows) for _, side in self.kernels)
-        ordered = 2 * 8 * sum(self._ranked_columns)
-        return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + self.n_held))
-
-    @cached_property
-    def _ranked_columns(self) -> list[int]:
-        """Columns of the variables that have kernels of ranks."""
-        widths = {
+        # The order of every variable that has kernels of ranks.
+        ranked = {
             side.variable: len(kernel.knots or ())
             for _, side in self.kernels
             if (kernel := _ranked_kernel(side.map)) is not None
         }
-        return list(widths.values())
+        ordered = 2 * 8 * sum(ranked.values())
+        return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + self.n_held))
 
     def place(self, pair: Pair) -> ProductPlace:
         """Where the products of two kernels are."""
@@ -268,7 +254,8 @@ class Layout:
         held: dict[int, Matrix] = {}
         ordered: dict[int, OrderedColumns] = {}
         sides = dict(self.kernels)
-        for number in self._wide_first:
+        # Each after the one that it is a power of.
+        for number in [*(k for k in sides if k not in self.powers), *self.powers]:
             side, power = sides[number], self.powers.get(number)
             whole = power.of(held[power.source]) if power else _mapped(side, values, ordered)
             if number in self._sources:
@@ -324,16 +311,8 @@ def _side_by_side(counts: Iterable[int]) -> Iterator[slice]:
     return (slice(*both) for both in pairwise(accumulate(counts, initial=0)))
 
 
-def _runs_of_both(
-    firsts: Sequence[int], seconds: Sequence[int], order: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Pairs of runs of kernels that follow each other in an order."""
-    for first in _runs(firsts, order):
-        for second in _runs(seconds, order):
-            yield first, second
-
-
 def _runs(numbers: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Numbers that follow each other in an order."""
     at = [order.index(number) for number in numbers]
     cuts = [i for i in range(1, len(at)) if at[i] != at[i - 1] + 1]
     for start, stop in pairwise([0, *cuts, len(at)]):

@@ -34,7 +34,7 @@ _LIGHT = 0.01  # of the squared variances of the others: leaving it out costs no
 _LIGHT_OF_REFERENCE = 0.001
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _FEW = 48  # directions that every kernel may take
-_OF_PAIRS = 0.35  # over the columns: of a Gaussian kernel of the median distance
+_OF_PAIRS = 0.35  # of a Gaussian kernel of the median distance
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
 
@@ -79,19 +79,15 @@ class Directions:
         return cls(variances, vectors[:, ::-1], side.factor)
 
     @classmethod
-    def guessed(cls, count: int, heavy: int | None = None) -> Self:
-        """As many as a kernel is likely to need, which take no memory: for plans.
-
-        The heavy ones are alike, as the columns of a variable in a smooth kernel of them; so are
-        the others, as the products of two columns.
-        """
-        heavy = count if heavy is None else min(heavy, count)
-        return cls.unseen(np.repeat([1.0, _OF_PAIRS / heavy], [heavy, count - heavy]))
-
-    @classmethod
-    def unseen(cls, variances: Vector) -> Self:
-        """Directions of such variances, which take no memory: for plans."""
-        return cls(variances, np.broadcast_to(0.0, (len(variances),) * 2))
+    def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:
+        """So many of a kernel of d columns, which take no memory: for plans."""
+        at = np.arange(count)
+        # Of several columns the linear ones are heavy, and the others are products of two of them.
+        variances = np.where(at < d, d, _OF_PAIRS)
+        if d == 1:
+            # As of a Laplacian kernel of so many times its length.
+            variances = 1.0 / (1.0 + (factor * at) ** 2)
+        return cls(variances, np.broadcast_to(0.0, (count, count)))
 
     def axes(self, count: int) -> Vector:
         """Shape (count, D): a row times the kernel at the landmarks is a feature."""

@@ -17,12 +17,15 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling, plan_of
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, unseen_sides, whiten
-from dhsic.estimators.feature.landmarks import REMEDY, LandmarkFeatures
+from dhsic.estimators.feature.landmarks import (
+    REMEDY,
+    LandmarkFeatures,
+    landmark_steps,
+    likely_maps,
+)
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
-from dhsic.estimators.feature.likely import landmark_steps, likely_counts, unpruned
 from dhsic.estimators.feature.moments import Covariances, MomentsPass, feature_moments
-from dhsic.estimators.feature.pieces import fewest_parts
-from dhsic.estimators.feature.replicates import resampling_steps
+from dhsic.estimators.feature.replicates import FeatureResampling, fewest_parts
 from dhsic.estimators.feature.tests import grid_outcome, sample_step
 from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
 from dhsic.features import FeatureMap
@@ -39,8 +42,7 @@ def plan_ranked_features(
     Where more are kept, `measure_columns` looks whether they fit before it reads the data.
     """
     guessed = combinations.guessed(session.dims)
-    kept = likely_counts(session, combinations, p)
-    return _plan(session, guessed, null, p, unpruned(session, guessed, kept))
+    return _plan(session, guessed, null, p, likely_maps(session, guessed, p))
 
 
 def measure_columns(session: Session, drawn: LandmarkFeatures, null: Resampling) -> ColumnOutcome:
@@ -73,7 +75,9 @@ def _plan(
     steps = [*landmark_steps(session, combinations, p, maps), sample_step(session.n, maps)]
     steps += [step for layout in _layouts(session, sides) for step in _steps(session, layout)]
     if null is not None:
-        steps += resampling_steps(session, sides, combinations.chosen, SQUARED_HSIC, null)
+        steps += FeatureResampling.of(
+            session, sides, combinations.chosen, SQUARED_HSIC, null
+        ).steps()
     return plan_of(session, steps, REMEDY, p)
 
 

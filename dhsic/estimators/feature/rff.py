@@ -9,18 +9,18 @@ from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Null, Resampling
+from dhsic.estimators.base import Null, Resampling, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.feature.basis import (
     SQUARED_HSIC,
     Basis,
     Measure,
     squared_frobenius_norms,
 )
-from dhsic.estimators.feature.frequencies import code_features, draw_features, frequency_steps
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature.tests import (
     column_outcome,
@@ -31,7 +31,7 @@ from dhsic.estimators.feature.tests import (
 )
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, FourierFeatures
+from dhsic.features import ColumnFeatures, FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
 from dhsic.nulls import Gamma, Permutation, Shifts, Spectral
@@ -139,11 +139,12 @@ class RFFHSIC:
         self._check_null(null)
         # The variable with most kernels decides how many frequencies are held.
         most = max(map(combinations.variables.count, (0, 1)))
+        draws = 3 * 8 * sum(session.dims) * (most * self.n_features + max(session.dims))
         return plan_features(
             session,
             self._planned_maps(session, combinations),
             null,
-            frequency_steps(session, self.n_features, most),
+            [fitting_step(session), DriverStep("frequencies", draws)],
             _REMEDY,
             whitened=False,
             chosen=combinations.chosen,
@@ -200,9 +201,25 @@ class RFFHSIC:
     def _bases(
         self, session: Session, combinations: Combinations
     ) -> tuple[Combinations, list[Basis]]:
-        fitted, samples, maps = draw_features(
-            session, combinations, self.n_features, orthogonal=self.orthogonal
-        )
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        session.step("frequencies")
+        # About the median phases are small, and cosines keep the digits of near rows.
+        centres = [np.median(sample, axis=0) for sample in samples]
+        maps: list[FeatureMap] = [
+            _codes(session, m)
+            if isinstance(kernel, Codes)
+            else FourierFeatures.draw(
+                kernel,
+                centres[m],
+                self.n_features,
+                # A stream for each variable, which its kernels share: frequencies of both have to
+                # be independent (Zhang et al. 2018, section 4.2.2).
+                generator(session.seed, "features", m),
+                session.dtype,
+                orthogonal=self.orthogonal,
+            )
+            for kernel, m in zip(fitted.kernels, fitted.variables, strict=True)
+        ]
         # Features are as many for every combination.
         counts = tuple(maps[k].n_features for k in fitted.chosen[0])
         summary = FeatureSummary(self.form, counts, self.orthogonal)
@@ -216,7 +233,7 @@ class RFFHSIC:
     def _planned_maps(self, session: Session, combinations: Combinations) -> list[FeatureMap]:
         """The features of every kernel, for plans."""
         return [
-            code_features(session, m)
+            _codes(session, m)
             if isinstance(kernel, Codes)
             else self.planned(session.dims[m], session)
             for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
@@ -227,3 +244,9 @@ class RFFHSIC:
         # Views of one number: their shapes cost what real ones do, and they take no memory.
         zero = session.dtype.type(0)
         return FourierFeatures(np.broadcast_to(zero, (self.n_features, d)), np.zeros(d))
+
+
+def _codes(session: Session, m: int) -> ColumnFeatures:
+    """The columns of variable m as they are."""
+    d = session.dims[m]
+    return ColumnFeatures(np.zeros(d), np.ones(d), session.dtype)

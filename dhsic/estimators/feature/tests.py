@@ -26,8 +26,7 @@ from dhsic.estimators.feature.moments import (
     moments_layout,
     moments_steps,
 )
-from dhsic.estimators.feature.replicates import resample_features, resampling_steps
-from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.feature.replicates import FeatureResampling, independent_rounding
 from dhsic.estimators.feature.weighted import weighted_steps
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
@@ -52,7 +51,6 @@ def plan_features(
     measure: Measure = SQUARED_HSIC,
     measured: bool = False,
     counts: Sequence[int] | None = None,
-    spanned: Sequence[bool] | None = None,
     unbiased: bool = False,
 ) -> Plan:
     """The steps that would run.
@@ -81,8 +79,6 @@ def plan_features(
         Whether the factors come from the covariances of the features over all rows.
     counts : sequence of int, optional
         Principal features of each that replicates are made of; all where not given.
-    spanned : sequence of bool, optional
-        Whether the features of each hold their kernel.
     unbiased : bool, optional
         Whether blocks make the estimate unbiased.
 
@@ -90,12 +86,14 @@ def plan_features(
     -------
     Plan
     """
-    sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
+    sides = unseen_sides(maps, whitened=whitened, counts=counts)
     steps = [*preparation, sample_step(session.n, maps)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
-        steps += resampling_steps(session, sides, chosen, measure, null, unbiased=unbiased)
+        steps += FeatureResampling.of(
+            session, sides, chosen, measure, null, unbiased=unbiased
+        ).steps()
     elif session.weights is not None and null is not None:
         steps += weighted_steps(session, sides)
     elif isinstance(null, Gamma):
@@ -103,7 +101,7 @@ def plan_features(
     elif measured:
         steps += moments_steps(session, sides)[1:]
     elif null is None and unbiased:
-        steps += resampling_steps(session, sides, chosen, measure, None, unbiased=True)
+        steps += FeatureResampling.of(session, sides, chosen, measure, None, unbiased=True).steps()
     elif null is None:
         steps += moments_steps(session, sides, crossed=True)
     else:
@@ -145,9 +143,9 @@ def estimate_by_moments(
 
 def unbiased_estimate(session: Session, basis: Basis) -> Estimate:
     """Squared HSIC of the data by blocks and features, in a pass."""
-    replicates = resample_features(
+    replicates = FeatureResampling.of(
         session, dict(enumerate(basis.sides)), [(0, 1)], SQUARED_HSIC, None, unbiased=True
-    )
+    ).run()
     return _estimate(basis, SQUARED_HSIC, replicates.estimate(0))
 
 
@@ -238,9 +236,9 @@ def grid_outcome(
         for number, side in zip(pair, basis.sides, strict=True)
     }
     variables = dict(enumerate(combinations.variables))
-    replicates = resample_features(
+    replicates = FeatureResampling.of(
         session, sides, chosen, measure, null, variables, unbiased=unbiased
-    )
+    ).run()
     return GridOutcome(
         combinations,
         replicates.resampled.statistics,

@@ -29,7 +29,7 @@ from dhsic.estimators.approximate import guard_weighted
 from dhsic.estimators.base import with_weights
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Side
 from dhsic.estimators.feature.layout import KernelSide, Layout
-from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.feature.replicates import independent_rounding
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture, Spectral
