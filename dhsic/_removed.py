@@ -11,6 +11,10 @@ _STOPPING = (
 
 REMOVED: Final = {
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
+    "method='linear'": (
+        "linear selection was removed: take 'lasso', or SelectKBest of scikit-learn with "
+        "f_regression or f_classif"
+    ),
     **dict.fromkeys(("sequential", "Sequential", "--exceed"), _STOPPING),
 }
 
