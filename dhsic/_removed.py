@@ -13,6 +13,10 @@ _SELECTIONS = "this selection of landmarks was removed: take 'rpcholesky' or 'le
 REMOVED: Final = {
     **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
+    "method='linear'": (
+        "linear selection was removed: take 'lasso', or SelectKBest of scikit-learn with "
+        "f_regression or f_classif"
+    ),
     **dict.fromkeys(("sequential", "Sequential", "--exceed"), _STOPPING),
 }
 

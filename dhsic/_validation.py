@@ -104,6 +104,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
         return str(value)
     listed = ", ".join(repr(choice) for choice in choices)
     near = nearest(value, choices) if isinstance(value, str) else ""
+    near = removed(f"{name}={value!r}") or near
     msg = f"{name} must be one of {listed}, got {shown(value)}{near}"
     raise InvalidArgumentError(msg)
 

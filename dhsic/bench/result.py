@@ -1,14 +1,16 @@
-"""Result of a study: a row for each run, and summaries of all."""
+"""Result of a scaling study: a row for each run, and summaries of all."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,18 +18,29 @@ import numpy as np
 from dhsic import plots
 from dhsic._drawing import axes_of, figure_of
 from dhsic._validation import check_choice
-from dhsic.bench.settings import SETTINGS
-from dhsic.bench.table import MEASURED, Row, table_of, varied_in
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.whole import write_whole
-from dhsic.results import Result, Sketch
+from dhsic.results import Result, Sketch, as_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WORDS = ("scheduler", "precision", "study")
+Row = dict[str, Any]
+
+SETTINGS = (
+    "workers",
+    "scheduler",
+    "rows",
+    "rows_per_worker",
+    "landmarks",
+    "n_resamples",
+    "chunk_rows",
+    "precision",
+)
+_WORDS = ("scheduler", "precision")
 _BYTES = ("bytes_read", "peak_bytes", "planned_bytes")
+_SECONDS = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
 _QUANTITIES = {
     "speedup": "speed-up",
     "efficiency": "efficiency",
@@ -76,7 +89,11 @@ class ScalingStudy(Result):
 
         Landmarks that follow from the rows, as by "8sqrt", are not among them.
         """
-        return varied_in(self.runs)
+        several = [name for name in SETTINGS if len({run[name] for run in self.runs}) > 1]
+        rows = {run["rows"] for run in self.runs}
+        pairs = {(run["rows"], run["landmarks"]) for run in self.runs}
+        follow = "landmarks" if 1 < len(rows) == len(pairs) else None
+        return tuple(name for name in several if name != follow)
 
     @property
     def weak(self) -> bool:
@@ -84,8 +101,34 @@ class ScalingStudy(Result):
         return any(run["rows_per_worker"] is not None for run in self.runs)
 
     @cached_property
-    def _medians(self) -> list[dict[str, Any]]:
-        return table_of(self.runs, weak=self.weak)
+    def _settings(self) -> list[Row]:
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for run in self.runs:
+            groups.setdefault(tuple(run[name] for name in SETTINGS), []).append(run)
+        every = list(groups.values())
+        tied = ("workers", "rows") if self.weak else ("workers",)
+        like = [name for name in self.varied if name not in tied]
+        rows = []
+        for group in every:
+            alike = [g for g in every if all(g[0][name] == group[0][name] for name in like)]
+            # Gains are told against the fewest workers, since one worker may not hold the data.
+            base = min(alike, key=lambda g: g[0]["workers"])
+            times = group[0]["workers"] / base[0]["workers"]
+            gain = _ratio(base, group) if "workers" in self.varied else None
+            # In weak scaling a run of twice the workers does twice the work in the same time.
+            speedup = gain * times if gain is not None and self.weak else gain
+            rows.append(
+                {
+                    **_middle(group),
+                    "all_seconds": tuple(run["seconds"] for run in group),
+                    "relative": _ratio(group, every[0]),
+                    "speedup": speedup,
+                    "efficiency": None if speedup is None else speedup / times,
+                }
+            )
+        # The same columns in all rows: passes differ from setting to setting.
+        columns = dict.fromkeys(name for row in rows for name in row)
+        return [{name: row.get(name) for name in columns} for row in rows]
 
     def records(self) -> list[dict[str, Any]]:
         """A row a setting, with medians over the turns.
@@ -95,7 +138,7 @@ class ScalingStudy(Result):
         number varies. In weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
         """
-        return self._medians
+        return self._settings
 
     def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
         """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
@@ -188,17 +231,14 @@ class ScalingStudy(Result):
         )
 
     def _along(self, along: str | None) -> str:
-        names = [name for name in self.varied if name not in ("rows_per_worker", *_WORDS)]
         # In weak scaling the rows follow from the workers.
-        if self.weak and "workers" in names:
-            names = [name for name in names if name != "rows"]
-        words = [name for name in self.varied if name in _WORDS]
-        if along is None and names + words:
-            return (names + words)[0]
-        if along is None:
+        tied = ("rows_per_worker", "rows" if self.weak and "workers" in self.varied else None)
+        names = [name for name in self.varied if name not in tied]
+        names.sort(key=lambda name: name in _WORDS)
+        if not names and along is None:
             msg = "a picture needs a setting that varies, and this study has one value of each"
             raise InvalidArgumentError(msg)
-        return check_choice("along", along, names + words)
+        return names[0] if along is None else check_choice("along", along, names)
 
     def _lines(self, setting: str, quantity: str) -> dict[str, tuple[list[Any], list[float]]]:
         """Values against the setting, a line for every combination of the others that vary."""
@@ -206,15 +246,14 @@ class ScalingStudy(Result):
         tied = ("rows",) if self.weak and setting == "workers" else ()
         others = [name for name in self.varied if name not in (setting, *tied)]
         lines: dict[str, tuple[list[Any], list[float]]] = {}
-        rows = (
-            self._medians if setting in _WORDS else sorted(self._medians, key=lambda r: r[setting])
-        )
+        rows = [row for row in self._settings if row[quantity] is not None]
+        if setting not in _WORDS:
+            rows.sort(key=lambda row: row[setting])
         for row in rows:
-            if row[quantity] is not None:
-                label = ", ".join(_worded(name, row[name]) for name in others)
-                x, y = lines.setdefault(label, ([], []))
-                x.append(row[setting])
-                y.append(row[quantity] / 2**20 if quantity in _BYTES else row[quantity])
+            label = ", ".join(in_words(name, row[name]) for name in others)
+            x, y = lines.setdefault(label, ([], []))
+            x.append(row[setting])
+            y.append(row[quantity] / 2**20 if quantity in _BYTES else row[quantity])
         if not lines:
             msg = f"quantity {quantity!r} was not measured along {setting!r}: take 'seconds'"
             raise InvalidArgumentError(msg)
@@ -256,59 +295,23 @@ class ScalingStudy(Result):
         """
         try:
             with Path(path).open(newline="") as file:
-                rows = [_read_row(row) for row in csv.DictReader(file)]
-        except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
+                rows = [{k: _read(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError, csv.Error) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
         # Columns of passes differ from study to study, and are not asked for.
-        needed = {*SETTINGS, *MEASURED, *_BYTES, "pvalue", "repeat", "study"}
-        if not rows or needed - set(rows[0]):
-            missing = ", ".join(sorted(needed - set(rows[0] if rows else ())))
+        needed = {*SETTINGS, *_SECONDS, *_BYTES, "pvalue", "repeat", "study"}
+        if absent := ", ".join(sorted(needed - set(rows[0] if rows else ()))):
             msg = (
-                f"{os.fspath(path)!r} is no CSV file of a scaling study, it lacks {missing}: give "
+                f"{os.fspath(path)!r} is no CSV file of a scaling study, it lacks {absent}: give "
                 "another path"
             )
             raise DataError(msg)
         return cls(tuple(rows))
 
-    @classmethod
-    def kept(cls, path: str | os.PathLike[str] | None, study: str) -> ScalingStudy:
-        """Runs of the same study that an earlier call kept; none where there is no file.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The file is of another one.
-        """
-        if path is None or not Path(path).exists():
-            return cls(())
-        earlier = cls.from_csv(path)
-        other = next((run["study"] for run in earlier.runs if run["study"] != study), None)
-        if other is not None:
-            msg = (
-                f"csv must be a new file or one of the same study; {os.fspath(path)!r} has "
-                f"{other!r}, and this is {study!r}: give another path"
-            )
-            raise InvalidArgumentError(msg)
-        return earlier
-
-    def has(self, setting: Row) -> bool:
-        """Whether there is a run of these settings and this turn."""
-        return any(_matches(run, setting) for run in self.runs)
-
-    def with_run(self, run: Row) -> ScalingStudy:
-        """The study with one run more."""
-        return ScalingStudy((*self.runs, run))
-
-    def of(self, settings: Sequence[Row]) -> ScalingStudy:
-        """The runs of these settings and turns, in the order in which they are asked for."""
-        # A file of an interrupted study may hold runs that this call did not ask for.
-        chosen = (next(run for run in self.runs if _matches(run, s)) for s in settings)
-        return ScalingStudy(tuple(chosen))
-
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        settings = format_count(len(self._medians), "setting")
+        settings = format_count(len(self._settings), "setting")
         turns = len({run["repeat"] for run in self.runs})
         varied = ", ".join(_LABELS.get(name, name).replace("_", " ") for name in self.varied)
         return [
@@ -319,46 +322,58 @@ class ScalingStudy(Result):
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts: settings that vary, and what was measured of each."""
-        rows = self._medians[:most]
+        rows = self._settings[:most]
         names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
-        header = [_LABELS.get(name, name.replace("_", " ")) for name in names]
-        return header, [[_cell_text(k, row[k]) for k in names] for row in rows]
+        return [_label(k) for k in names], [[_cell_text(k, row[k]) for k in names] for row in rows]
 
     def _sketches(self) -> Sequence[Sketch]:
         # One setting alone makes no line.
         return super()._sketches() if self.varied else ()
 
 
-def _matches(run: Row, setting: Row) -> bool:
-    return all(run[name] == value for name, value in setting.items())
+def _middle(runs: Sequence[Row]) -> Row:
+    """Medians of the times of turns; of memory the most, and of what is alike the first."""
+    row: Row = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run[name] for run in runs if run.get(name) is not None]
+        if "seconds" in name:
+            row[name] = median(values) if values else None
+        elif name == "peak_bytes":
+            # A budget must hold in every run: the median of peaks would hide the one that breaks
+            # it.
+            row[name] = max(values, default=None)
+        elif name not in ("repeat", "study"):
+            row[name] = runs[0][name]
+    return row
 
 
-def _read_row(row: Mapping[str, str]) -> dict[str, Any]:
-    whole = (*SETTINGS, *_BYTES, "repeat")
-    read: dict[bool, Callable[[str], Any]] = {True: int, False: float}
-    return {
-        name: (None if text == "" else text if name in _WORDS else read[name in whole](text))
-        for name, text in row.items()
-    }
+def _ratio(above: Sequence[Row], below: Sequence[Row]) -> float | None:
+    """Median over the turns that both have."""
+    seconds = {run["repeat"]: run["seconds"] for run in below}
+    # Within a turn, since what else the machine does changes from one to the next.
+    ratios = [r["seconds"] / seconds[r["repeat"]] for r in above if r["repeat"] in seconds]
+    return median(ratios) if ratios else None
+
+
+def _read(text: str) -> Any:
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return text or None
 
 
 def _quantity(quantity: str) -> str:
     return check_choice("quantity", quantity, list(_QUANTITIES))
 
 
-def _worded(name: str, value: Any) -> str:
-    return f"{_LABELS.get(name, name.replace('_', ' '))} {_cell_text(name, value)}"
+def in_words(name: str, value: Any) -> str:
+    """A setting with its value, as "rows 1,000"."""
+    return f"{_label(name)} {_cell_text(name, value)}"
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name, name.replace("_", " "))
 
 
 def _cell_text(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if name in _BYTES:
-        return format_bytes(value)
-    return (
-        f"{value:,}"
-        if isinstance(value, int)
-        else f"{value:.3g}"
-        if isinstance(value, float)
-        else value
-    )
+    return format_bytes(value) if name in _BYTES and value is not None else as_text(value)

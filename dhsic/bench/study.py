@@ -1,27 +1,53 @@
-"""One call makes a scaling study."""
+"""A scaling study: the settings, the data cut to them, where runs take place, what they take."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from dhsic._validation import check_integer, check_path
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec
+
+from dhsic._arguments import Precision
+from dhsic._validation import check_choice, check_flag, check_integer, check_path, nearest
 from dhsic.api import independence_test, plan
-from dhsic.bench.data import Data
-from dhsic.bench.places import StudyWorkers, WorkerPool
-from dhsic.bench.result import ScalingStudy
-from dhsic.bench.settings import SETTINGS, Setting, check_options, options_of, settings_of
+from dhsic.bench.result import SETTINGS, Row, ScalingStudy, in_words
 from dhsic.engine.events import Event, PassFinished
-from dhsic.errors import InvalidArgumentError
-from dhsic.results import IndependenceTestResult
+from dhsic.engine.memory import forget_peak, peak_bytes
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.samples import describe_sources
+from dhsic.errors import ClusterError, InvalidArgumentError
+from dhsic.estimators import ESTIMATORS
+from dhsic.io.forms import AnySource
+from dhsic.io.open import open_variables
+from dhsic.io.sources import GraphSource, StoredSource
 
-StudyRow = dict[str, Any]
+Setting = dict[str, Any]
 
 _MEMORY = "2GiB"
+_CHOICES = {"scheduler": ("threads", "processes"), "precision": get_args(Precision)}
+_VARIED = tuple(name for name in SETTINGS if name != "rows_per_worker")
+# Options that the study needs for itself, with the reason.
+_OWN = {
+    "threads": "vary 'workers' with scheduler 'threads'",
+    "checkpoint": "what is resumed takes no time",
+}
+_CHUNK_ROWS = 8192
+_COPIED_ROWS = 65_536
+# Jobs wait in a queue for their turn.
+_WORKERS_TIMEOUT_SECONDS = 600.0
+_LOOK_SECONDS = 0.05
+_HERE = "this process"
 
 
 def scaling_study(
@@ -104,7 +130,9 @@ def scaling_study(
     >>> [row["rows"] for row in study.records()]
     [500, 1000]
     """
-    check_options(options, vary if isinstance(vary, Mapping) else ())
+    values = _checked_vary(vary)
+    _check_options(options, values)
+    check_flag("weak", weak)
     check_integer("repeats", repeats, minimum=1)
     _check_progress(progress)
     _check_folder("csv must be in", None if csv is None else Path(check_path("csv", csv)).parent)
@@ -113,41 +141,155 @@ def scaling_study(
     tests = {"rng": 0, **options}
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
-        data = Data(variables, tests.pop("names", None), scratch)
-        places = stack.enter_context(WorkerPool(client, tests.get("memory", _MEMORY)))
-        settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=places.workers)
+        data = _Data(variables, tests.pop("names", None), Path(scratch))
+        places = _Clients(client, tests.get("memory", _MEMORY), stack)
         # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
+        settings = _settings(values, weak, data.rows, places.workers)
         turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
         study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
-        table = ScalingStudy.kept(csv, study)
+        # The file may be of an earlier call that was interrupted.
+        runs = _kept(csv, study)
         for number, turn in enumerate(turns, 1):
-            # The table may be of an earlier study that was interrupted.
-            if table.has(turn):
+            if any(_matches(run, turn) for run in runs):
                 continue
-            run = _run_setting(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
-            table = table.with_run({**run, "study": study})
+            run = _run(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
+            runs.append({**run, "study": study})
             # After every run, so that an interrupted study goes on from here.
             if csv is not None:
-                table.to_csv(csv)
+                ScalingStudy(tuple(runs)).to_csv(csv)
             if progress is not None:
-                progress(f"run {number} of {len(turns)}: {_in_words(turn)}: {run['seconds']:.3g} s")
-    return table.of(turns)
+                said = ", ".join(in_words(name, value) for name, value in turn.items())
+                progress(f"run {number} of {len(turns)}: {said}: {run['seconds']:.3g} s")
+    # The file may hold runs that this call did not ask for.
+    return ScalingStudy(tuple(next(r for r in runs if _matches(r, turn)) for turn in turns))
 
 
-def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
-    """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
-    # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
-    turns = [{**setting, "repeat": repeat} for repeat in range(repeats) for setting in settings]
+def _run(client: Any, data: _Data, setting: Setting, options: Mapping[str, Any]) -> Setting:
+    """One test on a client or threads, and what it took."""
+    chosen = {**options, "client": client}
+    chosen |= {name: setting[name] for name in ("n_resamples", "precision") if name in setting}
     if client is None:
-        return turns
-    if any(turn["scheduler"] == "threads" for turn in turns):
-        msg = "scheduler must be 'processes' where a client is given: leave one of them out"
+        chosen["threads"] = setting["workers"]
+    if "landmarks" in setting:
+        chosen["estimator"] = _with_landmarks(options.get("estimator"), setting["landmarks"])
+    sources = data.of(setting["rows"], setting.get("chunk_rows"))
+    # Beside what is measured, so that the table says how far plans are from it.
+    planned = plan(*sources, **{name: value for name, value in chosen.items() if name != "rng"})
+    tasks: list[float] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, PassFinished):
+            tasks.append(event.worker_seconds)
+
+    # The mark is set back, or the peak might be of an earlier run.
+    before, forgot = _processor_seconds(client), all(_everywhere(client, forget_peak).values())
+    result = independence_test(*sources, **chosen, progress=hear)
+    after, peaks = _processor_seconds(client), _everywhere(client, peak_bytes).values()
+    found = result.landmarks
+    return {
+        **dict.fromkeys(SETTINGS),
+        "landmarks": None if found is None else found.drawn,
+        "n_resamples": None if result.pvalue_error is None else len(result.null_distribution),
+        "precision": result.precision,
+        **setting,
+        "seconds": result.seconds,
+        "pass_seconds": sum(done.seconds for done in result.passes),
+        "task_seconds": sum(tasks),
+        # Of a worker that is lost on the way nothing is known.
+        "processor_seconds": sum(after[who] - before.get(who, 0.0) for who in after),
+        "bytes_read": sum(done.bytes_read for done in result.passes),
+        "peak_bytes": max((p for p in peaks if p is not None), default=None) if forgot else None,
+        "planned_bytes": planned.peak_worker_bytes,
+        "pvalue": result.pvalue,
+        **{f"seconds: {done.name}": done.seconds for done in result.passes},
+    }
+
+
+def _with_landmarks(estimator: Any, landmarks: int) -> Any:
+    asked = estimator or "nystrom-m"
+    value: Any = ESTIMATORS[asked]() if asked in list(ESTIMATORS) else asked
+    if not hasattr(value, "n_landmarks"):
+        msg = f"landmarks are varied of an estimator that has some, got {asked!r}: as 'nystrom-m'"
         raise InvalidArgumentError(msg)
-    # By their number, so that the cluster is scaled as seldom as may be.
-    return sorted(turns, key=lambda turn: turn["workers"])
+    return replace(value, n_landmarks=landmarks)
+
+
+def _everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
+    """Values of a function in every process that runs tasks."""
+    # A worker that is just leaving must not end the study.
+    return {_HERE: function()} if client is None else dict(client.run(function, on_error="ignore"))
+
+
+def _processor_seconds(client: Any) -> dict[str, float]:
+    # Driver steps, as solves, run in this process even where workers have the passes.
+    return {_HERE: time.process_time()} | _everywhere(client, time.process_time)
+
+
+def _kept(path: str | os.PathLike[str] | None, study: str) -> list[Row]:
+    """Runs of the same study that an earlier call kept; none where there is no file."""
+    if path is None or not Path(path).exists():
+        return []
+    runs = list(ScalingStudy.from_csv(path).runs)
+    other = next((run["study"] for run in runs if run["study"] != study), None)
+    if other is not None:
+        msg = (
+            f"csv must be a new file or one of the same study; {os.fspath(path)!r} has "
+            f"{other!r}, and this is {study!r}: give another path"
+        )
+        raise InvalidArgumentError(msg)
+    return runs
+
+
+def _matches(run: Row, setting: Row) -> bool:
+    return all(run[name] == value for name, value in setting.items())
+
+
+# --- settings
+
+
+def _checked_vary(vary: Any) -> dict[str, list[Any]]:
+    if not isinstance(vary, Mapping) or not vary:
+        msg = f"vary must name what varies, got {vary!r}: as {{'workers': [1, 2]}}"
+        raise InvalidArgumentError(msg)
+    return {name: _values_of_setting(name, values) for name, values in vary.items()}
+
+
+def _values_of_setting(name: Any, values: Any) -> list[Any]:
+    if name not in _VARIED:
+        listed = ", ".join(_VARIED)
+        msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
+        raise InvalidArgumentError(msg)
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    said = f"vary[{name!r}]"
+    checked = [
+        check_choice(said, value, _CHOICES[name])
+        if name in _CHOICES
+        else check_integer(said, value, minimum=1)
+        for value in (values if is_list else ())
+    ]
+    # Different ones alone: two runs of one setting are turns, which `repeats` asks for.
+    if not checked or len(set(checked)) < len(checked):
+        msg = f"{said} must be a list of different values, got {values!r}: as [1, 2]"
+        raise InvalidArgumentError(msg)
+    return checked
+
+
+def _check_options(options: Mapping[str, Any], varied: Mapping[str, Any]) -> None:
+    """Refuse options that the study sets itself; others the plan of a run refuses."""
+    for name in options:
+        if name in _OWN:
+            msg = f"{name} must be left out of a study: {_OWN[name]}"
+            raise InvalidArgumentError(msg)
+        if name in varied:
+            msg = f"{name} must be given once, and vary has it too: drop one of them"
+            raise InvalidArgumentError(msg)
+    # Runs would draw one after another from it, and do different work.
+    if isinstance(options.get("rng"), np.random.Generator):
+        msg = "rng must be a seed in a study, got a Generator, which differs from run to run"
+        raise InvalidArgumentError(msg)
 
 
 def _check_progress(progress: Any) -> None:
@@ -163,50 +305,251 @@ def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _run_setting(
-    place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str, Any]
-) -> StudyRow:
-    """One test, and what it took."""
-    sources = data.of(setting["rows"], setting.get("chunk_rows"))
-    chosen = options_of(setting, options) | place.options
-    # Beside what is measured, so that the table says how far plans are from it.
-    planned = plan(*sources, **{name: value for name, value in chosen.items() if name != "rng"})
-    task_seconds = 0.0
-
-    def hear(event: Event) -> None:
-        nonlocal task_seconds
-        if isinstance(event, PassFinished):
-            task_seconds += event.worker_seconds
-
-    with place.measured() as usage:
-        result = independence_test(*sources, **chosen, progress=hear)
-    return {
-        **_settings_of_result(result),
-        **setting,
-        "seconds": result.seconds,
-        "pass_seconds": sum(done.seconds for done in result.passes),
-        "task_seconds": task_seconds,
-        "processor_seconds": usage.processor_seconds,
-        "bytes_read": sum(done.bytes_read for done in result.passes),
-        "peak_bytes": usage.peak_bytes,
-        "planned_bytes": planned.peak_worker_bytes,
-        "pvalue": result.pvalue,
-        **{f"seconds: {done.name}": done.seconds for done in result.passes},
-    }
-
-
-def _settings_of_result(result: IndependenceTestResult) -> StudyRow:
-    """Settings that were not varied, as the result tells them."""
-    known: StudyRow = dict.fromkeys(SETTINGS)
-    if result.landmarks is not None:
-        known["landmarks"] = result.landmarks.drawn
-    if result.pvalue_error is not None:
-        known["n_resamples"] = len(result.null_distribution)
-    return {**known, "precision": result.precision}
+def _settings(
+    values: Mapping[str, list[Any]], weak: bool, most_rows: int | None, workers: int
+) -> list[Setting]:
+    """All combinations of what is varied, the first named changing slowest."""
+    if weak and "workers" not in values:
+        msg = "weak=True keeps the rows of a worker: vary 'workers' too, as [1, 2]"
+        raise InvalidArgumentError(msg)
+    if "rows" not in values and most_rows is None:
+        msg = "a function that makes the data needs vary with 'rows', as {'rows': [10_000]}"
+        raise InvalidArgumentError(msg)
+    grid = dict(values)
+    grid.setdefault("workers", [workers])
+    # In weak scaling as many rows a worker as the data allow for the most of them.
+    share = max(grid["workers"]) if weak else 1
+    grid.setdefault("rows", [None if most_rows is None else max(1, most_rows // share)])
+    settings: list[Setting] = [
+        dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())
+    ]
+    if weak:
+        # The number of rows given is that of one worker.
+        settings = [
+            {**one, "rows": one["rows"] * one["workers"], "rows_per_worker": one["rows"]}
+            for one in settings
+        ]
+    most = max(setting["rows"] for setting in settings)
+    if most_rows is not None and most > most_rows:
+        msg = f"rows must be at most the {most_rows:,} of the data, got {most:,}: take fewer"
+        raise InvalidArgumentError(msg)
+    return settings
 
 
-def _in_words(setting: Setting) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {f'{value:,}' if isinstance(value, int) else value}"
-        for name, value in setting.items()
+def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
+    """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
+    # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
+    turns = [{**setting, "repeat": repeat} for repeat in range(repeats) for setting in settings]
+    if client is None:
+        return turns
+    if any(turn["scheduler"] == "threads" for turn in turns):
+        msg = "scheduler must be 'processes' where a client is given: leave one of them out"
+        raise InvalidArgumentError(msg)
+    # By their number, so that the cluster is scaled as seldom as may be.
+    return sorted(turns, key=lambda turn: turn["workers"])
+
+
+# --- data
+
+
+@dataclass(frozen=True)
+class FirstRows(StoredSource):
+    """The first rows of a stored array; none is copied.
+
+    Parameters
+    ----------
+    rows : int
+        How many; the other parameters are those of `StoredSource`.
+    """
+
+    rows: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, super().shape[1]
+
+
+class _Data:
+    """Variables that are cut to so many rows, or made of so many, which are stored once."""
+
+    def __init__(self, variables: Sequence[Any], names: Sequence[str] | None, folder: Path) -> None:
+        self._names, self._folder = names, folder
+        self._make: Any = variables[0] if len(variables) == 1 and callable(variables[0]) else None
+        self._whole = open_variables(variables, names) if self._make is None else []
+        # Rows that there are; None where a function makes as many as are asked for.
+        self.rows = self._whole[0].shape[0] if self._whole else None
+        # One copy for every size that is asked for: runs of a setting read the same chunks.
+        self._stored: dict[tuple[int, int | None], list[AnySource]] = {}
+
+    def described(self, runtime: Runtime) -> str:
+        """Description by which two studies can be told apart: a name, or some of the rows."""
+        if self._make is not None:
+            return f"rows of {_name_of_function(self._make)}"
+        columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
+        # The content too: a study must not go on with other data of the same shape.
+        content = repr(describe_sources(self._whole, runtime)).encode()
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        return f"{self.rows} rows of {columns}, content {digest}"
+
+    def of(self, rows: int, chunk_rows: int | None) -> list[AnySource]:
+        """So many rows; what a function makes, and chunks that are asked for, are stored."""
+        # What is in memory or stored as it should be needs no copy.
+        if self._make is None and chunk_rows is None:
+            return [_first(source, rows) for source in self._whole]
+        if (rows, chunk_rows) not in self._stored:
+            cut = [_first(source, rows) for source in self._whole] or self._made(rows)
+            place = self._folder / f"{rows}-{chunk_rows}"
+            self._stored[rows, chunk_rows] = [
+                _chunked(source, chunk_rows, place / f"{number}.zarr")
+                for number, source in enumerate(cut)
+            ]
+        return self._stored[rows, chunk_rows]
+
+    def _made(self, rows: int) -> list[AnySource]:
+        made = self._make(rows)
+        if not isinstance(made, list | tuple):
+            msg = (
+                "the function that makes the data must return a tuple of variables, got a "
+                f"{type(made).__name__}: return (x, y)"
+            )
+            raise InvalidArgumentError(msg)
+        sources = open_variables(made, self._names)
+        if sources[0].shape[0] != rows:
+            msg = f"the function must make the {rows:,} rows asked for, got {sources[0].shape[0]:,}"
+            raise InvalidArgumentError(msg)
+        return sources
+
+
+def _name_of_function(function: Any) -> str:
+    """A function without its address in memory; one with options given has them in its name."""
+    if isinstance(function, partial):
+        return f"{_name_of_function(function.func)} of {function.args}, {function.keywords}"
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _first(source: AnySource, rows: int) -> AnySource:
+    if rows == source.shape[0]:
+        return source
+    if isinstance(source, StoredSource):
+        # The fields of the source, of which `FirstRows` reports fewer rows.
+        given = {field.name: getattr(source, field.name) for field in fields(source)}
+        return FirstRows(**given, rows=rows)
+    return replace(source, array=source.array[:rows])
+
+
+def _chunked(source: AnySource, chunk_rows: int | None, place: Path) -> AnySource:
+    """Chunks of so many rows: a graph is cut anew, other data are copied to zarr."""
+    if chunk_rows is None and isinstance(source, GraphSource | StoredSource):
+        return source
+    if isinstance(source, GraphSource):
+        return replace(source, array=source.array.rechunk({0: chunk_rows}))
+    n, width = source.shape
+    # What is in memory has no chunks of its own.
+    rows = min(chunk_rows or _CHUNK_ROWS, n)
+    copy: Any = zarr.create_array(
+        place,
+        shape=(n, width),
+        chunks=(rows, width),
+        dtype=source.read(0, 1).dtype,
+        # Compression would make the time depend on the values.
+        compressors=Crc32cCodec(),
+        # A chunk of zeros would not be written, and so never be read.
+        config={"write_empty_chunks": True},
     )
+    # In whole chunks, so that none is written twice.
+    step = max(1, _COPIED_ROWS // rows) * rows
+    for start in range(0, n, step):
+        copy[start : start + step] = source.read(start, min(start + step, n))
+    return StoredSource(source.name, copy, rows, kinds=source.kinds)
+
+
+# --- places
+
+
+class _Clients:
+    """Threads, local clusters that are started as they are needed, or the client of a user."""
+
+    def __init__(self, client: Any, memory: int | str, stack: ExitStack) -> None:
+        self._client, self._memory, self._stack = client, memory, stack
+        # Memory is not planned here: a runtime of one byte says how many workers and threads there
+        # are.
+        self.runtime = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
+        self.workers = self.runtime.threads if client is None else _asked_for(client)
+        # Local ones stay until the end, so that runs can take turns; idle workers take no
+        # processor time.
+        self._local: dict[int, Any] = {}
+        # Dask has no public name for it.
+        self._adaptive = getattr(getattr(client, "cluster", None), "_adaptive", None)
+        if self._adaptive is not None:
+            # It would go back to fewer workers between runs.
+            self._adaptive.stop()
+        if client is not None:
+            stack.callback(self._scale_back)
+
+    @property
+    def described(self) -> str:
+        """Where runs take place, as far as two studies can be told apart by it."""
+        if self._client is None:
+            return "on this machine"
+        return f"on a client of workers with {self.runtime.worker_threads} threads"
+
+    def at(self, scheduler: str, workers: int) -> Any:
+        """A client of so many workers; None for threads."""
+        if scheduler == "threads":
+            return None
+        if workers in self._local:
+            return self._local[workers]
+        if self._client is None:
+            from dhsic.cluster import local_cluster
+
+            client = self._stack.enter_context(local_cluster(workers, self._memory))
+            self._local[workers] = client
+        else:
+            client = self._client
+            _scale(client, workers)
+        # What is imported takes no time of the first run then.
+        client.run(_import_for_tasks)
+        return client
+
+    def _scale_back(self) -> None:
+        """Ask for as many workers as before."""
+        cluster, adaptive = self._client.cluster, self._adaptive
+        with suppress(Exception):
+            if adaptive is not None:
+                cluster.adapt(minimum=adaptive.minimum, maximum=adaptive.maximum)
+            elif _asked_for(self._client) != self.workers:
+                cluster.scale(self.workers)
+
+
+def _asked_for(client: Any) -> int:
+    """Workers that the cluster of a client is to have, there or not; those of any other client."""
+    return len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
+
+
+def _scale(client: Any, workers: int) -> None:
+    """Bring the cluster of a client to so many workers, and wait for them."""
+    if len(client.nthreads()) == workers == _asked_for(client):
+        return
+    if not hasattr(client.cluster, "scale"):
+        msg = (
+            f"client must have {workers} workers, and has {len(client.nthreads())} of a scheduler "
+            "that runs already, which cannot be scaled from here: leave 'workers' out of vary"
+        )
+        raise InvalidArgumentError(msg)
+    client.cluster.scale(workers)
+    until = time.monotonic() + _WORKERS_TIMEOUT_SECONDS
+    # Not `wait_for_workers`, which does not wait for those that leave.
+    while len(client.nthreads()) != workers:
+        if time.monotonic() > until:
+            msg = (
+                f"the cluster was asked for {workers} workers and has {len(client.nthreads())} "
+                f"after {_WORKERS_TIMEOUT_SECONDS:g} s: ask for fewer"
+            )
+            raise ClusterError(msg)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _import_for_tasks() -> None:
+    """Import what a first task would, so that no run is longer by it."""
+    import dhsic.api  # noqa: F401

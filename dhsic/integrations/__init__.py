@@ -4,9 +4,7 @@
 causal-learn and pgmpy; `DependenceSelector` and `dependence_score` are for scikit-learn.
 """
 
-from dhsic.integrations.causal_learn import causal_learn_test
-from dhsic.integrations.pgmpy import PgmpyTest
-from dhsic.integrations.pvalue import PValue
+from dhsic.integrations.discovery import PgmpyTest, PValue, causal_learn_test
 from dhsic.integrations.scikit_learn import DependenceSelector, dependence_score
 
 __all__ = [

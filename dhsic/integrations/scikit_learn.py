@@ -39,7 +39,7 @@ except ImportError:
         """Stands where scikit-learn is not installed."""
 
 
-SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
+SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "lasso"]
 Matrix64 = NDArray[np.float64]
 _RANKS = ("pvalue", "cka", "hsic")
 
@@ -95,7 +95,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         How many; half of all where neither it nor `alpha` is given.
     method : str, optional
         "pvalue", "cka" or "hsic" ranks the features one by one, see `dhsic.rank_features`;
-        "forward", "backward", "linear" or "lasso" selects a set, see `dhsic.select_features`.
+        "forward", "backward" or "lasso" selects a set, see `dhsic.select_features`.
     alpha : float, optional
         Instead of a number: keep the features of which independence of the target is rejected at
         this level; for methods that rank.

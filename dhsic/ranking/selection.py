@@ -24,10 +24,9 @@ from dhsic.estimators import ColumnEstimator, Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import GapTreatment
-from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
+from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
-from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.method import column_estimator, target_kernel_of
 from dhsic.ranking.rank import open_columns
 from dhsic.ranking.ranked_columns import (
@@ -39,7 +38,7 @@ from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
 
 State = TypeVar("State")
 Vector = NDArray[np.float64]
-SelectionMethod = Literal["forward", "backward", "linear", "lasso"]
+SelectionMethod = Literal["forward", "backward", "lasso"]
 SelectionCriterion = Literal["hsic", "cka"]
 Scores = tuple[Sequence[int], Sequence[float]]
 
@@ -57,9 +56,9 @@ class ColumnSelection(BarResult):
     columns : tuple of tuple of int
         Their columns.
     scores : tuple of float
-        Scores of each: the dependence once it was added ("forward") or without it ("backward"), its
-        own ("linear"), or its coefficient ("lasso"). They are of the rows that chose the features,
-        and on other rows smaller.
+        Scores of each: the dependence once it was added ("forward") or without it ("backward"), or
+        its coefficient ("lasso"). They are of the rows that chose the features, and on other rows
+        smaller.
     method : str
         How they were selected.
     criterion : str
@@ -101,7 +100,7 @@ class ColumnSelection(BarResult):
     >>> import numpy as np
     >>> import dhsic
     >>> x = np.random.default_rng(0).standard_normal((100, 3))
-    >>> found = dhsic.select_features(x, x[:, 2], 1, method="linear", rng=0)
+    >>> found = dhsic.select_features(x, x[:, 2], 1, method="lasso", rng=0)
     >>> found.names, found.columns, found.passes
     (('x[2]',), ((2,),), 1)
     """
@@ -191,25 +190,23 @@ def select_features(
         The other variable.
     k : int
         Features to select.
-    method : {"forward", "backward", "linear", "lasso"}, optional
+    method : {"forward", "backward", "lasso"}, optional
         "forward" adds the feature that makes the kernel on all that are chosen most dependent on
         the target: a pass a feature. A copy of what is chosen does no harm to that, and may come
         before a weak effect. "backward", BAHSIC [1], starts from all and drops those that
         are missed least; it finds interactions, and fails where the features are many and their
-        kernel sees noise only. "linear" takes the linear kernel, of which HSIC is a sum over
-        features [2], so that one pass finds the best set. "lasso", block HSIC Lasso [3], explains
-        the target's Gram matrix by a sum of those of single features, in one pass.
+        kernel sees noise only. "lasso", block HSIC Lasso [2], explains the target's Gram matrix by
+        a sum of those of single features, in one pass.
     criterion : {"cka", "hsic"}, optional
         Measure that "forward" and "backward" make largest. HSIC as in [1] depends on how the
         kernel's scale changes with the set, CKA does not.
     groups : mapping of str to columns, or sequence of columns, optional
         As for `rank_features`.
     feature_kernel : str or Kernel, optional
-        Fitted to every set of columns by itself; not looked at by "linear". Where not given,
-        Gaussian for numbers, times delta for categories and booleans.
+        Fitted to every set of columns by itself. Where not given, Gaussian for numbers, times delta
+        for categories and booleans.
     target_kernel : str or Kernel, optional
-        Gaussian for numbers and delta for categories where not given; for "linear" it is
-        "linear", or "delta" for classes.
+        Gaussian for numbers and delta for categories where not given.
     estimator : str or Estimator, optional
         For "forward" and "backward": as for `rank_features`.
     share : float, optional
@@ -217,7 +214,7 @@ def select_features(
     block_rows, n_permutations : int, optional
         For "lasso": rows of a block, and how often the rows are cut into blocks.
     rng, names, data, missing
-        As for `rank_features`; "linear" and "lasso" do not take ``missing="pairwise"``.
+        As for `rank_features`; "lasso" does not take ``missing="pairwise"``.
     strata : array-like or str, optional
         A label for every row, as for `rank_features`: numbers are taken about the mean of their
         stratum, in its standard deviations, so that features are selected for what they tell of the
@@ -226,8 +223,7 @@ def select_features(
     precision, client, threads, memory
         As for `rank_features`.
     time : float or str, optional
-        As for `rank_features`, where "forward" and "backward" choose landmarks; "linear" and
-        "lasso" have none.
+        As for `rank_features`, where "forward" and "backward" choose landmarks; "lasso" has none.
     progress
         As for `rank_features`.
 
@@ -250,8 +246,7 @@ def select_features(
     ----------
     .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
        maximization. JMLR 13, 2012.
-    .. [2] A. Gretton. Notes on mean embeddings and covariance operators. 2020, section 5.
-    .. [3] H. Climente-Gonzalez, C. Azencott, S. Kaski, M. Yamada. Block HSIC Lasso: model-free
+    .. [2] H. Climente-Gonzalez, C. Azencott, S. Kaski, M. Yamada. Block HSIC Lasso: model-free
        biomarker detection for ultra-high dimensional data. Bioinformatics 35, 2019.
 
     Examples
@@ -262,8 +257,6 @@ def select_features(
     >>> x = rng.standard_normal((500, 5))
     >>> x[:, 4] = x[:, 1] + 0.1 * rng.standard_normal(500)  # tells what column 1 tells
     >>> y = 2 * x[:, 1] + np.abs(x[:, 2]) + 0.5 * rng.standard_normal(500)
-    >>> dhsic.select_features(x, y, 2, method="linear", rng=0).names
-    ('x[1]', 'x[4]')
     >>> found = dhsic.select_features(x, y, 2, method="lasso", rng=0).names
     >>> len({"x[1]", "x[4]"} & set(found)), "x[2]" in found
     (1, True)
@@ -277,17 +270,9 @@ def select_features(
     place = client, threads, memory, progress
     given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
     session = open_columns(features, target, rng, precision, *place, time=time, **given)
-    # Only with linear kernels is HSIC of a set the sum over its features, so that one pass finds
-    # the best set, see `dhsic.ranking.linear`.
-    kernel = "linear" if method == "linear" else feature_kernel
-    if method == "linear" and session.sources[0].categorical:
-        msg = (
-            "method 'linear' takes features of numbers, got some that hold categories: leave them "
-            "out, or take 'forward', 'backward' or 'lasso'"
-        )
-        raise InvalidArgumentError(msg)
-    chosen = read_columns(session.sources[0], names, groups, kernel).with_missing(session.finite)
-    if session.gaps and method in ("linear", "lasso"):
+    read = read_columns(session.sources[0], names, groups, feature_kernel)
+    chosen = read.with_missing(session.finite)
+    if session.gaps and method == "lasso":
         msg = (
             f"missing='pairwise' needs method 'forward' or 'backward', got {method!r}: take one of "
             "them, or missing='drop'"
@@ -296,14 +281,9 @@ def select_features(
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
-    source = session.sources[1]
-    if target_kernel is None and method == "linear":
-        target_kernel = "delta" if source.categorical else "linear"
     of_target = target_kernel_of(session, target_kernel)
     reason = AS_ASKED
-    if method == "linear":
-        selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
-    elif method == "lasso":
+    if method == "lasso":
         weights = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
         # The path may end before k features have a weight.
         selected, scores = _largest_scores(weights, min(k, int(np.count_nonzero(weights))))
@@ -316,13 +296,12 @@ def select_features(
             if method == "forward"
             else backward(measure, len(chosen), k, share)
         )
-    measured = {"linear": "linear hsic", "lasso": "hsic lasso"}.get(method, criterion)
     return ColumnSelection(
         names=tuple(chosen.names[j] for j in selected),
         columns=tuple(chosen.columns[j] for j in selected),
         scores=tuple(scores),
         method=method,
-        criterion=measured,
+        criterion="hsic lasso" if method == "lasso" else criterion,
         target=session.names[1],
         n=session.n,
         dropped=session.dropped,
@@ -375,23 +354,6 @@ def _subset_measure(
 
 def _selection_plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
     return plan_once(estimator, session, combinations, None)
-
-
-def _linear_scores(session: Session, features: RankedColumns, target: Kernel) -> Vector:
-    """HSIC of every feature with linear kernels, or that of classes on the target."""
-    d, q = session.dims
-    if isinstance(target, Delta):
-        if q > 1:
-            msg = f"method 'linear' with kernel 'delta' needs a target of one column, got {q}"
-            raise InvalidArgumentError(msg)
-        scores = class_scores(_run_pass(session, ClassPass(d)))
-    elif isinstance(target, Linear):
-        scores = _run_pass(session, LinearPass(d, q)).scores
-    else:
-        msg = f"method 'linear' needs target_kernel 'linear' or 'delta', got {target.spec()!r}"
-        raise InvalidArgumentError(msg)
-    # Linear kernels add up over the columns of a group.
-    return np.array([scores[list(columns)].sum() for columns in features.columns])
 
 
 def _lasso_scores(

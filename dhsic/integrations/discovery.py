@@ -1,8 +1,8 @@
-"""The p-value that two variables are independent, given others or none."""
+"""A test of independence as a function, and as causal-learn and pgmpy take it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.estimators.registry import NULLS, Counted
+from dhsic.io.frames import unknown_column
 from dhsic.io.libraries import is_of
 from dhsic.nulls import Shifts
 
@@ -21,6 +22,7 @@ _FEWEST_ROWS = 20
 _MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
 _FIRST_SHARE = 0.01
 _SURE = 1e-6
+_NAME = "dhsic"
 
 
 @dataclass(frozen=True)
@@ -149,18 +151,12 @@ class PValue:
 
     def of_all(self, x: Any, y: Any, *given: Any) -> float:
         """The p-value of all rows that are passed, by one test."""
-        run_options: dict[str, Any] = {
-            "rng": self.rng,
-            "client": self.client,
-            "threads": self.threads,
-            "memory": self.memory,
-            "progress": False,
-        }
+        own = {name: getattr(self, name) for name in ("rng", "client", "threads", "memory")}
+        options: dict[str, Any] = {**own, "progress": False}
         if not given:
-            return independence_test(x, y, **run_options, **self.marginal).pvalue
-        return conditional_independence_test(
-            x, y, given=given[0], **run_options, **self.conditional
-        ).pvalue
+            return independence_test(x, y, **options, **self.marginal).pvalue
+        options["given"] = given[0]
+        return conditional_independence_test(x, y, **options, **self.conditional).pvalue
 
 
 def _in_memory(x: Any) -> bool:
@@ -175,3 +171,162 @@ def _holds_numbers(x: Any) -> bool:
 
 def _take(x: Any, rows: Any) -> Any:
     return x[rows] if isinstance(x, np.ndarray) else x.iloc[rows]
+
+
+def causal_learn_test(test: PValue | None = None) -> str:
+    """Register a test with causal-learn, and return the name that its searches take.
+
+    Parameters
+    ----------
+    test : PValue, optional
+        The test; `PValue()` where not given. A later call with another test replaces it.
+
+    Returns
+    -------
+    str
+        The value of `indep_test` of ``pc`` and other searches, which compute every p-value once.
+
+    Raises
+    ------
+    MissingDependencyError
+        causal-learn is not installed.
+    InvalidArgumentError
+        Raised by a search whose ``cache_path`` holds p-values of another test.
+
+    References
+    ----------
+    .. [1] Y. Zheng et al. Causal-learn: causal discovery in Python. JMLR 25(60), 2024.
+
+    Examples
+    --------
+    ::
+
+        from causallearn.search.ConstraintBased.PC import pc
+        from dhsic.integrations import causal_learn_test
+        graph = pc(data, 0.01, causal_learn_test())
+    """
+    try:
+        from causallearn.utils.cit import CIT_Base, register_ci_test
+    except ImportError as error:
+        missing = require("causal-learn", "discovery", "causal_learn_test")
+        raise missing from error
+    pvalue = PValue() if test is None else test
+
+    class Test(CIT_Base):  # type: ignore[misc]  # causal-learn has no types
+        """A test by the numbers of columns."""
+
+        def __init__(self, data: Any, **options: Any) -> None:
+            super().__init__(data, **options)
+            made_by = self.pvalue_cache.get("method_name"), self.pvalue_cache.get("parameters_hash")
+            # causal-learn's own check lets any cache on the disk pass.
+            if made_by != (None, None) and made_by != (_NAME, _options_of(pvalue)):
+                msg = (
+                    f"cache_path must be of a new cache, or of one of the same test, got one made "
+                    f"by {made_by[0]!r} with {made_by[1]!r}: take another path"
+                )
+                raise InvalidArgumentError(msg)
+            self.check_cache_method_consistent(_NAME, _options_of(pvalue))
+
+        def __call__(self, X: Any, Y: Any, condition_set: Any = None) -> float:
+            """The p-value, computed once."""
+            x, y, given, key = self.get_formatted_XYZ_and_cachekey(X, Y, condition_set)
+            if key not in self.pvalue_cache:
+                values = (self.data[:, columns] for columns in (x, y, given))
+                self.pvalue_cache[key] = pvalue(*values)
+            kept: float = self.pvalue_cache[key]
+            return kept
+
+    register_ci_test(_NAME, Test)
+    return _NAME
+
+
+def _options_of(pvalue: PValue) -> str:
+    """The options that p-values follow from."""
+    return repr(replace(pvalue, client=None, threads=None))
+
+
+@dataclass
+class PgmpyTest:
+    """A test of the columns of a data frame, as `ci_test` of pgmpy's searches.
+
+    Parameters
+    ----------
+    data : pandas.DataFrame
+        The data that the search is over.
+    test : PValue, optional
+        The test.
+
+    Attributes
+    ----------
+    p_value_ : float
+        P-value of the last test.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The data are no data frame.
+
+    References
+    ----------
+    .. [1] A. Ankan, J. Textor. pgmpy: a Python toolkit for Bayesian networks. JMLR 25(265), 2024.
+
+    Examples
+    --------
+    A search calls it with names of columns, ``PC(ci_test=PgmpyTest(frame)).fit(frame)``:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dhsic.integrations import PgmpyTest
+    >>> rng = np.random.default_rng(0)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(200), "z": rng.standard_normal(200)})
+    >>> frame["y"] = frame["x"] ** 2
+    >>> test = PgmpyTest(frame)
+    >>> test("x", "y"), test("x", "z")
+    (False, True)
+    """
+
+    data: Any
+    test: PValue = field(default_factory=PValue)
+    p_value_: float = field(default=float("nan"), init=False)
+
+    def __post_init__(self) -> None:
+        if not is_of(self.data, "pandas", "DataFrame"):
+            got = type(self.data).__name__
+            msg = f"data must be a pandas.DataFrame, whose columns are tested, got {got}: make one"
+            raise InvalidArgumentError(msg)
+
+    def __call__(
+        self,
+        X: Hashable,
+        Y: Hashable,
+        Z: Sequence[Hashable] | None = (),
+        significance_level: float = 0.05,
+    ) -> bool:
+        """Whether two columns are independent given others at a level.
+
+        Parameters
+        ----------
+        X, Y : hashable
+            Names of columns.
+        Z : sequence of hashable, optional
+            Names of those that are given; none where it is None.
+        significance_level : float, optional
+            The level.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such column.
+        """
+        listed = [Z] if isinstance(Z, str) else list(Z or ())
+        for column in (X, Y, *listed):
+            if column not in self.data.columns:
+                raise unknown_column(column, list(map(str, self.data.columns)))
+        given = self.data[listed] if listed else None
+        pvalue = self.test(self.data[[X]], self.data[[Y]], given)
+        self.p_value_ = pvalue
+        return pvalue >= significance_level
