@@ -13,8 +13,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import NystromMHSIC
 from dhsic.estimators.base import Resampling, plan_of
-from dhsic.estimators.landmark.statistics import measure_tuples, plan_tuples, resample_tuples
-from dhsic.estimators.landmark.tuples import Tuples
+from dhsic.estimators.landmark.pointwise import Tuples, measure_tuples, plan_tuples, resample_tuples
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import LandmarkSummary

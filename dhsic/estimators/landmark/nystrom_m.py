@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_flag, check_integer
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Null, Resampling
-from dhsic.estimators.landmark.basis import LandmarkBasis
-from dhsic.estimators.landmark.draws import LandmarkDraw
-from dhsic.estimators.landmark.tests import LandmarkTests
+from dhsic.estimators.approximate import guard_landmarks
+from dhsic.estimators.base import Null, Resampling, plan_of
+from dhsic.estimators.landmark.basis import LandmarkBasis, LandmarkDraw, squared_hsic
+from dhsic.estimators.landmark.pointwise import (
+    Moments,
+    TupleNull,
+    Tuples,
+    fit_tuples,
+    form_of,
+    measure_tuples,
+    plan_tuples,
+    resample_tuples,
+)
 from dhsic.estimators.outcomes import (
     ChainOutcome,
     ColumnEstimates,
@@ -24,14 +34,216 @@ from dhsic.estimators.outcomes import (
     Estimate,
     GridOutcome,
     Outcome,
+    stages_of,
 )
-from dhsic.estimators.resample import exact_null
+from dhsic.estimators.resample import Resampled, TwoSided, exact_null, statistics_of
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
-from dhsic.linalg import squared_norms
+from dhsic.linalg import pivoted_cholesky, squared_norms
 from dhsic.nulls import Chain, Gamma, Spectral
 
 Vector = NDArray[np.float64]
+
+
+class ColumnMeasures(NamedTuple):
+    """Squared HSIC, shapes (G,)."""
+
+    hsic: Vector
+    """Every feature with the target."""
+    own: Vector
+    """Every feature with itself."""
+    target: Vector
+    """The target with itself."""
+
+
+def measure_features(basis: LandmarkBasis, moments: Moments) -> ColumnMeasures:
+    """The estimates of Kalinke and Szabo (2023), Lemma 4.2, for (x, y), (x, x) and (y, y).
+
+    The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
+    means are those of k^2.
+
+    Parameters
+    ----------
+    basis : LandmarkBasis
+        The landmarks of all features, each with the target.
+    moments : Moments
+        Moments of the data at the landmarks.
+
+    Returns
+    -------
+    ColumnMeasures
+    """
+    kappa, squares = moments.kappa, moments.squares
+    hsic, with_itself = [], []
+    for c, kept in enumerate(basis.kept):
+        # Kalinke and Szabo (2023), lemma 4.2, from sums that one pass has made for all columns.
+        hsic.append(basis.squared_hsic(c, basis.means(c, kappa), moments.u[c]))
+        (feature, _), z = basis.combinations.kernels_of(c), basis.points(c)[0]
+        k = basis.combinations.chosen[c][0]
+        with_itself.append(_own_hsic(feature, z, kappa[k, kept], squares[k, kept], basis.tolerance))
+    # The target has landmarks that any feature keeps.
+    z, target = basis.landmarks.points[1], basis.combinations.kernels[-1]
+    of_target = _own_hsic(target, z, kappa[-1], squares[-1], basis.tolerance)
+    return ColumnMeasures(
+        np.array(hsic), np.array(with_itself), np.full(len(with_itself), of_target)
+    )
+
+
+def _own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:
+    """Squared HSIC of a variable with itself, by the means of k and of k^2 at landmarks."""
+    gram = kernel(z)
+    joint = pivoted_cholesky(gram**2, tolerance)
+    both = np.array([means, means])
+    # u = E k^2 - (E k)^2, that of the pair (x, x).
+    return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)
+
+
+_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
+
+
+class Prepared(NamedTuple):
+    """The landmarks and the statistics at them."""
+
+    basis: LandmarkBasis
+    tuples: Tuples
+    whiten: list[partial[Vector]]
+
+
+@dataclass(frozen=True)
+class LandmarkTests:
+    """Statistics T = n |L^-1 u|^2 at landmarks, and estimates.
+
+    Parameters
+    ----------
+    draw : LandmarkDraw
+        The draw of the landmarks.
+    pairing : {"independent", "joint"}
+        As they are drawn.
+    """
+
+    draw: LandmarkDraw
+    pairing: Pairing
+
+    def grid(self, session: Session, combinations: Combinations, null: Resampling) -> GridOutcome:
+        """T of every combination and its replicates."""
+        (basis, *_), resampled, moments, detail = self._resampled(session, combinations, null)
+
+        def estimate(c: int) -> Estimate:
+            # Estimates at the landmarks of the test: none of them is drawn twice.
+            return self.estimate(session, basis, c, moments)
+
+        return GridOutcome(
+            basis.combinations,
+            resampled.statistics,
+            resampled.replicates,
+            estimate,
+            detail,
+            resampled.rounding,
+        )
+
+    def chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """T of every stage of a chain of tests."""
+        chosen = combinations.chosen
+        prepared, resampled, moments, detail = self._resampled(session, combinations, null)
+        basis, tuples, _ = prepared
+
+        def estimate(c: int) -> Estimate:
+            # The chain sees its statistics in the order of its stages.
+            at = tuples.pairs.index(TwoSided.of(chosen[c]))
+            return self.estimate(session, basis, at, moments)
+
+        fitted = replace(basis.combinations, chosen=chosen)
+        return ChainOutcome(fitted, stages_of(chosen, resampled), estimate, detail)
+
+    def each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> list[Outcome]:
+        """The outcome of every combination by itself."""
+        basis, tuples, whiten = self.prepare(session, combinations, null)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        tested, moments = fit_tuples(session, tuples, whiten, null)
+        return [
+            Outcome(*statistic, self.estimate(session, basis, c, moments), note)
+            for c, statistic in enumerate(tested)
+        ]
+
+    def features(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> ColumnOutcome:
+        """T of every feature with the target and its replicates."""
+        (basis, *_), resampled, moments, detail = self._resampled(session, combinations, null)
+        estimates = self._features(session, basis, moments)
+        return ColumnOutcome(
+            estimates, resampled.statistics, resampled.replicates, detail, resampled.rounding
+        )
+
+    def measure(
+        self, session: Session, combinations: Combinations
+    ) -> tuple[LandmarkBasis, Moments]:
+        """The landmarks, and what the data say at them, in one pass."""
+        basis, tuples, _ = self.prepare(session, combinations)
+        return basis, measure_tuples(session, tuples)
+
+    def measured_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
+        """The estimates of all features, in one pass."""
+        return self._features(session, *self.measure(session, combinations))
+
+    def estimate(
+        self, session: Session, basis: LandmarkBasis, c: int, moments: Moments
+    ) -> Estimate:
+        """The estimate of a combination, at the landmarks of a test."""
+        # kappa, the means of the kernels at the landmarks: Kalinke and Szabo (2023), lemma 4.2.
+        means = basis.means(c, moments.kappa)
+        return self.draw.estimate(session, basis, c, means, moments.u[c], self.pairing)
+
+    def _features(
+        self, session: Session, basis: LandmarkBasis, moments: Moments
+    ) -> ColumnEstimates:
+        session.step("estimate")
+        measures = measure_features(basis, moments)
+        kept = tuple(map(len, basis.kept))
+        summary = self.draw.summary(session, basis, kept, self.pairing)
+        return ColumnEstimates(basis.combinations, *measures, summary)
+
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
+        assert null is None or isinstance(null, TupleNull)
+        p, guessed = self.draw.most(session), combinations.guessed(session.dims)
+        pairs = statistics_of(combinations.chosen, null)
+        # Shapes of the largest tuples, which take no memory.
+        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
+        first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
+        estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
+        # One solve a combination with a law of its own; replicates share the first.
+        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
+        passes = plan_tuples(session, tuples, null)
+        steps = [*first, *passes, *last]
+        return plan_of(session, steps, _REMEDY, n_landmarks=p)
+
+    def _resampled(
+        self, session: Session, combinations: Combinations, null: Resampling | Chain
+    ) -> tuple[Prepared, Resampled, Moments, str]:
+        """The landmarks, T of every statistic with its replicates, and how these were made."""
+        prepared = self.prepare(session, combinations, null)
+        _, tuples, whiten = prepared
+        return prepared, *resample_tuples(session, tuples, whiten, null)
+
+    def prepare(
+        self, session: Session, combinations: Combinations, null: Null | None = None
+    ) -> Prepared:
+        """Landmarks, and the statistics of a test or of estimates at them."""
+        # A stage of a chain has the kernels of its own variables, for which landmarks are pruned.
+        pairs = statistics_of(combinations.chosen, null)
+        basis = self.draw.basis(
+            session,
+            combinations,
+            self.pairing,
+            hold=self.draw.holds(session, len(pairs)),
+            chosen=[(*pair.left, pair.right) for pair in pairs],
+        )
+        basis.warn_of_rounding(session)
+        tuples = Tuples.at(basis, pairs, session.dtype, form_of(null))
+        return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])
 
 
 class LandmarkFit(NamedTuple):

@@ -16,9 +16,14 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
-from dhsic.estimators.landmark.moments import measured
-from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
-from dhsic.estimators.landmark.tuples import Tuples, form_of
+from dhsic.estimators.landmark.pointwise import (
+    ResampledTuples,
+    Tuples,
+    form_of,
+    measured,
+    plan_tuples,
+    resample_tuples,
+)
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
 from dhsic.estimators.outcomes import ChainOutcome, Estimate, Outcome, stages_of

@@ -11,9 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
-from dhsic.estimators.landmark.orbits import MeansPass, TupleSums
-from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
-from dhsic.estimators.landmark.tuples import Tuples
+from dhsic.estimators.landmark.pointwise import (
+    LANDMARK_TILE_ROWS,
+    MeansPass,
+    Tuples,
+    TupleSums,
+    TupleTiles,
+)
 from dhsic.linalg import squared_norms
 from dhsic.nulls import ChiSquareMixture
 
