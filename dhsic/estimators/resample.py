@@ -226,7 +226,7 @@ def keeping_replicates(plan: Plan, combinations: Combinations, null: object) -> 
     return replace(plan, kept_bytes=kept, closing_bytes=closing)
 
 
-def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]:
+def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Permutation, str]:
     """The null that is exact for any data, and why this one.
 
     Parameters
@@ -238,7 +238,7 @@ def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]
     """
     if n_variables == 2:
         return Shifts(n_resamples), "exact for exchangeable rows"
-    return Chain(n_resamples), "exact for exchangeable rows, variable after variable"
+    return Permutation(n_resamples), "exact where all variables but one are exchangeable"
 
 
 def orbit_of(

@@ -1,4 +1,4 @@
-"""Landmarks of Nystrom M-HSIC: drawn, or selected from what is drawn, and pruned."""
+"""Landmarks that combinations of kernels share, and the factors of their Gram matrices."""
 
 from __future__ import annotations
 
@@ -10,27 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.gaps import filled
-from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations
-from dhsic.estimators.outcomes import Estimate
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
     Landmarks,
     Pairing,
     Pool,
     Selection,
-    landmark_count,
     prune,
     select,
-    select_bytes,
-    tolerance_for,
-    uniform_rows,
     warn_of_rounding,
 )
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower
-from dhsic.results import LandmarkSummary
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -57,6 +48,8 @@ class LandmarkBasis:
         Landmarks before pruning.
     samples : tuple of ndarray, shapes (s, d_m)
         Other rows of every variable.
+    pairing : {"independent", "joint"}
+        As they were drawn.
     """
 
     combinations: Combinations
@@ -65,7 +58,8 @@ class LandmarkBasis:
     tolerance: float
     held: tuple[PivotedCholesky, ...] | None
     drawn: int
-    samples: tuple[Vector, ...] = ()
+    samples: tuple[Vector, ...]
+    pairing: Pairing
 
     @classmethod
     def of(
@@ -73,9 +67,10 @@ class LandmarkBasis:
         combinations: Combinations,
         drawn: Landmarks,
         tolerance: float,
+        samples: Sequence[Vector],
+        pairing: Pairing,
         *,
         hold: bool,
-        samples: Sequence[Vector] = (),
     ) -> LandmarkBasis:
         """Prune what is drawn, and hold on to the factors where asked."""
         each: list[Indices] = []
@@ -95,9 +90,16 @@ class LandmarkBasis:
         # Combinations share the tiles of the landmarks that any of them keeps.
         union = np.unique(np.concatenate(each))
         places = tuple(np.searchsorted(union, kept_here) for kept_here in each)
-        factors = tuple(held) if hold else None
-        kept, kept_samples = drawn.keep(union), tuple(samples)
-        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), kept_samples)
+        return cls(
+            combinations,
+            drawn.keep(union),
+            places,
+            factor.tolerance,
+            tuple(held) if hold else None,
+            len(drawn),
+            tuple(samples),
+            pairing,
+        )
 
     def warn_of_rounding(self, session: Session) -> None:
         """Warn of kernels that lose digits in the tiles."""
@@ -110,11 +112,6 @@ class LandmarkBasis:
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""
         return self.combinations.points_of(self.landmarks.keep(self.kept[c]).points, c)
-
-    def means(self, c: int, kappa: Vector) -> Vector:
-        """kappa_m of a combination at its landmarks (M, r), of those of all kernels (K, p)."""
-        means: Vector = kappa[list(self.combinations.chosen[c])][:, self.kept[c]]
-        return means
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
@@ -130,8 +127,12 @@ class LandmarkBasis:
         factor = self.factor(c)
         return solve_lower(factor.factor, values[factor.kept])
 
-    def squared_hsic(self, c: int, means: Vector, u: Vector) -> float:
-        """The estimate of a combination from kappa (M, r) and u (r,) at its landmarks."""
+    def squared_hsic(self, c: int, kappa: Vector, u: Vector) -> float:
+        """The estimate of a combination from u (r,) and from kappa (K, p) of all kernels.
+
+        kappa are the means of the kernels at the landmarks: Kalinke and Szabo (2023), lemma 4.2.
+        """
+        means = kappa[list(self.combinations.chosen[c])][:, self.kept[c]]
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
         grams = (kernel(z) for kernel, z in pairs)
         return squared_hsic(grams, self.factor(c), means, u, self.tolerance)
@@ -175,6 +176,19 @@ def squared_hsic(
     return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
 
 
+def own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:
+    """Squared HSIC of a variable with itself, by the means of k and of k^2 at landmarks.
+
+    The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
+    means are those of k^2.
+    """
+    gram = kernel(z)
+    joint = pivoted_cholesky(gram**2, tolerance)
+    both = np.array([means, means])
+    # u = E k^2 - (E k)^2, that of the pair (x, x).
+    return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)
+
+
 def select_landmarks(
     selection: Selection,
     pool: Landmarks,
@@ -216,121 +230,3 @@ def select_landmarks(
         tuple(points[numbers] for points, numbers in zip(pool.points, chosen, strict=True)),
         tuple(rows[numbers] for rows, numbers in zip(pool.indices, chosen, strict=True)),
     )
-
-
-@dataclass(frozen=True)
-class LandmarkDraw:
-    """Options of `NystromMHSIC`, which describes them."""
-
-    n_landmarks: int | str
-    replace: bool
-    tolerance: float | None
-    selection: Selection
-    pool: int
-
-    def most(self, session: Session) -> int:
-        """Landmarks before pruning, at most."""
-        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
-
-    def steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
-        """Steps before the passes; `held` are the bytes of the factors that stay."""
-        s, p = self._drawn(session), self.most(session)
-        rows = 8 * sum(session.dims) * (s + BANDWIDTH_ROWS)
-        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps = [DriverStep("fetch landmarks", fetch, rows)]
-        if self.selection != "uniform":
-            pairs = zip(guessed.typical(), session.dims, strict=True)
-            width = sum(guessed.kernels[k].width(d) for k, d in pairs)
-            steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
-        gram = 8 * p * p
-        prune = DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)
-        return [*steps, prune]
-
-    def basis(
-        self,
-        session: Session,
-        combinations: Combinations,
-        pairing: Pairing,
-        *,
-        hold: bool,
-        chosen: Sequence[tuple[int, ...]] | None = None,
-    ) -> LandmarkBasis:
-        """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them.
-
-        Landmarks are pruned for every combination, or for other ones of the same kernels, `chosen`.
-        """
-        s = self._drawn(session)
-        session.step("fetch landmarks")
-        drawn = uniform_rows(
-            session.seed,
-            session.n,
-            s,
-            len(session.sources),
-            pairing=pairing,
-            replace=self.replace,
-        )
-        sampled = bandwidth_rows(session)
-        # One fetch for the landmarks and the bandwidths.
-        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-        fitted = fit_combinations(session, combinations, [x[s:] for x in rows])
-        # No landmark is missing: one that was is made of values of others.
-        rows = list(map(filled, rows))
-        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(drawn))
-        tolerance = tolerance_for(self.tolerance, session.dtype)
-        if self.selection != "uniform":
-            session.step("select landmarks")
-            # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
-            # for all.
-            kernels = tuple(fitted.kernels[k] for k in combinations.typical())
-            landmarks = select_landmarks(
-                self.selection, landmarks, kernels, self.most(session), pairing, session.seed
-            )
-        session.step("prune landmarks")
-        pruned = fitted if chosen is None else replace(fitted, chosen=tuple(chosen))
-        others = [x[s:] for x in rows]
-        return LandmarkBasis.of(pruned, landmarks, tolerance, hold=hold, samples=others)
-
-    def holds(self, session: Session, count: int) -> bool:
-        """Whether the factors of so many Gram matrices are held."""
-        # An eighth of the memory, which passes leave free for them.
-        return count == 1 or 8 * self.most(session) ** 2 * count <= session.runtime.memory // 8
-
-    def held_bytes(self, session: Session, count: int) -> int:
-        """Bytes of the factors that are held."""
-        return 8 * self.most(session) ** 2 * count * self.holds(session, count)
-
-    def estimate(
-        self,
-        session: Session,
-        basis: LandmarkBasis,
-        c: int,
-        means: NDArray[np.float64],
-        u: NDArray[np.float64],
-        pairing: Pairing,
-    ) -> Estimate:
-        """Kalinke and Szabo (2023), Lemma 4.2, from kappa (M, r) and u (r,) at the landmarks."""
-        session.step("estimate")
-        return Estimate(
-            basis.squared_hsic(c, means, u),
-            basis.combinations.kernels_of(c),
-            self.summary(session, basis, basis.factor(c).rank, pairing),
-        )
-
-    def summary(
-        self, session: Session, basis: LandmarkBasis, kept: int | tuple[int, ...], pairing: Pairing
-    ) -> LandmarkSummary:
-        """Their summary in a result."""
-        return LandmarkSummary(
-            drawn=basis.drawn,
-            kept=kept,
-            pairing=pairing,
-            replace=self.replace,
-            tolerance=basis.tolerance,
-            selection=self.selection,
-            pool=None if self.selection == "uniform" else self._drawn(session),
-        )
-
-    def _drawn(self, session: Session) -> int:
-        """Rows from which the landmarks are taken."""
-        p = self.most(session)
-        return p if self.selection == "uniform" else min(session.n, self.pool * p)

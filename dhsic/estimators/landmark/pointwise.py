@@ -9,15 +9,15 @@ that the covariance of both under a permutation needs no other sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import scipy
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dhsic.engine.groups import RowGroups
 from dhsic.engine.plan import DriverStep, PassPlan
@@ -35,11 +35,10 @@ from dhsic.estimators.resample import (
     tile_error,
     transform_error,
 )
-from dhsic.kernels import Combinations
-from dhsic.kernels.shared import SharedTiles, TileKernel
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import spectrum, squared_norms
 from dhsic.nulls import (
-    Chain,
     ChiSquareMixture,
     Distribution,
     Gamma,
@@ -50,29 +49,25 @@ from dhsic.nulls import (
     check_no_overflow,
 )
 
-TermForm = Literal["product", "centred", "joint"]
+TermForm = Literal["joint", "centred"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
+Spectrum = NDArray[np.complexfloating[Any, Any]]
+Side = tuple[int, ...]
+SideTiles = dict[Side, Tile]
+Orders = dict[int, Indices]
+Whiten = Callable[[Tile], Vector]
+TupleResampling = Shifts | Permutation
+TupleNull = TupleResampling | Gamma | Spectral
 
+LANDMARK_TILE_ROWS = 1024  # of a tile, where they need not be whole groups
+_CACHE_BYTES = 2**20  # of what strips of landmarks take
 _FEWEST = 16  # landmarks of a kernel in a strip
+_GROUPS_AT_ONCE = 8
 _PILOT_ROWS = 256
-
-
-def form_of(null: object) -> TermForm:
-    """That of a test: a stage of a chain takes the variables before it together."""
-    return "product" if isinstance(null, Chain) else "joint"
-
-
-class TupleKernel(TileKernel, Protocol):
-    """A `Kernel`, or any function of landmarks and rows like it."""
-
-    def columns(self, z: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """Prepare rows of data (b, d) for tiles whose rows are landmarks."""
-        ...
-
-    def width(self, d: int) -> int:
-        """Columns of prepared rows of d columns."""
-        ...
+_SAFETY = 4.0
+_PROBES = 8
+_FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Tuples:
 
     Parameters
     ----------
-    kernels : tuple of TupleKernel
+    kernels : tuple of Kernel
         All K of them, fitted.
     variables : tuple of int
         The number of the variable that each is for, shape (K,).
@@ -95,28 +90,28 @@ class Tuples:
         About the mean of every kernel at the landmarks, so that no digits cancel in the sums.
     dtype : dtype
         Precision of the tiles.
-    form : {"product", "centred", "joint"}, optional
-        The statistics measure the covariance of both sides, where a side of several kernels is
-        their product, or is their product about their means; or they measure the mean of the
-        product of all kernels less the product of their means, kappa_J - prod_m kappa_m.
+    form : {"joint", "centred"}, optional
+        The statistics measure the mean of the product of all kernels less the product of their
+        means, kappa_J - prod_m kappa_m; or the covariance of both sides, where a side of several
+        kernels is their product about their means.
     """
 
-    kernels: tuple[TupleKernel, ...]
+    kernels: tuple[Kernel, ...]
     variables: tuple[int, ...]
     landmarks: tuple[Matrix, ...]
     pairs: tuple[TwoSided, ...]
     kept: tuple[Indices, ...]
     pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
-    form: TermForm = "product"
+    form: TermForm = "joint"
 
     @classmethod
     def at(
         cls,
         basis: LandmarkBasis,
         pairs: Sequence[TwoSided],
-        dtype: DTypeLike,
-        form: TermForm = "product",
+        dtype: np.dtype[Any],
+        form: TermForm = "joint",
     ) -> Tuples:
         """At the landmarks that every statistic keeps, with pilot means over other rows."""
         kernels, variables = basis.combinations.kernels, basis.combinations.variables
@@ -129,7 +124,7 @@ class Tuples:
         )
         # Statistics of one combination share its landmarks, as three factorisations do.
         kept = basis.kept * (len(pairs) // len(basis.kept))
-        return cls(kernels, variables, landmarks, tuple(pairs), kept, pilots, np.dtype(dtype), form)
+        return cls(kernels, variables, landmarks, tuple(pairs), kept, pilots, dtype, form)
 
     @classmethod
     def unseen(
@@ -138,22 +133,17 @@ class Tuples:
         dims: Sequence[int],
         p: int,
         pairs: Sequence[TwoSided],
-        dtype: DTypeLike,
-        form: TermForm = "product",
+        dtype: np.dtype[Any],
+        form: TermForm = "joint",
     ) -> Tuples:
         """At p landmarks that all are kept, which take no memory: for plans."""
         zero = np.float64(0.0)
         # Kernels of a variable share its landmarks, which count once.
         points = [np.broadcast_to(zero, (p, d)) for d in dims]
+        landmarks = tuple(points[m] for m in guessed.variables)
+        kept, pilots = (np.arange(p),) * len(pairs), (np.broadcast_to(zero, p),) * len(landmarks)
         return cls(
-            guessed.kernels,
-            guessed.variables,
-            tuple(points[m] for m in guessed.variables),
-            tuple(pairs),
-            (np.arange(p),) * len(pairs),
-            (np.broadcast_to(zero, p),) * len(guessed.kernels),
-            np.dtype(dtype),
-            form,
+            guessed.kernels, guessed.variables, landmarks, tuple(pairs), kept, pilots, dtype, form
         )
 
     def about(self, means: Sequence[Tile]) -> Tuples:
@@ -169,30 +159,33 @@ class Tuples:
         return part
 
     @property
-    def n_landmarks(self) -> int:
-        """Landmarks of all statistics together, p."""
-        return len(self.landmarks[0])
+    def sizes(self) -> list[int]:
+        """Landmarks of every statistic."""
+        return list(map(len, self.kept))
 
     @cached_property
-    def starts(self) -> list[int]:
-        """Where the landmarks of every statistic begin among all of them, and where they end."""
-        return list(accumulate(map(len, self.kept), initial=0))
+    def places(self) -> list[slice]:
+        """Where the landmarks of every statistic are among those of all."""
+        return _consecutive(self.sizes)
+
+    @property
+    def n_values(self) -> int:
+        """Landmarks of all statistics together."""
+        return sum(self.sizes)
 
     @cached_property
-    def sides(self) -> dict[tuple[int, ...], Indices]:
+    def sides(self) -> dict[Side, Indices]:
         """Every side of a statistic, as the kernels whose product it is, with its landmarks."""
-        each: dict[tuple[int, ...], list[Indices]] = {}
-        for (left, right), kept in zip(self.pairs, self.kept, strict=True):
-            # Kernels of a product by themselves too, for their means.
-            for side in dict.fromkeys([left, *((k,) for k in left), (right,)]):
+        each: dict[Side, list[Indices]] = {}
+        for pair, kept in zip(self.pairs, self.kept, strict=True):
+            for side in _sides_of(pair):
                 each.setdefault(side, []).append(kept)
         return {side: self._union(kept) for side, kept in each.items()}
 
     @cached_property
-    def side_places(self) -> dict[tuple[int, ...], slice]:
+    def side_places(self) -> dict[Side, slice]:
         """Where the landmarks of every side are among those of all sides."""
-        ends = accumulate(map(len, self.sides.values()), initial=0)
-        return {side: slice(*both) for side, both in zip(self.sides, pairwise(ends), strict=True)}
+        return dict(zip(self.sides, _consecutive(map(len, self.sides.values())), strict=True))
 
     @property
     def n_side_values(self) -> int:
@@ -227,18 +220,6 @@ class Tuples:
         return {root: self._union(at) for root, at in sorted(needed.items())}
 
     @cached_property
-    def needed_columns(self) -> int:
-        """Columns of prepared rows of all these roots."""
-        return sum(map(self.width, self.needed))
-
-    def _union(self, landmarks: Sequence[Indices]) -> Indices:
-        """Those in any, ascending; many statistics have the same array."""
-        held = np.zeros(self.n_landmarks, bool)
-        for at in {id(numbers): numbers for numbers in landmarks}.values():
-            held[at] = True
-        return np.flatnonzero(held)
-
-    @cached_property
     def points(self) -> dict[int, Matrix]:
         """These landmarks, prepared for tiles whose rows they are."""
         return {
@@ -257,70 +238,63 @@ class Tuples:
         prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
-    def cuts(self, size: int) -> list[int]:
-        """Where to cut the landmarks into strips of about so many landmarks of all roots."""
-        total = sum(map(len, self.needed.values()))
-        most = max(1, total // (_FEWEST * len(self.needed)))
-        count = min(most, -(-total // size))
-        return [self.n_landmarks * i // count for i in range(count + 1)]
+    def pilot(self, k: int, at: Indices) -> Tile:
+        """Pilots at some landmarks, shape (r, 1)."""
+        return self.pilots[k][at, None].astype(self.dtype)
+
+    def _union(self, landmarks: Sequence[Indices]) -> Indices:
+        """Those in any, ascending; many statistics have the same array."""
+        held = np.zeros(len(self.landmarks[0]), bool)
+        for at in {id(numbers): numbers for numbers in landmarks}.values():
+            held[at] = True
+        return np.flatnonzero(held)
 
 
-class StripPlace(NamedTuple):
-    """Where a statistic has the landmarks of a strip."""
+def _sides_of(pair: TwoSided) -> list[Side]:
+    """Both sides of a statistic, and the kernels of a product by themselves, for their means."""
+    return list(dict.fromkeys([pair.left, *((k,) for k in pair.left), (pair.right,)]))
 
-    at: slice
-    """Its values among those of all statistics."""
-    kept: slice
-    """Its landmarks among those that it keeps."""
-    left: Indices | slice
-    """Their values among those of its left side."""
-    right: Indices | slice
-    """Their values among those of its right side."""
-    members: tuple[Indices | slice, ...]
-    """Their rows in the tile of every kernel, those of the left side first."""
+
+def _consecutive(lengths: Iterable[int]) -> list[slice]:
+    """Slices of such lengths, one after another."""
+    return [slice(*both) for both in pairwise(accumulate(lengths, initial=0))]
 
 
 class Strip(NamedTuple):
-    """Some of the landmarks: where each root, side and statistic has them."""
+    """Some of the landmarks, and where roots, sides and statistics have them."""
 
     roots: dict[int, slice]
     """Its landmarks among those that a root needs."""
-    sides: dict[tuple[int, ...], tuple[slice, list[Indices | slice]]]
-    """Its values among those of all sides, and for each of its kernels the rows of the root."""
-    pairs: list[StripPlace]
-    """The place of every statistic."""
+    sides: dict[Side, Indices]
+    """Its landmarks that a side has."""
+    at: dict[Side, slice]
+    """These among those of all sides."""
+    rows: dict[Side, list[Indices | slice]]
+    """These in the tile of the root of every kernel of the side."""
+    pairs: list[tuple[slice, dict[Side, Indices | slice]]]
+    """Where the landmarks of every statistic are among those of all, and in each of its sides."""
 
     @classmethod
-    def of(cls, tuples: Tuples, start: int, stop: int) -> Strip:
+    def of(cls, t: Tuples, start: int, stop: int) -> Strip:
         """The landmarks start..stop-1."""
 
         # Landmarks ascend, so that those of a strip are a slice of any list.
         def within(at: Indices) -> slice:
             return slice(*np.searchsorted(at, [start, stop]).tolist())
 
-        roots = {k: within(at) for k, at in tuples.needed.items()}
-        local = {k: tuples.needed[k][at] for k, at in roots.items()}
-        its = {side: at[within(at)] for side, at in tuples.sides.items()}
-        sides = {}
-        for side, at in its.items():
-            begin = tuples.side_places[side].start + within(tuples.sides[side]).start
-            members = [_places_among(local[tuples.roots[k]], at) for k in side]
-            sides[side] = slice(begin, begin + len(at)), members
-        places = []
-        for (left, right), kept, begin in zip(
-            tuples.pairs, tuples.kept, tuples.starts, strict=False
-        ):
-            kept_range = within(kept)
-            left_places, other = (
-                _places_among(its[left], kept[kept_range]),
-                _places_among(its[right,], kept[kept_range]),
-            )
-            members = [
-                _places_among(local[tuples.roots[k]], kept[kept_range]) for k in (*left, right)
-            ]
-            place = slice(begin + kept_range.start, begin + kept_range.stop)
-            places.append(StripPlace(place, kept_range, left_places, other, tuple(members)))
-        return cls(roots, sides, places)
+        roots = {k: within(at) for k, at in t.needed.items()}
+        local = {k: t.needed[k][at] for k, at in roots.items()}
+        sides = {side: at[within(at)] for side, at in t.sides.items()}
+        rows = {
+            side: [_places_among(local[t.roots[k]], at) for k in side] for side, at in sides.items()
+        }
+        pairs = []
+        for pair, kept, place in zip(t.pairs, t.kept, t.places, strict=True):
+            its = kept[within(kept)]
+            places = {side: _places_among(sides[side], its) for side in _sides_of(pair)}
+            pairs.append((_moved(within(kept), place.start), places))
+        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in sides}
+        return cls(roots, sides, at, rows, pairs)
 
 
 def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
@@ -328,27 +302,17 @@ def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
 
 
-SideTiles = dict[tuple[int, ...], Tile]
-Orders = Mapping[int, Indices]
-
-LANDMARK_TILE_ROWS = 1024  # of a tile, where they need not be whole groups
-_CACHE_BYTES = 2**20  # of what strips of landmarks take
+def _moved(at: slice, begin: int) -> slice:
+    return slice(at.start + begin, at.stop + begin)
 
 
-class Term(NamedTuple):
-    """The terms of a statistic at a strip of landmarks."""
-
-    number: int
-    """The number of the statistic."""
-    at: slice
-    """Where its landmarks are among those of all statistics."""
-    xi: Tile
-    """A number for every landmark and row, shape (q, rows)."""
+def _length(at: slice) -> int:
+    return int(at.stop - at.start)
 
 
 @dataclass(frozen=True)
 class TupleTiles:
-    """Tiles at strips of landmarks that stay in the cache.
+    """Kernels about their pilots at strips of landmarks that stay in the cache.
 
     Parameters
     ----------
@@ -364,53 +328,48 @@ class TupleTiles:
     @cached_property
     def cuts(self) -> list[int]:
         """Where strips begin and the last one ends, among all landmarks."""
-        size = self.tuples.dtype.itemsize * self.width
-        return self.tuples.cuts(max(1, _CACHE_BYTES // size))
+        t = self.tuples
+        size = max(1, _CACHE_BYTES // (t.dtype.itemsize * self.width))
+        total, p = sum(map(len, t.needed.values())), len(t.landmarks[0])
+        count = min(max(1, total // (_FEWEST * len(t.needed))), -(-total // size))
+        return [p * i // count for i in range(count + 1)]
 
     @cached_property
     def strips(self) -> list[Strip]:
         """Strips of all landmarks."""
         return [Strip.of(self.tuples, *both) for both in pairwise(self.cuts)]
 
-    def scratch_bytes(self, rows: int) -> int:
-        """Bytes of the tiles of so many rows, of their sides and of prepared rows."""
-        t = self.tuples
-        work = 1 + max(t.kernels[k].work_tiles for k in t.needed)
-        widest = max(int(lengths.max()) for lengths in self._roots.values())
-        tiles = int(np.sum([self._roots[t.roots[k]] for k in t.computed], axis=0).max())
-        columns = t.needed_columns
-        entries = t.dtype.itemsize * (tiles + work * widest + self.most_sides + self._most_factors)
-        return rows * int(entries + 3 * t.dtype.itemsize * columns)
+    def _most(self, lists: Iterable[Indices]) -> int:
+        """How many of some landmarks the strip has that has the most; quicker than strips are."""
+        counts = [np.diff(np.searchsorted(at, self.cuts)) for at in lists]
+        return int(np.sum(counts, axis=0).max()) if counts else 0
 
     @cached_property
     def most_sides(self) -> int:
         """Values of all sides at a strip."""
-        return int(np.sum(list(self._sides.values()), axis=0).max())
-
-    @property
-    def _most_factors(self) -> int:
-        """Values of what products are made of at a strip."""
-        factors = [len(side) * lengths for side, lengths in self._sides.items() if len(side) > 1]
-        return int(np.sum(factors, axis=0).max()) if factors else 0
+        return self._most(self.tuples.sides.values())
 
     @cached_property
     def most_terms(self) -> int:
         """Values of all statistics at a strip."""
-        return int(np.sum([self._in_strips(kept) for kept in self.tuples.kept], axis=0).max())
+        return self._most(self.tuples.kept)
 
     @cached_property
-    def _roots(self) -> dict[int, Indices]:
-        """Landmarks of every root kernel at every strip."""
-        return {k: self._in_strips(at) for k, at in self.tuples.needed.items()}
+    def _tile_sizes(self) -> tuple[int, int, int]:
+        """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
+        t = self.tuples
+        widest = max(self._most([at]) for at in t.needed.values())
+        return self._most(t.needed.values()), widest, max(t.kernels[k].work_tiles for k in t.needed)
 
     @cached_property
-    def _sides(self) -> dict[tuple[int, ...], Indices]:
-        """Values of every side at every strip."""
-        return {side: self._in_strips(at) for side, at in self.tuples.sides.items()}
-
-    def _in_strips(self, landmarks: Indices) -> Indices:
-        """How many of some landmarks, ascending, each strip has; quicker than the strips are."""
-        return np.diff(np.searchsorted(landmarks, self.cuts))
+    def row_bytes(self) -> int:
+        """Bytes a row of the tiles, of their sides and of prepared rows."""
+        t, (_, widest, work) = self.tuples, self._tile_sizes
+        tiles = self._most([t.needed[t.roots[k]] for k in t.computed])
+        # Products are made of copies of their factors.
+        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
+        entries = tiles + (1 + work) * widest + self.most_sides + factors
+        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.needed)))
 
     def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, dict[int, Tile]]]:
         """Kernels about their pilots at every strip, (r, rows) each, by number.
@@ -418,19 +377,17 @@ class TupleTiles:
         The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
         the allocator hands it back to the system, as it is told to on Dask's workers.
         """
-        t, rows = self.tuples, len(values[0])
+        t, (most, widest, scratch) = self.tuples, self._tile_sizes
         columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
-        lengths = list(self._roots.values())
-        most = max(t.kernels[k].work_tiles for k in t.needed)
-        made = np.empty((int(np.sum(lengths, axis=0).max()), rows), t.dtype)
-        worked = np.empty((most, int(np.max(lengths)), rows), t.dtype)
+        made = np.empty((most, len(values[0])), t.dtype)
+        worked = np.empty((scratch, widest, len(values[0])), t.dtype)
         for strip in self.strips:
             tiles: dict[int, Tile] = {}
-            begin = 0
-            for k, at in strip.roots.items():
-                tiles[k] = made[begin : begin + length(at)]
-                begin += length(at)
-                work = worked[: t.kernels[k].work_tiles, : length(at)]
+            for (k, at), place in zip(
+                strip.roots.items(), _consecutive(map(_length, strip.roots.values())), strict=True
+            ):
+                tiles[k] = made[place]
+                work = worked[: t.kernels[k].work_tiles, : _length(at)]
                 t.kernels[k].tile(t.points[k][at], columns[k], tiles[k], work)
             # Powers are taken of the values themselves, before their pilots are taken off.
             for power in t.shared.powers:
@@ -440,85 +397,54 @@ class TupleTiles:
                 root = t.roots[k]
                 # What is left about the pilots is small, so that sums of its products keep their
                 # digits.
-                tile -= self._pilot(k, t.needed[root][strip.roots[root]])
+                tile -= t.pilot(k, t.needed[root][strip.roots[root]])
             yield strip, tiles
 
-    def sides(self, strip: Strip, tiles: Mapping[int, Tile]) -> SideTiles:
+    def sides(self, strip: Strip, tiles: dict[int, Tile]) -> SideTiles:
         """All sides about their pilots, (r, rows) each."""
-        return {side: self.side(side, strip, tiles) for side in self.tuples.sides}
+        return {
+            side: tiles[side[0]][strip.rows[side][0]]
+            if len(side) == 1
+            else self.product(side, strip, self.factors(side, strip, tiles), {})
+            for side in strip.sides
+        }
 
-    def side(self, side: tuple[int, ...], strip: Strip, tiles: Mapping[int, Tile]) -> Tile:
-        """The product of kernels less that of their pilots, or of these about their pilots."""
-        if len(side) == 1:
-            single: Tile = tiles[side[0]][strip.sides[side][1][0]]
-            return single
-        return self.product(side, strip, self.factors(side, strip, tiles), {})
-
-    def factors(self, side: tuple[int, ...], strip: Strip, tiles: Mapping[int, Tile]) -> list[Tile]:
+    def factors(self, side: Side, strip: Strip, tiles: dict[int, Tile]) -> list[Tile]:
         """The factors of the product of several kernels, (r, rows) each."""
-        members = zip(side, strip.sides[side][1], strict=True)
-        if self.tuples.form == "centred":
-            return [tiles[k][kept] for k, kept in members]
-        at = self._landmarks(side, strip)
+        t, at = self.tuples, strip.sides[side]
+        factors = [tiles[k][rows] for k, rows in zip(side, strip.rows[side], strict=True)]
+        if t.form == "centred":
+            return factors
         # With their pilots added the tiles are the kernels as they are.
-        return [tiles[k][kept] + self._pilot(k, at) for k, kept in members]
+        return [values + t.pilot(k, at) for k, values in zip(side, factors, strict=True)]
 
-    def product(
-        self, side: tuple[int, ...], strip: Strip, factors: Sequence[Tile], orders: Orders
-    ) -> Tile:
-        """As `side`, from its factors with rows in the `orders` of their variables."""
+    def product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
+        """A side of several kernels, from its factors with rows in the orders of their variables.
+
+        It is their product less that of their pilots, or the product of kernels about their pilots.
+        """
+        t = self.tuples
         moved = [
-            permuted(values, orders[m]) if (m := self.tuples.variables[k]) in orders else values
+            _permuted(values, orders.get(t.variables[k]))
             for k, values in zip(side, factors, strict=True)
         ]
         product: Tile = moved[0] * moved[1]
         for values in moved[2:]:
             product *= values
-        if self.tuples.form != "centred":
+        if t.form == "joint":
             # Less the product of the pilots, so that the side is small.
-            at = self._landmarks(side, strip)
-            product -= math.prod(self._pilot(k, at) for k in side)
+            product -= math.prod(t.pilot(k, strip.sides[side]) for k in side)
         return product
 
-    def terms(self, strip: Strip, tiles: Mapping[int, Tile]) -> Iterator[Term]:
-        """The centred terms xi of every joint statistic, where pilots are the kernels' means."""
-        t = self.tuples
-        for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
-            # A strip may hold no landmark that this statistic keeps.
-            if length(place.at) == 0:
-                continue
-            members, kept = (*left, right), t.kept[number][place.kept]
-            copies = [tiles[k][at].copy() for k, at in zip(members, place.members, strict=True)]
-            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-            xi = product_of_centred(copies, [self._pilot(k, kept) for k in members])
-            yield Term(number, place.at, xi)
 
-    def _pilot(self, k: int, at: Indices) -> Tile:
-        """Pilots at some landmarks, shape (r, 1)."""
-        return self.tuples.pilots[k][at, None].astype(self.tuples.dtype)
-
-    def _landmarks(self, side: tuple[int, ...], strip: Strip) -> Indices:
-        """Those of a side in a strip."""
-        at, begin = strip.sides[side][0], self.tuples.side_places[side].start
-        return self.tuples.sides[side][at.start - begin : at.stop - begin]
-
-
-def length(at: slice) -> int:
-    """Numbers in a slice with both ends."""
-    return int(at.stop - at.start)
-
-
-def permuted(values: Tile, orders: Indices) -> Tile:
-    """Values (r, groups b) in other orders (groups, b) within groups."""
+def _permuted(values: Tile, orders: Indices | None) -> Tile:
+    """Values (r, groups b) in other orders (groups, b) within groups, or as they are."""
+    if orders is None:
+        return values
     count, b = orders.shape
     at = (orders + b * np.arange(count)[:, None]).ravel()
     moved: Tile = values.take(at, axis=1, mode="clip")
     return moved
-
-
-Spectrum = NDArray[np.complexfloating[Any, Any]]
-
-_GROUPS_AT_ONCE = 8
 
 
 class TupleSums(NamedTuple):
@@ -539,26 +465,18 @@ class TupleSums(NamedTuple):
     @classmethod
     def zeros(cls, tuples: Tuples, cosets: int, frequencies: int = 0) -> TupleSums:
         """Sums of no rows yet; without frequencies, those of the data as they are."""
-        q, s = tuples.starts[-1], tuples.n_side_values
-        transformed = np.zeros((cosets, q, frequencies), np.complex128)
-        return cls(
-            transformed if frequencies else np.zeros((cosets, q, 1)),
-            np.zeros(q),
-            np.zeros((cosets, s)),
-            np.zeros(s),
-            np.zeros(q),
-        )
+        q, s = tuples.n_values, tuples.n_side_values
+        cross = np.zeros((cosets, q, frequencies or 1), np.complex128 if frequencies else float)
+        return cls(cross, np.zeros(q), np.zeros((cosets, s)), np.zeros(s), np.zeros(q))
 
-    def add_still(
-        self, tuples: Tuples, strip: Strip, side_tiles: SideTiles, *, products: bool = True
-    ) -> None:
+    def add_still(self, tuples: Tuples, strip: Strip, sides: SideTiles) -> None:
         """Add rows that no permutation moves, by their sides at a strip of landmarks."""
-        for side, (at, _) in strip.sides.items():
-            self.sides[:, at] += side_tiles[side].sum(axis=1)
-            self.side_squares[at] += _squared_row_norms(side_tiles[side])
-        for place, pair in zip(strip.pairs, tuples.pairs, strict=True) if products else ():
-            left, right = side_tiles[pair.left][place.left], side_tiles[pair.right,][place.right]
-            self.left_over[place.at] += _sums_of_products(left, right)
+        for side, at in strip.at.items():
+            self.sides[:, at] += sides[side].sum(axis=1)
+            self.side_squares[at] += _squared_row_norms(sides[side])
+        for (left, right), (at, rows) in zip(tuples.pairs, strip.pairs, strict=True):
+            both = sides[left][rows[left]], sides[right,][rows[right,]]
+            self.left_over[at] += _sums_of_products(*both)
 
 
 @dataclass(frozen=True)
@@ -569,12 +487,9 @@ class MeansPass(Pass[TupleSums]):
     ----------
     tuples : Tuples
         The statistics.
-    products : bool, optional
-        Whether the sums of the products of both sides are asked for.
     """
 
     tuples: Tuples
-    products: bool = True
     name: str = "kernel sums"
 
     @cached_property
@@ -584,24 +499,23 @@ class MeansPass(Pass[TupleSums]):
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t = self.tuples
-        q, s = t.starts[-1], t.n_side_values
-        return Footprint(
-            payload=t.nbytes,
-            scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS)),
-            state=24 * q + 16 * s,
-        )
+        t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
+        state = 24 * t.n_values + 16 * t.n_side_values
+        return Footprint(payload=t.nbytes, scratch=tile * self.tiles.row_bytes, state=state)
 
     def chunk(self, block: RowBlock) -> TupleSums:
         """Sums over one block."""
         sums = TupleSums.zeros(self.tuples, 1)
-        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
-            for strip, tiles in self.tiles.of(
-                [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
-            ):
-                sides = self.tiles.sides(strip, tiles)
-                sums.add_still(self.tuples, strip, sides, products=self.products)
+        for values in tiles_of_rows(block):
+            for strip, tiles in self.tiles.of(values):
+                sums.add_still(self.tuples, strip, self.tiles.sides(strip, tiles))
         return sums
+
+
+def tiles_of_rows(block: RowBlock) -> Iterator[list[Matrix]]:
+    """The values of a block, tile by tile."""
+    for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+        yield [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
 
 
 @dataclass(frozen=True)
@@ -636,15 +550,12 @@ class TupleOrbitPass(Pass[TupleSums]):
     @property
     def frequencies(self) -> int:
         """Complex numbers of a transform; 0 without shifts."""
-        if not self.orbit.shifted:
-            return 0
-        return self.groups.size // 2 + 1
+        return self.groups.size // 2 + 1 if self.orbit.shifted else 0
 
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some groups, whose transforms stay in the cache."""
-        entries = 2 * self.frequencies if self.orbit.shifted else self.groups.size
-        return TupleTiles(self.tuples, entries)
+        return TupleTiles(self.tuples, 2 * self.frequencies or self.groups.size)
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
@@ -655,155 +566,137 @@ class TupleOrbitPass(Pass[TupleSums]):
             moved |= {k for pair in self.tuples.pairs for k in pair.left[1:]}
         return tuple(sorted({self.tuples.variables[k] for k in moved}))
 
+    @property
+    def after(self) -> list[DriverStep]:
+        """What follows: the functions of one coset and statistic at a time, and a factor beside."""
+        most = max(self.tuples.sizes)
+        return [DriverStep("solve", 8 * most * (_FUNCTIONS * self.orbit.n_shifts + 2 * most))]
+
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t, cosets = self.tuples, len(self.cosets)
-        q, s = t.starts[-1], t.n_side_values
+        t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
         tile_rows = min(rows, _GROUPS_AT_ONCE * self.groups.size)
         sides, terms = self.tiles.most_sides, self.tiles.most_terms
         if self.orbit.shifted:
-            length = t.dtype.itemsize * 2 * self.frequencies
-            work = length * (2 * sides + (cosets + 1) * terms)
-            state = 16 * self.frequencies * q * cosets
+            work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
         else:
-            work = t.dtype.itemsize * tile_rows * (sides + 2 * terms)
-            state = 8 * q * cosets
-        return Footprint(
-            payload=t.nbytes,
-            scratch=self.tiles.scratch_bytes(tile_rows)
-            + work
-            + 8 * tile_rows * (cosets + 2) * len(self.moved),
-            state=state + 8 * (cosets + 1) * s + 16 * q,
-        )
+            work = size * tile_rows * (sides + 2 * terms)
+        work += tile_rows * (self.tiles.row_bytes + 8 * (cosets + 2) * len(self.moved))
+        state = (16 * self.frequencies or 8) * t.n_values * cosets
+        state += 8 * (cosets + 1) * t.n_side_values + 16 * t.n_values
+        return Footprint(payload=t.nbytes, scratch=work, state=state)
 
     def chunk(self, block: GroupBlock) -> TupleSums:
         """Sums over a run of groups."""
-        t, b = self.tuples, self.groups.size
-        sums = TupleSums.zeros(t, len(self.cosets), self.frequencies)
+        b = self.groups.size
+        sums = TupleSums.zeros(self.tuples, len(self.cosets), self.frequencies)
         for start in range(0, block.n_groups, _GROUPS_AT_ONCE):
             stop = min(start + _GROUPS_AT_ONCE, block.n_groups)
-            orders = self._orders(block.first + start, stop - start)
+            # The orders of groups by variable, for every coset; none where it is the identity.
+            first, count = block.first + start, stop - start
+            orders = [
+                {m: self.orbit.orders(coset, first, count, m) for m in self.moved if coset}
+                for coset in self.cosets
+            ]
             for strip, tiles in self.tiles.of([x[start * b : stop * b] for x in block.values]):
                 self._add_groups(sums, strip, tiles, orders)
         if block.n_left:
             for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
-                sums.add_still(t, strip, self.tiles.sides(strip, tiles))
+                sums.add_still(self.tuples, strip, self.tiles.sides(strip, tiles))
         return sums
 
-    def _orders(self, first: int, count: int) -> list[Orders]:
-        """The orders of groups by variable, for every coset; none where it is the identity."""
-        return [
-            {m: self.orbit.orders(coset, first, count, m) for m in self.moved if coset}
-            for coset in self.cosets
-        ]
-
     def _add_groups(
-        self, sums: TupleSums, strip: Strip, tiles: Mapping[int, Tile], orders: Sequence[Orders]
+        self, sums: TupleSums, strip: Strip, tiles: dict[int, Tile], orders: list[Orders]
     ) -> None:
         """Add what some whole groups contribute at a strip of landmarks."""
         t, b = self.tuples, self.groups.size
-        side_tiles = self.tiles.sides(strip, tiles)
+        sides = self.tiles.sides(strip, tiles)
         norms = {
             side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
-            for side, x in side_tiles.items()
+            for side, x in sides.items()
         }
-        for side, (at, _) in strip.sides.items():
+        for side, at in strip.at.items():
             sums.side_squares[at] += norms[side].sum(axis=1)
-        for place, pair in zip(strip.pairs, t.pairs, strict=True):
+        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
             # Cauchy-Schwarz: no product of a group is larger, which bounds the rounding of its
             # transforms.
-            both = norms[pair.left][place.left] * norms[pair.right,][place.right]
-            sums.squares[place.at] += both.sum(axis=1)
+            both = norms[left][rows[left]] * norms[right,][rows[right,]]
+            sums.squares[at] += both.sum(axis=1)
         # Shifts leave the sums of a side as they are.
-        plain = {side: x.sum(axis=1) for side, x in side_tiles.items()}
-        several = [side for side in side_tiles if len(side) > 1 and t.form == "joint"]
-        factors = {side: self.tiles.factors(side, strip, tiles) for side in several}
+        plain = {side: x.sum(axis=1) for side, x in sides.items()}
+        factors = {
+            side: self.tiles.factors(side, strip, tiles)
+            for side in sides
+            if len(side) > 1 and t.form == "joint"
+        }
         lefts = []
         for r, moved in enumerate(orders):
-            products = {
-                side: self.tiles.product(side, strip, factors[side], moved)
-                for side in several
+            # Products of several variables are others in every coset that moves some of them.
+            made = {
+                side: self.tiles.product(side, strip, x, moved)
+                for side, x in factors.items()
                 if moved
             }
-            totals = plain | {side: x.sum(axis=1) for side, x in products.items()}
-            for side, (at, _) in strip.sides.items():
+            totals = plain | {side: x.sum(axis=1) for side, x in made.items()}
+            for side, at in strip.at.items():
                 sums.sides[r, at] += totals[side]
             if self.orbit.shifted:
-                lefts.append(side_tiles | products)
+                lefts.append(sides | made)
             else:
-                self._add_products(
-                    sums.cross[r, :, 0], strip, side_tiles | products, side_tiles, moved
-                )
+                self._add_products(sums.cross[r, :, 0], strip, sides | made, sides, moved)
         if self.orbit.shifted:
-            self._add_spectra(sums.cross, strip, lefts, side_tiles, orders)
+            self._add_spectra(sums.cross, strip, lefts, sides, orders)
 
     def _add_products(
         self, sums: Tile, strip: Strip, lefts: SideTiles, rights: SideTiles, moved: Orders
     ) -> None:
         """Add the sums of products under the permutations of a coset."""
         t = self.tuples
-        moved_rights: dict[int, Tile] = {}
-        for pair, place in zip(t.pairs, strip.pairs, strict=True):
-            # A right side that several statistics share is permuted once.
-            if pair.right not in moved_rights:
-                right_tile, order = rights[pair.right,], moved.get(t.variables[pair.right])
-                moved_rights[pair.right] = (
-                    right_tile if order is None else permuted(right_tile, order)
-                )
-            left, right = lefts[pair.left][place.left], moved_rights[pair.right][place.right]
-            sums[place.at] += _sums_of_products(left, right)
+        # A right side that several statistics share is permuted once.
+        shared = {
+            k: _permuted(rights[k,], moved.get(t.variables[k]))
+            for k in {pair.right for pair in t.pairs}
+        }
+        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+            both = lefts[left][rows[left]], shared[right][rows[right,]]
+            sums[at] += _sums_of_products(*both)
 
     def _add_spectra(
         self,
         sums: Spectrum,
         strip: Strip,
-        lefts: Sequence[SideTiles],
+        lefts: list[SideTiles],
         rights: SideTiles,
-        orders: Sequence[Orders],
+        orders: list[Orders],
     ) -> None:
-        """Add the cross-spectra: all groups are summed before they are added.
-
-        Transforms of a left side that no coset moves serve all of them.
-        """
+        """Add the cross-spectra: all groups are summed before they are added."""
         t, b = self.tuples, self.groups.size
-        dtype = np.result_type(t.dtype, np.complex64)
-        ends = list(accumulate((length(place.at) for place in strip.pairs), initial=0))
+        at = _consecutive(_length(place) for place, _ in strip.pairs)
         # All groups are summed here before the state is touched, which no cache holds: an entry
         # takes 11 ns so, and 13 to 26 where each group is added to the state.
-        spectra = np.zeros((len(orders), ends[-1], self.frequencies), dtype)
+        dtype = np.result_type(t.dtype, np.complex64)
+        spectra = np.zeros((len(orders), at[-1].stop, self.frequencies), dtype)
         # Transforms are linear: cross-spectra of groups are added, and one inverse transform in the
         # end gives all shifts.
         for g in range(next(iter(rights.values())).shape[1] // b):
             group = slice(g * b, (g + 1) * b)
-            first: dict[Any, Spectrum] = {}
+            first: dict[tuple[Side, int], Spectrum] = {}
             for r, moved in enumerate(orders):
                 second: dict[int, Spectrum] = {}
-                for (left, right), place, start, stop in zip(
-                    t.pairs, strip.pairs, ends, ends[1:], strict=False
-                ):
-                    # A single left variable is moved by no coset; a product of several is another
-                    # in each.
+                for (left, right), (_, rows), place in zip(t.pairs, strip.pairs, at, strict=True):
+                    # A single left variable is moved by no coset, and its transform serves all; a
+                    # product of several is another in each.
                     key = left, r if t.form == "joint" and len(left) > 1 else 0
                     if key not in first:
                         # conj(F f) F h is the transform of sum_i f(i) h(i + k).
-                        first[key] = _reversed_transform(lefts[r][left][:, group])
+                        first[key] = np.conj(scipy.fft.rfft(lefts[r][left][:, group], axis=1))
                     if right not in second:
                         x, order = rights[right,][:, group], moved.get(t.variables[right])
-                        second[right] = _transform_rows(x if order is None else x[:, order[g]])
-                    spectra[r, start:stop] += first[key][place.left] * second[right][place.right]
-        for place, start, stop in zip(strip.pairs, ends, ends[1:], strict=False):
-            sums[:, place.at] += spectra[:, start:stop]
-
-
-def _transform_rows(values: Tile) -> Spectrum:
-    """Along rows, of which half of the frequencies say all."""
-    spectrum: Spectrum = scipy.fft.rfft(values, axis=1)
-    return spectrum
-
-
-def _reversed_transform(values: Tile) -> Spectrum:
-    """The transform of the rows in reverse order, with which a product is a correlation."""
-    return np.conj(_transform_rows(values))
+                        x = x if order is None else x[:, order[g]]
+                        second[right] = scipy.fft.rfft(x, axis=1)
+                    spectra[r, place] += first[key][rows[left]] * second[right][rows[right,]]
+        for (place, _), part in zip(strip.pairs, at, strict=True):
+            sums[:, place] += spectra[:, part]
 
 
 def _sums_of_products(left: Tile, right: Tile) -> Tile:
@@ -838,104 +731,127 @@ class Moments(NamedTuple):
     """kappa_J - prod_m kappa_m of every statistic, shapes (q,); of products of centred kernels
     the covariance of both sides."""
 
+    @classmethod
+    def zeros(cls, tuples: Tuples) -> Moments:
+        """To be written part after part."""
+        shape = len(tuples.kernels), len(tuples.landmarks[0])
+        return cls(np.zeros(shape), np.zeros(shape), [np.empty(0)] * len(tuples.pairs))
 
-def functions_of(
-    part: Tuples, sums: TupleSums, kappa: Tile, c: int, r: int, b: int, n: int
-) -> Tile:
-    """U of a statistic under the b permutations of a coset, shape (q, b)."""
-    covariances = _covariances(part, sums, c, r, b, n)
-    # A joint test sees a dependence among the left variables, too.
-    if part.form == "joint":
-        covariances += joint_offset(part, sums, kappa, c, r, n)[:, None]
-    return covariances
-
-
-def joint_offset(part: Tuples, sums: TupleSums, kappa: Tile, c: int, r: int, n: int) -> Tile:
-    """E prod_m k_m - prod_m kappa_m less the covariance of both sides, shape (q,).
-
-    With L the product of the left side it is (E L - prod_{m in left} kappa_m) kappa_right.
-    """
-    (left, right), kept = part.pairs[c], part.kept[c]
-    apart: Tile = kappa[list(left)][:, kept].prod(axis=0)
-    offset: Tile = (_left_mean(part, sums, c, r, n) - apart) * kappa[right, kept]
-    return offset
+    def write_means(self, part: Tuples, sums: TupleSums, n: int) -> None:
+        """Write the means of single kernels and of their squares."""
+        for side, at in part.sides.items():
+            if len(side) == 1:
+                (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
+                about = sums.sides[0, place] / n
+                self.kappa[k, at] = pilot + about
+                # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
+                squares = sums.side_squares[place] / n + pilot * (pilot + 2.0 * about)
+                self.squares[k, at] = squares
 
 
-def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
-    """Covariances of both sides under every permutation of a coset, shape (q, b).
+def functions_of(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
+    """U of a statistic under the b permutations of a coset, shape (q, b).
 
     With f and h the sides about their pilots the covariance under a permutation s is
     (1/n) sum_i f_i h_s(i) less the product of the means of f and h, which no shift changes.
     """
-    pair, at = part.pairs[c], slice(part.starts[c], part.starts[c + 1])
+    (left, right), at, kept = part.pairs[c], part.places[c], part.kept[c]
     cross = sums.cross[r, at]
-    covariances: Tile = cross.copy()
     # Under all shifts it is a circular correlation, whose transform the pass has summed.
-    if b > 1:
-        covariances = scipy.fft.irfft(cross, b, axis=1)
+    u: Tile = scipy.fft.irfft(cross, b, axis=1) if b > 1 else cross.copy()
     # Rows outside of the groups stay in their places under every permutation.
-    covariances += sums.left_over[at, None]
-    covariances /= n
-    left, right = (mean_about_pilot(part, sums, c, s, r, n) for s in (pair.left, (pair.right,)))
+    u += sums.left_over[at, None]
+    u /= n
+    about = {
+        side: sums.sides[r, part.side_places[side]][np.searchsorted(part.sides[side], kept)] / n
+        for side in _sides_of(part.pairs[c])
+    }
     # Shifts move rows within a side: both means, and so their product, stay as they are.
-    covariances -= (left * right)[:, None]
-    return covariances
-
-
-def mean_about_pilot(
-    part: Tuples, sums: TupleSums, c: int, side: tuple[int, ...], r: int, n: int
-) -> Tile:
-    """The mean of a side less its pilot at the landmarks of a statistic, shape (q,)."""
-    at = np.searchsorted(part.sides[side], part.kept[c])
-    means: Tile = sums.sides[r, part.side_places[side]][at] / n
-    return means
-
-
-def _left_mean(part: Tuples, sums: TupleSums, c: int, r: int, n: int) -> Tile:
-    """The mean of the left side, shape (q,)."""
-    left = part.pairs[c].left
-    pilot = math.prod(part.pilots[k][part.kept[c]] for k in left)
-    mean: Tile = pilot + mean_about_pilot(part, sums, c, left, r, n)
-    return mean
-
-
-def no_moments(tuples: Tuples) -> Moments:
-    """Zeros, to be written part after part."""
-    shape = len(tuples.kernels), tuples.n_landmarks
-    empty = np.empty(0)
-    return Moments(np.zeros(shape), np.zeros(shape), [empty] * len(tuples.pairs))
-
-
-def write_means(moments: Moments, part: Tuples, sums: TupleSums, n: int) -> None:
-    """Write the means of single kernels and of their squares."""
-    for side, at in part.sides.items():
-        if len(side) == 1:
-            (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
-            about = sums.sides[0, place] / n
-            moments.kappa[k, at] = pilot + about
-            # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
-            squares = sums.side_squares[place] / n + pilot * (pilot + 2.0 * about)
-            moments.squares[k, at] = squares
+    u -= (about[left] * about[right,])[:, None]
+    # A joint test sees a dependence among the left variables, too: with L their product,
+    # E prod_m k_m - prod_m kappa_m is the covariance and (E L - prod_{left} kappa_m) kappa_right.
+    if part.form == "joint" and len(left) > 1:
+        pilots = {k: part.pilots[k][kept] for k in (*left, right)}
+        mean = math.prod(pilots[k] for k in left) + about[left]
+        apart = math.prod(pilots[k] + about[k,] for k in left)
+        u += ((mean - apart) * (pilots[right] + about[right,]))[:, None]
+    return u
 
 
 def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
     """The moments of the data as they are."""
-    moments = no_moments(tuples)
-    write_means(moments, tuples, sums, n)
+    moments = Moments.zeros(tuples)
+    moments.write_means(tuples, sums, n)
     for c in range(len(tuples.pairs)):
-        functions = functions_of(tuples, sums, moments.kappa, c, 0, 1, n)
-        write_joint(moments, tuples, sums, c, c, functions[:, 0], n)
+        moments.u[c] = functions_of(tuples, sums, c, 0, 1, n)[:, 0]
     return moments
 
 
-def write_joint(
-    moments: Moments, part: Tuples, sums: TupleSums, place: int, c: int, tested: Tile, n: int
-) -> None:
-    """Write u of statistic number c, which a part has at a place, from what the test takes."""
-    moments.u[c] = tested.copy()
-    # A test of both sides leaves the offset out, which the estimate has.
-    if part.form == "product":
-        moments.u[c] += joint_offset(part, sums, moments.kappa, place, 0, n)
+def measure_tuples(session: Session, tuples: Tuples) -> Moments:
+    """The means of the kernels and of their products, in one pass."""
+    return measured(tuples, session.reduce(MeansPass(tuples)), session.n)
+
+
+def resample_tuples(
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: TupleResampling
+) -> tuple[Resampled, Moments, str]:
+    """T of all statistics and their replicates, in one pass, or as few as fit in memory.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    tuples : Tuples
+        The statistics.
+    whiten : sequence of callable
+        L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
+        that of its whitened values at the landmarks.
+    null : Shifts or Permutation
+        How replicates are made.
+
+    Returns
+    -------
+    Resampled
+        T = n |L^-1 u|^2 and its replicates.
+    Moments
+        Those of the data.
+    str
+        How the replicates were made.
+    """
+    whole = _orbit_pass(session, tuples, null)
+    orbit, b, n = whole.orbit, whole.orbit.n_shifts, session.n
+    values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
+    moments = Moments.zeros(tuples)
+    for numbers, piece in _pieces(session, whole):
+        part, sums = piece.tuples, session.reduce(piece)
+        session.step("solve")
+        moments.write_means(part, sums, n)
+        for place, c in enumerate(numbers):
+            for r, coset in enumerate(piece.cosets):
+                u = functions_of(part, sums, place, r, b, n)
+                # T = n |L^-1 u|^2 under all shifts of a coset at once.
+                values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](u))
+                if coset == 0:
+                    moments.u[c] = u[:, 0].copy()
+            errors[c] = _rounding(part, sums, place, orbit, n, whiten[c])
+        del sums, u  # the next pass has sums of its own
+    return Resampled.of(values, tie_tolerance(values[0], errors)), moments, orbit.detail
+
+
+def _rounding(part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int, whiten: Whiten) -> float:
+    """Up to how much the root of a statistic, sqrt(n) |L^-1 u|, may be wrong by rounding.
+
+    Errors of a transform grow with the logarithm of its length, and so do those of sums in double
+    precision; errors of groups are independent. Of such errors e of a covariance, |L^-1 diag(e)|_F
+    is found by a few random signs (Hutchinson 1990), and taken times a factor for safety.
+    """
+    summed = part.dtype if orbit.shifted else np.float64
+    unit = transform_error(summed, orbit.groups.size) + tile_error(part.dtype)
+    errors = unit * np.sqrt(sums.squares[part.places[c]]) / n
+    # A fixed seed: the bound is the same in every run.
+    signs = np.random.Generator(np.random.Philox(0)).choice([-1.0, 1.0], (len(errors), _PROBES))
+    norm = math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
+    return math.sqrt(n) * _SAFETY * norm
 
 
 class SpectrumSums(NamedTuple):
@@ -955,12 +871,20 @@ class SpectrumPass(Pass[SpectrumSums]):
     ----------
     tuples : Tuples
         The statistics, whose pilots are the means of the kernels.
-    name : str
+    null : Gamma or Spectral
         The null that they are for.
+    cosets : tuple of int, optional
+        The data as they are.
     """
 
     tuples: Tuples
-    name: str = "second moments"
+    null: Gamma | Spectral
+    cosets: tuple[int, ...] = (0,)
+
+    @property
+    def name(self) -> str:
+        """The null distribution."""
+        return f"{self.null.name} null"
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -968,297 +892,81 @@ class SpectrumPass(Pass[SpectrumSums]):
         return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
 
     @property
-    def sizes(self) -> list[int]:
-        """Landmarks of every statistic."""
-        return [len(kept) for kept in self.tuples.kept]
+    def after(self) -> list[DriverStep]:
+        """What follows: the covariance of one statistic at a time, beside the moments of all."""
+        count, matrix = len(self.tuples.sizes), 8 * max(self.tuples.sizes) ** 2
+        held = matrix * (count - 1)
+        steps = [DriverStep("whiten", held + 6 * matrix)]
+        if isinstance(self.null, Spectral):
+            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
+        return steps * count
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
-        squares, values = sum(q * q for q in self.sizes), sum(self.sizes)
-        terms = 2 * self.tiles.most_terms * t.dtype.itemsize * tile
+        terms = 2 * self.tiles.most_terms * t.dtype.itemsize + 8 * t.n_values
         return Footprint(
             payload=t.nbytes,
-            scratch=self.tiles.scratch_bytes(tile)
-            + terms
-            + 8 * (values * tile + max(self.sizes) ** 2),
-            state=8 * (squares + values),
+            scratch=tile * (self.tiles.row_bytes + terms) + 8 * max(t.sizes) ** 2,
+            state=8 * (sum(q * q for q in t.sizes) + t.n_values),
         )
 
     def chunk(self, block: RowBlock) -> SpectrumSums:
         """Sums over one block."""
-        sums = SpectrumSums(np.zeros(sum(self.sizes)), np.zeros(sum(q * q for q in self.sizes)))
-        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
-            self._add_tile([x[start : start + LANDMARK_TILE_ROWS] for x in block.values], sums)
+        t = self.tuples
+        sums = SpectrumSums(np.zeros(t.n_values), np.zeros(sum(q * q for q in t.sizes)))
+        for values in tiles_of_rows(block):
+            # Products of float32 would leave the covariance indefinite once it is whitened.
+            terms = np.empty((t.n_values, len(values[0])))
+            for strip, tiles in self.tiles.of(values):
+                self._write_terms(terms, strip, tiles)
+            for place, (plain, squares) in zip(t.places, self.of(sums), strict=True):
+                plain += terms[place].sum(axis=1)
+                squares += terms[place] @ terms[place].T
         return sums
 
-    def _add_tile(self, values: Sequence[NDArray[Any]], sums: SpectrumSums) -> None:
+    def _write_terms(self, terms: Tile, strip: Strip, tiles: dict[int, Tile]) -> None:
+        """Write the centred terms xi of every statistic at a strip, where pilots are the means."""
         t = self.tuples
-        # Products of float32 would leave the covariance indefinite once it is whitened.
-        rows = [np.empty((q, len(values[0]))) for q in self.sizes]
-        for strip, tiles in self.tiles.of(values):
-            for number, at, xi in self.tiles.terms(strip, tiles):
-                begin = t.starts[number]
-                rows[number][at.start - begin : at.stop - begin] = xi
-        for (plain, squares), terms in zip(self.of(sums), rows, strict=True):
-            plain += terms.sum(axis=1)
-            squares += terms @ terms.T
+        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+            # A strip may hold no landmark that this statistic keeps.
+            if _length(at) == 0:
+                continue
+            centred, means = [], []
+            for k in (*left, right):
+                centred.append(tiles[k][strip.rows[k,][0]][rows[k,]].copy())
+                means.append(t.pilot(k, strip.sides[k,][rows[k,]]))
+            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+            terms[at] = product_of_centred(centred, means)
 
     def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
         """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
-        plain = np.split(sums.plain, np.cumsum(self.sizes)[:-1])
-        squares = np.split(sums.squares, np.cumsum([q * q for q in self.sizes])[:-1])
-        shaped = (square.reshape(q, q) for square, q in zip(squares, self.sizes, strict=True))
-        return list(zip(plain, shaped, strict=True))
-
-
-Whiten = Callable[[Tile], Vector]
-TupleResampling = Shifts | Chain | Permutation
-TupleNull = TupleResampling | Gamma | Spectral
-PlannedStep = DriverStep | PassPlan
-TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SpectrumPass)
-
-_SAFETY = 4.0
-_PROBES = 8
-_FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
-
-
-class ResampledTuples(NamedTuple):
-    """Statistics T = n |L^-1 u|^2 and their replicates."""
-
-    resampled: Resampled
-    """The statistics."""
-    moments: Moments
-    """The moments of the data."""
-    detail: str
-    """How the replicates were made, where the null leaves a choice."""
-
-
-class StatisticWithLaw(NamedTuple):
-    """A statistic with a null distribution that needs no replicates."""
-
-    statistic: float
-    """T = n |L^-1 u|^2."""
-    distribution: Distribution
-    """The law of T under the null hypothesis."""
-
-
-def measure_tuples(session: Session, tuples: Tuples) -> Moments:
-    """The means of the kernels and of their products, in one pass."""
-    return measured(tuples, session.reduce(MeansPass(tuples)), session.n)
-
-
-def resample_tuples(
-    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: TupleResampling
-) -> ResampledTuples:
-    """T of all statistics and their replicates, in one pass, or as few as fit in memory.
-
-    Parameters
-    ----------
-    session : Session
-        The run.
-    tuples : Tuples
-        The statistics.
-    whiten : sequence of callable
-        L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
-        that of its whitened values at the landmarks.
-    null : Shifts, Chain or Permutation
-        How replicates are made.
-
-    Returns
-    -------
-    ResampledTuples
-    """
-    orbit = _shared_orbit(session, tuples, null)
-    b, n = orbit.n_shifts, session.n
-    values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
-    moments = no_moments(tuples)
-    for numbers, cosets, reduction in _program_pieces(session, _Orbiting(tuples, orbit)):
-        part, sums = reduction.tuples, session.reduce(reduction)
-        session.step("solve")
-        write_means(moments, part, sums, n)
-        for place, c in enumerate(numbers):
-            for r, coset in enumerate(cosets):
-                at = functions_of(part, sums, moments.kappa, place, r, b, n)
-                # T = n |L^-1 u|^2 under all shifts of a coset at once.
-                values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
-                if coset == 0:
-                    write_joint(moments, part, sums, place, c, at[:, 0], n)
-            errors[c] = error_of_root(part, sums, place, orbit, n, whiten[c])
-        del sums, at  # the next pass has sums of its own
-    resampled = Resampled.of(values, tie_tolerance(values[0], errors))
-    return ResampledTuples(resampled, moments, orbit.detail)
+        sizes = self.tuples.sizes
+        squares = _consecutive(q * q for q in sizes)
+        return [
+            (sums.plain[place], sums.squares[square].reshape(q, q))
+            for place, square, q in zip(self.tuples.places, squares, sizes, strict=True)
+        ]
 
 
 def fit_tuples(
     session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Gamma | Spectral
-) -> tuple[list[StatisticWithLaw], Moments]:
+) -> tuple[list[tuple[float, Distribution]], Moments]:
     """T of every statistic and its fitted null distribution, in two passes where they fit."""
-    moments = no_moments(tuples)
-    sums = session.reduce(MeansPass(tuples, products=False))
-    write_means(moments, tuples, sums, session.n)
-    fitting = _Fitting(tuples.about(list(moments.kappa)), null)
-    tested: list[StatisticWithLaw] = []
-    for numbers, _, reduction in _program_pieces(session, fitting):
-        for c, both in zip(numbers, reduction.of(session.reduce(reduction)), strict=True):
-            tested.append(_fitted(session, *both, whiten[c], null))
-            moments.u[c] = both[0] / session.n
-        del both  # the next pass has sums of its own
+    moments = measure_tuples(session, tuples)
+    whole = SpectrumPass(tuples.about(list(moments.kappa)), null)
+    tested: list[tuple[float, Distribution]] = []
+    for numbers, piece in _pieces(session, whole):
+        for c, (plain, squares) in zip(numbers, piece.of(session.reduce(piece)), strict=True):
+            moments.u[c] = plain / session.n
+            tested.append(_fitted(session, moments.u[c], squares, whiten[c], null))
+        del plain, squares  # the next pass has sums of its own
     return tested, moments
 
 
-def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> list[PlannedStep]:
-    """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
-    if isinstance(null, TupleResampling):
-        return _tuple_steps(session, _Orbiting(tuples, _shared_orbit(session, tuples, null)))
-    first = session.plan(MeansPass(tuples, products=null is None))
-    return [first] if null is None else [first, *_tuple_steps(session, _Fitting(tuples, null))]
-
-
-@dataclass(frozen=True)
-class _Orbiting:
-    """Passes over some statistics and cosets."""
-
-    tuples: Tuples
-    orbit: Orbit
-
-    @property
-    def cosets(self) -> tuple[int, ...]:
-        return tuple(range(self.orbit.cosets))
-
-    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> TupleOrbitPass:
-        return TupleOrbitPass(self.tuples.part(numbers), self.orbit, cosets)
-
-    def after(self, reduction: TupleOrbitPass) -> list[DriverStep]:
-        """The permutations of one coset and statistic at a time."""
-        return [_solve_step(reduction.tuples, self.orbit.n_shifts)]
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """Passes over the second moments of some statistics."""
-
-    tuples: Tuples
-    null: Gamma | Spectral
-    cosets: tuple[int, ...] = (0,)
-
-    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> SpectrumPass:
-        del cosets
-        return SpectrumPass(self.tuples.part(numbers), f"{self.null.name} null")
-
-    def after(self, reduction: SpectrumPass) -> list[DriverStep]:
-        """The covariance of one statistic after another, beside the moments of all."""
-        matrix = 8 * max(reduction.sizes) ** 2
-        held = matrix * (len(reduction.sizes) - 1)
-        steps = [DriverStep("whiten", held + 6 * matrix)]
-        if isinstance(self.null, Spectral):
-            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
-        return steps * len(reduction.sizes)
-
-
-class _Program(Protocol[TuplePass]):
-    """Passes that each take some statistics and cosets, and what follows them."""
-
-    @property
-    def tuples(self) -> Tuples: ...
-
-    @property
-    def cosets(self) -> tuple[int, ...]: ...
-
-    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> TuplePass: ...
-
-    def after(self, reduction: TuplePass) -> list[DriverStep]: ...
-
-
-class _TuplePiece(NamedTuple, Generic[TuplePass]):
-    """What one pass takes."""
-
-    numbers: range
-    """Numbers of the statistics."""
-    cosets: tuple[int, ...]
-    reduction: TuplePass
-
-
-def _tuple_steps(session: Session, program: _Program[TuplePass]) -> list[PlannedStep]:
-    """The steps of all pieces, for a plan."""
-    steps: list[PlannedStep] = []
-    for piece in _program_pieces(session, program):
-        steps += [session.plan(piece.reduction), *program.after(piece.reduction)]
-    return steps
-
-
-def _solve_step(part: Tuples, count: int) -> DriverStep:
-    """So many functions of one statistic, and a factor beside them."""
-    sizes = [len(kept) for kept in part.kept]
-    working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
-    return DriverStep("solve", working)
-
-
-def _program_pieces(
-    session: Session, program: _Program[TuplePass]
-) -> Iterator[_TuplePiece[TuplePass]]:
-    """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
-
-    The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
-    """
-    left = [(range(len(program.tuples.pairs)), program.cosets)]
-    while left:
-        numbers, cosets = left.pop(0)
-        reduction = program.reduction(numbers, cosets)
-        solve = max(step.working_bytes for step in program.after(reduction))
-        fits = session.plan(reduction).worker_bytes + solve <= session.runtime.pass_bytes
-        if fits or len(numbers) == len(cosets) == 1:
-            yield _TuplePiece(numbers, cosets, reduction)
-        elif len(numbers) > 1:
-            middle = len(numbers) // 2
-            left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
-        else:
-            middle = len(cosets) // 2
-            left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
-
-
-def _shared_orbit(session: Session, tuples: Tuples, null: TupleResampling) -> Orbit:
-    """The permutations, which all statistics share."""
-
-    def suits(orbit: Orbit) -> bool:
-        return suits_one_task(session, TupleOrbitPass(tuples, orbit, tuple(range(orbit.cosets))))
-
-    return orbit_of(session, null, suits)
-
-
-def error_of_root(
-    part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int, whiten: Whiten
-) -> float:
-    """Up to how much the root of a statistic, sqrt(n) |L^-1 u|, may be wrong by rounding."""
-    return math.sqrt(n) * _norm_of_errors(whiten, _errors(part, sums, c, orbit, n))
-
-
-def _errors(part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int) -> Vector:
-    """About how large the rounding errors of a covariance are, shape (q,).
-
-    Those of a transform grow with the logarithm of its length, and so do those of sums in double
-    precision; errors of groups are independent.
-    """
-    at = slice(part.starts[c], part.starts[c + 1])
-    summed = part.dtype if orbit.shifted else np.float64
-    unit = transform_error(summed, orbit.groups.size) + tile_error(part.dtype)
-    errors: Vector = unit * np.sqrt(sums.squares[at]) / n
-    return errors
-
-
-def _norm_of_errors(whiten: Whiten, errors: Vector) -> float:
-    """The norm of L^-1 e for independent errors of these sizes, times a factor for safety.
-
-    |L^-1 diag(errors)|_F by a few random signs (Hutchinson 1990).
-    """
-    # A fixed seed: the bound is the same in every run.
-    signs = np.random.Generator(np.random.Philox(0)).choice([-1.0, 1.0], (len(errors), _PROBES))
-    return _SAFETY * math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
-
-
 def _fitted(
-    session: Session, plain: Vector, squares: Vector, whiten: Whiten, null: Gamma | Spectral
-) -> StatisticWithLaw:
+    session: Session, u: Vector, squares: Vector, whiten: Whiten, null: Gamma | Spectral
+) -> tuple[float, Distribution]:
     """T, and its limit law: of a normal U of the same covariance.
 
     T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
@@ -1268,7 +976,6 @@ def _fitted(
     the excess of rejections that it causes at small n.
     """
     n = session.n
-    u = plain / n
     session.step("whiten")
     covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
     check_no_overflow(covariance)
@@ -1277,6 +984,56 @@ def _fitted(
         session.step("eigenvalues")
         # Along directions near the pruning tolerance the covariance may be negative by rounding.
         mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
-        return StatisticWithLaw(statistic, null.distribution(mixture, session.seed))
+        return statistic, null.distribution(mixture, session.seed)
     variance = 2.0 * float(np.vdot(covariance, covariance))
-    return StatisticWithLaw(statistic, GammaDistribution(float(covariance.trace()), variance))
+    return statistic, GammaDistribution(float(covariance.trace()), variance)
+
+
+def plan_tuples(
+    session: Session, tuples: Tuples, null: TupleNull | None
+) -> list[DriverStep | PassPlan]:
+    """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
+    if isinstance(null, TupleResampling):
+        return _piece_steps(session, _orbit_pass(session, tuples, null))
+    first = session.plan(MeansPass(tuples))
+    return [first] if null is None else [first, *_piece_steps(session, SpectrumPass(tuples, null))]
+
+
+TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SpectrumPass)
+
+
+def _piece_steps(session: Session, whole: TuplePass) -> list[DriverStep | PassPlan]:
+    steps: list[DriverStep | PassPlan] = []
+    for _, piece in _pieces(session, whole):
+        steps += [session.plan(piece), *piece.after]
+    return steps
+
+
+def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePass]]:
+    """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
+
+    The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
+    """
+    left = [(range(len(whole.tuples.pairs)), whole.cosets)]
+    while left:
+        numbers, cosets = left.pop(0)
+        piece = replace(whole, tuples=whole.tuples.part(numbers), cosets=cosets)
+        solve = max(step.working_bytes for step in piece.after)
+        fits = session.plan(piece).worker_bytes + solve <= session.runtime.pass_bytes
+        if fits or len(numbers) == len(cosets) == 1:
+            yield numbers, piece
+        elif len(numbers) > 1:
+            middle = len(numbers) // 2
+            left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
+        else:
+            middle = len(cosets) // 2
+            left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
+
+
+def _orbit_pass(session: Session, tuples: Tuples, null: TupleResampling) -> TupleOrbitPass:
+    """The pass over all permutations, which all statistics share."""
+
+    def over(orbit: Orbit) -> TupleOrbitPass:
+        return TupleOrbitPass(tuples, orbit, tuple(range(orbit.cosets)))
+
+    return over(orbit_of(session, null, lambda orbit: suits_one_task(session, over(orbit))))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -12,26 +13,35 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.landmark.pointwise import (
-    ResampledTuples,
+    LANDMARK_TILE_ROWS,
+    MeansPass,
     Tuples,
-    form_of,
+    TupleSums,
+    TupleTiles,
     measured,
     plan_tuples,
     resample_tuples,
+    tiles_of_rows,
 )
-from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
-from dhsic.estimators.location.training import Placed, Training, place
-from dhsic.estimators.outcomes import ChainOutcome, Estimate, Outcome, stages_of
-from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
+from dhsic.estimators.location.training import (
+    Norm,
+    Placed,
+    Training,
+    independent_covariance,
+    place,
+)
+from dhsic.estimators.outcomes import Estimate, Outcome
+from dhsic.estimators.resample import TwoSided, exact_null
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Shifts
+from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Replicates, Shifts
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -43,23 +53,57 @@ _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 
 
-class _MeasuredLocations(NamedTuple):
-    """Sums over the rows of a test of the kernels at the locations."""
+class LocationSums(NamedTuple):
+    """Sums over rows at locations."""
 
-    rest: Session
-    """These rows."""
+    tuples: TupleSums
+    """Those of the statistic of the data as they are."""
+    second: Vector
+    """Products of every kernel about its pilot at two locations, shape (M, J, J)."""
+
+
+@dataclass(frozen=True)
+class LocationPass(Pass[LocationSums]):
+    """Means of kernels at locations, and their covariances.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        One statistic, which keeps all locations; so few that they are one strip.
+    """
+
     tuples: Tuples
-    """The statistics."""
-    norms: list[Norm]
-    """Norms of each."""
-    estimate: Estimate
-    sampled: list[Vector]
-    """The kernels of some rows at the locations, shapes (s, J)."""
+    name: str = "test locations"
 
-    def resampled(self, null: Shifts | Chain | Permutation) -> ResampledTuples:
-        """The statistics and their replicates."""
-        whiten = [norm.whiten for norm in self.norms]
-        return resample_tuples(self.rest, self.tuples, whiten, null)
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some rows."""
+        return TupleTiles(self.tuples, 1)
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        j, tile = self.tuples.n_values, min(rows, LANDMARK_TILE_ROWS)
+        sums = MeansPass(self.tuples).footprint(rows)
+        return Footprint(
+            payload=sums.payload,
+            scratch=tile * (self.tiles.row_bytes + 8 * j),
+            state=sums.state + 8 * len(self.tuples.kernels) * j * j,
+        )
+
+    def chunk(self, block: RowBlock) -> LocationSums:
+        """Sums over one block."""
+        t, j = self.tuples, self.tuples.n_values
+        sums = LocationSums(TupleSums.zeros(t, 1), np.zeros((len(t.kernels), j, j)))
+        for values in tiles_of_rows(block):
+            ((strip, tiles),) = self.tiles.of(values)
+            sides = self.tiles.sides(strip, tiles)
+            sums.tuples.add_still(t, strip, sides)
+            for k, products in enumerate(sums.second):
+                # Covariances are differences of these sums, so that they are made in double
+                # precision.
+                about = sides[k,].astype(np.float64, copy=False)
+                products += about @ about.T
+        return sums
 
 
 @final
@@ -78,8 +122,6 @@ class NFSIC:
     whose limit under independence is the same. But kernels that are narrow enough for no row to
     be near a location in both variables leave it far too small, and such locations are what
     optimisation then finds. S does not change under permutation, either.
-
-    The stages of a `Chain` are tested at the same locations, each with the S of its two sides.
 
     Parameters
     ----------
@@ -141,7 +183,7 @@ class NFSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; of three variables or more as a chain."""
+        """Shifts of rows; permutations of three variables or more."""
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
@@ -159,48 +201,42 @@ class NFSIC:
             tiles = 8 * trained * count * len(session.sources)
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows))
         rest = _session_without(session, self._training(session))
-        guessed, pairs = (
-            combinations.guessed(session.dims),
-            statistics_of(combinations.chosen, null),
-        )
-        tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype, form_of(null))
+        guessed = combinations.guessed(session.dims)
+        pairs = list(map(TwoSided.of, combinations.chosen))
+        tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype)
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
-        if isinstance(null, Shifts | Chain | Permutation):
+        if isinstance(null, Shifts | Permutation):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """NFSIC over n, in one pass."""
-        return self._measure(session, kernels, None).estimate
+        *_, estimate = self._measure(session, kernels)
+        return estimate
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution: in one pass, and one more where there are replicates."""
-        measured = self._measure(session, kernels, null)
-        (norm,), estimate, n = measured.norms, measured.estimate, measured.rest.n
+        rest, tuples, sampled, norm, estimate = self._measure(session, kernels)
         if isinstance(null, ChiSquare):
-            detail = guard_locations(n, measured.sampled)
-            return Outcome(n * estimate.value, norm.law, estimate, detail)
+            # The limit of T; chi-square without a ridge.
+            law, detail = ChiSquareMixture.of(norm.weights), guard_locations(rest.n, sampled)
+            return Outcome(rest.n * estimate.value, law, estimate, detail)
         assert isinstance(null, Shifts | Permutation)
-        (statistics, replicates, rounding), _, detail = measured.resampled(null)
-        law = Replicates(replicates[:, 0])
-        return Outcome(float(statistics[0]), law, estimate, detail, float(rounding[0]))
-
-    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """T of every stage of a chain of tests and its replicates, at the same locations."""
-        measured = self._measure(session, combinations.kernels_of(0), null)
-        resampled, _, detail = measured.resampled(null)
-        return ChainOutcome(
-            replace(combinations, kernels=measured.estimate.kernels),
-            stages_of(combinations.chosen, resampled),
-            lambda _: measured.estimate,
-            detail,
+        resampled, _, detail = resample_tuples(rest, tuples, [norm.whiten], null)
+        (statistic,), replicates, (rounding,) = resampled
+        return Outcome(
+            float(statistic), Replicates(replicates[:, 0]), estimate, detail, float(rounding)
         )
 
     def _measure(
-        self, session: Session, kernels: Sequence[Kernel], null: Null | None
-    ) -> _MeasuredLocations:
-        """Fit the kernels, place the locations and measure the other rows there."""
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[Session, Tuples, list[Vector], Norm, Estimate]:
+        """Fit the kernels, place the locations and measure the other rows there.
+
+        The run over these rows, the statistic, the kernels of some rows at the locations, shapes
+        (s, J), the norm and the estimate.
+        """
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
@@ -209,31 +245,28 @@ class NFSIC:
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         # The means of a sample are pilots, from which the pass takes small differences.
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
-        pairs = statistics_of([tuple(range(m))], null)
         tuples = Tuples(
             placed.kernels,
             tuple(range(m)),
             placed.points,
-            tuple(pairs),
-            (np.arange(self._count(session)),) * len(pairs),
+            (TwoSided.of(tuple(range(m))),),
+            (np.arange(self._count(session)),),
             tuple(k.mean(axis=0) for k in sampled),
             session.dtype,
-            form_of(null),
         )
-        sums = rest.reduce(LocationPass(tuples))
+        sums, n = rest.reduce(LocationPass(tuples)), rest.n
         session.step("solve")
-        moments = measured(tuples, sums.tuples, rest.n)
-        means = list(moments.kappa)
-        of = dict(zip(tuples.sides, sums.covariances(rest.n), strict=True))
-        # S of a stage is that of two sides, which do not depend on each other under the null.
-        joint = self._norm(independent_covariance([of[k,] for k in range(m)], means))
-        # The covariance of a product of two independent sides is that of both, entry by entry.
-        stages = (self._norm(of[pair.left] * of[pair.right,]) for pair in pairs)
-        u = moments.u[pairs.index(TwoSided.of(tuple(range(m))))]
-        summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))
-        estimate = Estimate(joint(u), placed.kernels, features=summary, quantity="NFSIC / n")
-        norms = list(stages) if isinstance(null, Chain) else [joint]
-        return _MeasuredLocations(rest, tuples.about(means), norms, estimate, sampled)
+        moments = measured(tuples, sums.tuples, n)
+        means, covariances = list(moments.kappa), []
+        for k, products in enumerate(sums.second / n):
+            # About pilots, so that the means are small and little cancels.
+            mean = sums.tuples.sides[0, tuples.side_places[k,]] / n
+            covariances.append(products - np.outer(mean, mean))
+        norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
+        summary = FeatureSummary(f"{self.placement} locations", (tuples.n_values,))
+        value = norm(moments.u[0])
+        estimate = Estimate(value, placed.kernels, features=summary, quantity="NFSIC / n")
+        return rest, tuples.about(means), sampled, norm, estimate
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]
@@ -248,9 +281,6 @@ class NFSIC:
         taken = tuple(session.take([training] * m))
         rng = generator(session.seed, "landmarks")
         return place(Training(fitted, taken, self.regularisation), count, rng)
-
-    def _norm(self, covariance: Vector) -> Norm:
-        return Norm.of(covariance, self.regularisation)
 
     def _training(self, session: Session) -> NDArray[np.intp]:
         """Rows to train on, ascending."""
