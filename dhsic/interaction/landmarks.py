@@ -13,8 +13,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import NystromMHSIC
 from dhsic.estimators.base import Resampling, plan_of
-from dhsic.estimators.landmark.statistics import measure_tuples, plan_tuples, resample_tuples
-from dhsic.estimators.landmark.tuples import Tuples
+from dhsic.estimators.landmark.pointwise import Tuples, measure_tuples, plan_tuples, resample_tuples
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import LandmarkSummary
@@ -55,10 +54,10 @@ def replicate_at_landmarks(
     xi = (d_a d_b - c_ab) d_s but for O(1/n): the cross-covariance of d_a d_b and d_s. Permuting s,
     which leaves d_a d_b and every mean as they are, gives v of the permuted data exactly.
     """
-    draw = estimator.draw
     # Of every variable by itself: landmarks of a test must not know of the pairing.
-    basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
-    basis.warn_of_rounding(session)
+    basis = estimator.draw_landmarks(
+        session, Combinations.single(kernels), "independent", hold=True
+    )
     tuples = Tuples.at(basis, _PAIRS, session.dtype, "centred")
     # About the means, products of small numbers lose no digits of their covariance.
     tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
@@ -69,7 +68,7 @@ def replicate_at_landmarks(
         statistics,
         replicates,
         basis.combinations.kernels_of(0),
-        draw.summary(session, basis, basis.factor(0).rank, "independent"),
+        estimator.summary(session, basis, basis.factor(0).rank),
         detail,
         rounding,
     )
@@ -79,10 +78,10 @@ def plan_at_landmarks(
     session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
 ) -> Plan:
     """The plan of `replicate_at_landmarks`, with the landmarks as drawn."""
-    draw, guessed = estimator.draw, Combinations.single(kernels).guessed(session.dims)
-    p = draw.most(session)
+    p = estimator.most_landmarks(session)
+    guessed = Combinations.single(kernels).guessed(session.dims)
     # As many as are drawn: how many pruning keeps is known only when they are.
     tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")
     passes = [*plan_tuples(session, tuples, None), *plan_tuples(session, tuples, null)]
-    steps = [*draw.steps(session, guessed, 8 * p * p), *passes]
+    steps = [*estimator.drawing_steps(session, guessed, 8 * p * p), *passes]
     return plan_of(session, steps, _REMEDY, n_landmarks=p)

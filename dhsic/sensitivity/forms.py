@@ -107,9 +107,7 @@ class LandmarkForm:
     ) -> Measured:
         # T leaves out a term of the marginals, which the estimate has and which has derivatives.
         whole = self.of == "statistic"
-        fit = (self.estimator.fit_statistic if whole else self.estimator.fit_estimate)(
-            session, kernels
-        )
+        fit = self.estimator.fit(session, kernels, self.of)
         session.step("coefficients")
         # v = K_J^-1 u, and P_m, the products of the other means.
         v, others = _landmark_weights(fit.basis.factor(0), fit.u), _products_but_one(fit.kappa)

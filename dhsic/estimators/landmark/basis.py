@@ -48,6 +48,8 @@ class LandmarkBasis:
         Landmarks before pruning.
     samples : tuple of ndarray, shapes (s, d_m)
         Other rows of every variable.
+    pairing : {"independent", "joint"}
+        As they were drawn.
     """
 
     combinations: Combinations
@@ -56,7 +58,8 @@ class LandmarkBasis:
     tolerance: float
     held: tuple[PivotedCholesky, ...] | None
     drawn: int
-    samples: tuple[Vector, ...] = ()
+    samples: tuple[Vector, ...]
+    pairing: Pairing
 
     @classmethod
     def of(
@@ -64,9 +67,10 @@ class LandmarkBasis:
         combinations: Combinations,
         drawn: Landmarks,
         tolerance: float,
+        samples: Sequence[Vector],
+        pairing: Pairing,
         *,
         hold: bool,
-        samples: Sequence[Vector] = (),
     ) -> LandmarkBasis:
         """Prune what is drawn, and hold on to the factors where asked."""
         each: list[Indices] = []
@@ -86,9 +90,16 @@ class LandmarkBasis:
         # Combinations share the tiles of the landmarks that any of them keeps.
         union = np.unique(np.concatenate(each))
         places = tuple(np.searchsorted(union, kept_here) for kept_here in each)
-        factors = tuple(held) if hold else None
-        kept, kept_samples = drawn.keep(union), tuple(samples)
-        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), kept_samples)
+        return cls(
+            combinations,
+            drawn.keep(union),
+            places,
+            factor.tolerance,
+            tuple(held) if hold else None,
+            len(drawn),
+            tuple(samples),
+            pairing,
+        )
 
     def warn_of_rounding(self, session: Session) -> None:
         """Warn of kernels that lose digits in the tiles."""
@@ -101,11 +112,6 @@ class LandmarkBasis:
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""
         return self.combinations.points_of(self.landmarks.keep(self.kept[c]).points, c)
-
-    def means(self, c: int, kappa: Vector) -> Vector:
-        """kappa_m of a combination at its landmarks (M, r), of those of all kernels (K, p)."""
-        means: Vector = kappa[list(self.combinations.chosen[c])][:, self.kept[c]]
-        return means
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
@@ -121,8 +127,12 @@ class LandmarkBasis:
         factor = self.factor(c)
         return solve_lower(factor.factor, values[factor.kept])
 
-    def squared_hsic(self, c: int, means: Vector, u: Vector) -> float:
-        """The estimate of a combination from kappa (M, r) and u (r,) at its landmarks."""
+    def squared_hsic(self, c: int, kappa: Vector, u: Vector) -> float:
+        """The estimate of a combination from u (r,) and from kappa (K, p) of all kernels.
+
+        kappa are the means of the kernels at the landmarks: Kalinke and Szabo (2023), lemma 4.2.
+        """
+        means = kappa[list(self.combinations.chosen[c])][:, self.kept[c]]
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
         grams = (kernel(z) for kernel, z in pairs)
         return squared_hsic(grams, self.factor(c), means, u, self.tolerance)
@@ -164,6 +174,19 @@ def squared_hsic(
     outside = marginal - float(joint.squared_norm(means.prod(axis=0)[joint.kept]))
     # A squared norm is not negative; differences below 0 are the rounding of two equal norms.
     return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
+
+
+def own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:
+    """Squared HSIC of a variable with itself, by the means of k and of k^2 at landmarks.
+
+    The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
+    means are those of k^2.
+    """
+    gram = kernel(z)
+    joint = pivoted_cholesky(gram**2, tolerance)
+    both = np.array([means, means])
+    # u = E k^2 - (E k)^2, that of the pair (x, x).
+    return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)
 
 
 def select_landmarks(

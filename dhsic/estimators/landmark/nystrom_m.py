@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, get_args
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_flag, check_integer
-from dhsic.engine.plan import Plan
+from dhsic.engine.gaps import filled
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Null, Resampling
-from dhsic.estimators.landmark.basis import LandmarkBasis
-from dhsic.estimators.landmark.draws import LandmarkDraw
-from dhsic.estimators.landmark.tests import LandmarkTests
+from dhsic.estimators.approximate import guard_landmarks
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Null,
+    Resampling,
+    bandwidth_rows,
+    fit_combinations,
+    plan_of,
+)
+from dhsic.estimators.landmark.basis import LandmarkBasis, own_hsic, select_landmarks
+from dhsic.estimators.landmark.pointwise import (
+    Moments,
+    TupleNull,
+    Tuples,
+    Whiten,
+    fit_tuples,
+    measure_tuples,
+    plan_tuples,
+    resample_tuples,
+)
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
     ColumnOutcome,
@@ -24,13 +42,25 @@ from dhsic.estimators.outcomes import (
     GridOutcome,
     Outcome,
 )
-from dhsic.estimators.resample import exact_null
+from dhsic.estimators.resample import Resampled, TwoSided, exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.landmarks import Pairing, Selection, check_landmark_options
+from dhsic.landmarks import (
+    Landmarks,
+    Pairing,
+    Selection,
+    check_landmark_options,
+    landmark_count,
+    select_bytes,
+    tolerance_for,
+    uniform_rows,
+)
 from dhsic.linalg import squared_norms
 from dhsic.nulls import Gamma, Spectral
+from dhsic.results import LandmarkSummary
 
 Vector = NDArray[np.float64]
+
+_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
 
 
 class LandmarkFit(NamedTuple):
@@ -127,10 +157,6 @@ class NystromMHSIC:
         """The given kernel, or the Gaussian one."""
         return given or Gaussian()
 
-    def most_landmarks(self, session: Session) -> int:
-        """Landmarks before pruning."""
-        return self.draw.most(session)
-
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts of rows; permutations of three variables or more."""
         null, reason = exact_null(len(session.sources), n_resamples)
@@ -138,22 +164,39 @@ class NystromMHSIC:
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The plan with the landmarks as drawn: pruning can only make it less."""
+        assert null is None or isinstance(null, TupleNull)
         if combinations.features:
             self._check_shared()
-        return self._tests.plan(session, combinations, null)
+        p, guessed = self.most_landmarks(session), combinations.guessed(session.dims)
+        pairs = list(map(TwoSided.of, combinations.chosen))
+        # Shapes of the largest tuples, which take no memory.
+        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype)
+        held = 8 * p * p * len(pairs) * self._holds(session, len(pairs))
+        estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
+        # One solve a combination with a law of its own; replicates share the first.
+        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
+        passes = plan_tuples(session, tuples, null)
+        steps = [*self.drawing_steps(session, guessed, held), *passes, *last]
+        return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
-        return self.fit_estimate(session, kernels).estimate
+        return self.fit(session, kernels, "estimate").estimate
 
-    def fit_estimate(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
-        """The estimate with all that it is made of."""
-        fit = self._fit(session, kernels, self._estimates)
-        return fit._replace(value=fit.estimate.value)
-
-    def fit_statistic(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
-        """T, as a test computes it, with all that it is made of."""
-        return self._fit(session, kernels, self._tests)
+    def fit(
+        self, session: Session, kernels: Sequence[Kernel], of: Literal["statistic", "estimate"]
+    ) -> LandmarkFit:
+        """T as a test computes it, or the estimate, with all that it is made of."""
+        basis, tuples, whiten = self._prepare(
+            session, Combinations.single(kernels), tests=of == "statistic"
+        )
+        moments = measure_tuples(session, tuples)
+        (u,) = moments.u
+        # T = n u' K_J^-1 u = n |L^-1 u|^2.
+        statistic = session.n * float(squared_norms(whiten[0](u)))
+        estimate = self._estimate(session, basis, 0, moments)
+        value = statistic if of == "statistic" else estimate.value
+        return LandmarkFit(basis, moments.kappa, u, value, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution."""
@@ -168,25 +211,120 @@ class NystromMHSIC:
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """T of every combination and its replicates, in one pass."""
-        return self._tests.grid(session, combinations, null)
+        basis, (statistics, replicates, rounding), moments, detail = self._resampled(
+            session, combinations, null
+        )
+
+        def estimate(c: int) -> Estimate:
+            # Estimates at the landmarks of the test: none of them is drawn twice.
+            return self._estimate(session, basis, c, moments)
+
+        return GridOutcome(basis.combinations, statistics, replicates, estimate, detail, rounding)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, in two passes where they fit in memory."""
-        return self._tests.each(session, combinations, null)
+        basis, tuples, whiten = self._prepare(session, combinations)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        tested, moments = fit_tuples(session, tuples, whiten, null)
+        return [
+            Outcome(*statistic, self._estimate(session, basis, c, moments), note)
+            for c, statistic in enumerate(tested)
+        ]
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> ColumnOutcome:
         """T of every feature and its replicates, as `test_grid`."""
         self._check_shared()
-        return self._tests.features(session, combinations, null)
+        basis, (statistics, replicates, rounding), moments, detail = self._resampled(
+            session, combinations, null
+        )
+        estimates = self._features(session, basis, moments)
+        return ColumnOutcome(estimates, statistics, replicates, detail, rounding)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
         self._check_shared()
-        return self._estimates.measured_features(session, combinations)
+        basis, tuples, _ = self._prepare(session, combinations, tests=False)
+        return self._features(session, basis, measure_tuples(session, tuples))
+
+    def most_landmarks(self, session: Session) -> int:
+        """Landmarks before pruning, at most."""
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
+
+    def drawing_steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
+        """Steps of `draw_landmarks`; `held` are the bytes of the factors that stay."""
+        s, p = self._drawn(session), self.most_landmarks(session)
+        rows = 8 * sum(session.dims) * (s + BANDWIDTH_ROWS)
+        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+        steps = [DriverStep("fetch landmarks", fetch, rows)]
+        if self.selection != "uniform":
+            pairs = zip(guessed.typical(), session.dims, strict=True)
+            width = sum(guessed.kernels[k].width(d) for k, d in pairs)
+            steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
+        gram = 8 * p * p
+        return [*steps, DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)]
+
+    def draw_landmarks(
+        self, session: Session, combinations: Combinations, pairing: Pairing, *, hold: bool
+    ) -> LandmarkBasis:
+        """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them."""
+        s, m = self._drawn(session), len(session.sources)
+        session.step("fetch landmarks")
+        drawn = uniform_rows(session.seed, session.n, s, m, pairing=pairing, replace=self.replace)
+        sampled = bandwidth_rows(session)
+        # One fetch for the landmarks and the bandwidths.
+        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+        fitted = fit_combinations(session, combinations, [x[s:] for x in rows])
+        # No landmark is missing: one that was is made of values of others.
+        rows = list(map(filled, rows))
+        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(drawn))
+        if self.selection != "uniform":
+            session.step("select landmarks")
+            # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
+            # for all.
+            kernels = tuple(fitted.kernels[k] for k in combinations.typical())
+            landmarks = select_landmarks(
+                self.selection,
+                landmarks,
+                kernels,
+                self.most_landmarks(session),
+                pairing,
+                session.seed,
+            )
+        session.step("prune landmarks")
+        tolerance = tolerance_for(self.tolerance, session.dtype)
+        others = [x[s:] for x in rows]
+        basis = LandmarkBasis.of(fitted, landmarks, tolerance, others, pairing, hold=hold)
+        basis.warn_of_rounding(session)
+        return basis
+
+    def summary(
+        self, session: Session, basis: LandmarkBasis, kept: int | tuple[int, ...]
+    ) -> LandmarkSummary:
+        """The landmarks in a result."""
+        return LandmarkSummary(
+            drawn=basis.drawn,
+            kept=kept,
+            pairing=basis.pairing,
+            replace=self.replace,
+            tolerance=basis.tolerance,
+            selection=self.selection,
+            pool=None if self.selection == "uniform" else self._drawn(session),
+        )
+
+    def _drawn(self, session: Session) -> int:
+        """Rows from which the landmarks are taken."""
+        p = self.most_landmarks(session)
+        return p if self.selection == "uniform" else min(session.n, self.pool * p)
+
+    def _holds(self, session: Session, count: int) -> bool:
+        """Whether the factors of so many Gram matrices are held."""
+        # An eighth of the memory, which passes leave free for them.
+        held = 8 * self.most_landmarks(session) ** 2 * count
+        return count == 1 or held <= session.runtime.memory // 8
 
     def _check_shared(self) -> None:
         """Features share the rows that landmarks are; selected ones would be those of one."""
@@ -197,31 +335,54 @@ class NystromMHSIC:
             )
             raise InvalidArgumentError(msg)
 
-    @property
-    def draw(self) -> LandmarkDraw:
-        """How landmarks are drawn."""
-        return LandmarkDraw(
-            self.n_landmarks, self.replace, self.tolerance, self.selection, self.pool
+    def _prepare(
+        self, session: Session, combinations: Combinations, *, tests: bool = True
+    ) -> tuple[LandmarkBasis, Tuples, list[Whiten]]:
+        """Landmarks, the statistics of a test or of estimates at them, and their norms."""
+        # Tests need landmarks that know nothing of the pairing. With rows of the data and four
+        # variables 7.6 and 8.7 % of true nulls were rejected at level 5 %. Estimates take tuples
+        # that are rows of the data: Kalinke and Szabo (2023), (14).
+        pairing = self.pairing or ("independent" if tests else "joint")
+        hold = self._holds(session, len(combinations))
+        basis = self.draw_landmarks(session, combinations, pairing, hold=hold)
+        pairs = list(map(TwoSided.of, combinations.chosen))
+        tuples = Tuples.at(basis, pairs, session.dtype)
+        return basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))]
+
+    def _resampled(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> tuple[LandmarkBasis, Resampled, Moments, str]:
+        """The landmarks, T of every statistic with its replicates, and how these were made."""
+        basis, tuples, whiten = self._prepare(session, combinations)
+        return basis, *resample_tuples(session, tuples, whiten, null)
+
+    def _estimate(
+        self, session: Session, basis: LandmarkBasis, c: int, moments: Moments
+    ) -> Estimate:
+        """That of a combination, at the landmarks: Kalinke and Szabo (2023), Lemma 4.2."""
+        session.step("estimate")
+        return Estimate(
+            basis.squared_hsic(c, moments.kappa, moments.u[c]),
+            basis.combinations.kernels_of(c),
+            self.summary(session, basis, basis.factor(c).rank),
         )
 
-    @property
-    def _tests(self) -> LandmarkTests:
-        # Tests need landmarks that know nothing of the pairing. With rows of the data and four
-        # variables 7.6 and 8.7 % of true nulls were rejected at level 5 %.
-        return LandmarkTests(self.draw, self.pairing or "independent")
-
-    @property
-    def _estimates(self) -> LandmarkTests:
-        # Estimates take tuples that are rows of the data: Kalinke and Szabo (2023), (14).
-        return LandmarkTests(self.draw, self.pairing or "joint")
-
-    def _fit(
-        self, session: Session, kernels: Sequence[Kernel], tests: LandmarkTests
-    ) -> LandmarkFit:
-        basis, moments = tests.measure(session, Combinations.single(kernels))
-        (u,) = moments.u
-        # T = n u' K_J^-1 u = n |L^-1 u|^2.
-        statistic = session.n * float(squared_norms(basis.whiten(0, u)))
-        return LandmarkFit(
-            basis, moments.kappa, u, statistic, tests.estimate(session, basis, 0, moments)
+    def _features(
+        self, session: Session, basis: LandmarkBasis, moments: Moments
+    ) -> ColumnEstimates:
+        """The estimates of Kalinke and Szabo (2023), Lemma 4.2, for (x, y), (x, x) and (y, y)."""
+        session.step("estimate")
+        kappa, squares, fitted = moments.kappa, moments.squares, basis.combinations
+        hsic, own = [], []
+        for c, kept in enumerate(basis.kept):
+            # From sums that one pass has made for all columns.
+            hsic.append(basis.squared_hsic(c, kappa, moments.u[c]))
+            (feature, _), z, k = fitted.kernels_of(c), basis.points(c)[0], fitted.chosen[c][0]
+            own.append(own_hsic(feature, z, kappa[k, kept], squares[k, kept], basis.tolerance))
+        # The target has landmarks that any feature keeps.
+        z, target = basis.landmarks.points[1], fitted.kernels[-1]
+        of_target = own_hsic(target, z, kappa[-1], squares[-1], basis.tolerance)
+        summary = self.summary(session, basis, tuple(map(len, basis.kept)))
+        return ColumnEstimates(
+            fitted, np.array(hsic), np.array(own), np.full(len(own), of_target), summary
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -12,21 +13,35 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
-from dhsic.estimators.landmark.moments import measured
-from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
-from dhsic.estimators.landmark.tuples import Tuples
-from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
-from dhsic.estimators.location.training import Placed, Training, place
+from dhsic.estimators.landmark.pointwise import (
+    LANDMARK_TILE_ROWS,
+    MeansPass,
+    Tuples,
+    TupleSums,
+    TupleTiles,
+    measured,
+    plan_tuples,
+    resample_tuples,
+    tiles_of_rows,
+)
+from dhsic.estimators.location.training import (
+    Norm,
+    Placed,
+    Training,
+    independent_covariance,
+    place,
+)
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import TwoSided, exact_null
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import ChiSquare, Permutation, Replicates, Shifts
+from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Replicates, Shifts
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -38,21 +53,57 @@ _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 
 
-class _MeasuredLocations(NamedTuple):
-    """Sums over the rows of a test of the kernels at the locations."""
+class LocationSums(NamedTuple):
+    """Sums over rows at locations."""
 
-    rest: Session
-    """These rows."""
+    tuples: TupleSums
+    """Those of the statistic of the data as they are."""
+    second: Vector
+    """Products of every kernel about its pilot at two locations, shape (M, J, J)."""
+
+
+@dataclass(frozen=True)
+class LocationPass(Pass[LocationSums]):
+    """Means of kernels at locations, and their covariances.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        One statistic, which keeps all locations; so few that they are one strip.
+    """
+
     tuples: Tuples
-    """The statistic."""
-    norm: Norm
-    estimate: Estimate
-    sampled: list[Vector]
-    """The kernels of some rows at the locations, shapes (s, J)."""
+    name: str = "test locations"
 
-    def resampled(self, null: Shifts | Permutation) -> ResampledTuples:
-        """The statistics and their replicates."""
-        return resample_tuples(self.rest, self.tuples, [self.norm.whiten], null)
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some rows."""
+        return TupleTiles(self.tuples, 1)
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        j, tile = self.tuples.n_values, min(rows, LANDMARK_TILE_ROWS)
+        sums = MeansPass(self.tuples).footprint(rows)
+        return Footprint(
+            payload=sums.payload,
+            scratch=tile * (self.tiles.row_bytes + 8 * j),
+            state=sums.state + 8 * len(self.tuples.kernels) * j * j,
+        )
+
+    def chunk(self, block: RowBlock) -> LocationSums:
+        """Sums over one block."""
+        t, j = self.tuples, self.tuples.n_values
+        sums = LocationSums(TupleSums.zeros(t, 1), np.zeros((len(t.kernels), j, j)))
+        for values in tiles_of_rows(block):
+            ((strip, tiles),) = self.tiles.of(values)
+            sides = self.tiles.sides(strip, tiles)
+            sums.tuples.add_still(t, strip, sides)
+            for k, products in enumerate(sums.second):
+                # Covariances are differences of these sums, so that they are made in double
+                # precision.
+                about = sides[k,].astype(np.float64, copy=False)
+                products += about @ about.T
+        return sums
 
 
 @final
@@ -161,22 +212,31 @@ class NFSIC:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """NFSIC over n, in one pass."""
-        return self._measure(session, kernels).estimate
+        *_, estimate = self._measure(session, kernels)
+        return estimate
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution: in one pass, and one more where there are replicates."""
-        measured = self._measure(session, kernels)
-        norm, estimate, n = measured.norm, measured.estimate, measured.rest.n
+        rest, tuples, sampled, norm, estimate = self._measure(session, kernels)
         if isinstance(null, ChiSquare):
-            detail = guard_locations(n, measured.sampled)
-            return Outcome(n * estimate.value, norm.law, estimate, detail)
+            # The limit of T; chi-square without a ridge.
+            law, detail = ChiSquareMixture.of(norm.weights), guard_locations(rest.n, sampled)
+            return Outcome(rest.n * estimate.value, law, estimate, detail)
         assert isinstance(null, Shifts | Permutation)
-        (statistics, replicates, rounding), _, detail = measured.resampled(null)
-        law = Replicates(replicates[:, 0])
-        return Outcome(float(statistics[0]), law, estimate, detail, float(rounding[0]))
+        resampled, _, detail = resample_tuples(rest, tuples, [norm.whiten], null)
+        (statistic,), replicates, (rounding,) = resampled
+        return Outcome(
+            float(statistic), Replicates(replicates[:, 0]), estimate, detail, float(rounding)
+        )
 
-    def _measure(self, session: Session, kernels: Sequence[Kernel]) -> _MeasuredLocations:
-        """Fit the kernels, place the locations and measure the other rows there."""
+    def _measure(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[Session, Tuples, list[Vector], Norm, Estimate]:
+        """Fit the kernels, place the locations and measure the other rows there.
+
+        The run over these rows, the statistic, the kernels of some rows at the locations, shapes
+        (s, J), the norm and the estimate.
+        """
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
@@ -194,17 +254,19 @@ class NFSIC:
             tuple(k.mean(axis=0) for k in sampled),
             session.dtype,
         )
-        sums = rest.reduce(LocationPass(tuples))
+        sums, n = rest.reduce(LocationPass(tuples)), rest.n
         session.step("solve")
-        moments = measured(tuples, sums.tuples, rest.n)
-        means = list(moments.kappa)
-        of = dict(zip(tuples.sides, sums.covariances(rest.n), strict=True))
-        norm = self._norm(independent_covariance([of[k,] for k in range(m)], means))
-        summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))
-        estimate = Estimate(
-            norm(moments.u[0]), placed.kernels, features=summary, quantity="NFSIC / n"
-        )
-        return _MeasuredLocations(rest, tuples.about(means), norm, estimate, sampled)
+        moments = measured(tuples, sums.tuples, n)
+        means, covariances = list(moments.kappa), []
+        for k, products in enumerate(sums.second / n):
+            # About pilots, so that the means are small and little cancels.
+            mean = sums.tuples.sides[0, tuples.side_places[k,]] / n
+            covariances.append(products - np.outer(mean, mean))
+        norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
+        summary = FeatureSummary(f"{self.placement} locations", (tuples.n_values,))
+        value = norm(moments.u[0])
+        estimate = Estimate(value, placed.kernels, features=summary, quantity="NFSIC / n")
+        return rest, tuples.about(means), sampled, norm, estimate
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]
@@ -219,9 +281,6 @@ class NFSIC:
         taken = tuple(session.take([training] * m))
         rng = generator(session.seed, "landmarks")
         return place(Training(fitted, taken, self.regularisation), count, rng)
-
-    def _norm(self, covariance: Vector) -> Norm:
-        return Norm.of(covariance, self.regularisation)
 
     def _training(self, session: Session) -> NDArray[np.intp]:
         """Rows to train on, ascending."""

@@ -1,4 +1,4 @@
-"""Test locations and bandwidths that make the statistic large on training rows."""
+"""The norm of covariances at test locations, and locations that make it large on training rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.estimators.base import rounding_unit
-from dhsic.estimators.location.sums import (
-    Norm,
-    expanded,
-    independent_covariance,
-    joint_terms,
-)
 from dhsic.kernels import (
     Gaussian,
     InverseMultiquadric,
@@ -27,6 +21,7 @@ from dhsic.kernels import (
     RationalQuadratic,
 )
 from dhsic.kernels.base import Matrix
+from dhsic.linalg import squared_norms
 
 Vector = NDArray[np.float64]
 
@@ -36,6 +31,89 @@ _MOST_STEPS = 30
 _HELD_OUT = 3
 _WIDEST = 4.0
 _RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern | RationalQuadratic
+
+
+def expanded(about: Sequence[Vector], centres: Sequence[Vector]) -> tuple[Vector, Vector]:
+    """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is.
+
+    The first is prod_m k_m - sum_m k_m prod_{l != m} c_l + (M-1) prod_l c_l of k_m = about_m + c_m,
+    of which the mean over rows is u where the centres are the means; for M = 2 it is the product
+    of both about their centres. No term is the difference of large ones.
+
+    Parameters
+    ----------
+    about : sequence of ndarray, shapes (..., J)
+        Kernels of every variable about their centres.
+    centres : sequence of ndarray, shapes (..., J)
+        c_m.
+
+    Returns
+    -------
+    tuple of ndarray, shapes (..., J)
+    """
+    rest, linear, product = np.zeros(1), np.zeros(1), np.ones(1)
+    for a, c in zip(about, centres, strict=True):
+        # One more variable: what was linear stays so with its constant alone.
+        rest = rest * (a + c) + linear * a
+        linear, product = linear * c + product * a, product * c
+    return rest, linear
+
+
+def independent_covariance(covariances: Sequence[Vector], means: Sequence[Vector]) -> Vector:
+    """S, from the covariances (J, J) and means (J,) of the kernels of every variable.
+
+    The covariance of a product of independent variables, less its linear part.
+    """
+    return expanded(covariances, [np.outer(k, k) for k in means])[0]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """u'(S + r t I)^-1 u, with S the covariance of sqrt(n) u under independence.
+
+    Jitkrittum et al. (2017), equation 6, with t the mean of the diagonal of S.
+
+    Parameters
+    ----------
+    whitening : ndarray, shape (J, J)
+        W with W'W = (S + r t I)^-1; 0 where S is.
+    weights : ndarray, shape (J,)
+        The eigenvalues of W S W', of chi-squares in the limit of T = n |W u|^2 under the null.
+    """
+
+    whitening: Vector
+    weights: Vector
+
+    @classmethod
+    def of(cls, covariance: Vector, regularisation: float) -> Self:
+        """From S, shape (J, J), and r."""
+        scale = float(covariance.diagonal().mean())
+        if not np.isfinite(covariance).all():  # of unbounded kernels, refused in words later
+            return cls(np.full_like(covariance, np.nan), np.ones(len(covariance)))
+        # Kernels that do not vary have no covariance to be normalised by, and no statistic.
+        if scale <= 0.0:
+            return cls(np.zeros_like(covariance), np.zeros(len(covariance)))
+        # In units of t, so that the ridge is r whatever the units of the kernels.
+        values, vectors = np.linalg.eigh(covariance / scale)
+        values = values.clip(min=0.0)  # below it by rounding
+        # W = (t (D + r))^(-1/2) V' of S / t = V D V', so that |W u|^2 = u' (S + r t I)^-1 u.
+        whitening = (vectors / np.sqrt(scale * (values + regularisation))).T
+        # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
+        return cls(whitening, values / (values + regularisation))
+
+    def whiten(self, u: Vector) -> Vector:
+        """W u of values (J,) or (J, b), whose sums of squares are the norm."""
+        whitened: Vector = self.whitening @ u
+        return whitened
+
+    def solve(self, u: Vector) -> Vector:
+        """(S + r t I)^-1 u."""
+        solved: Vector = self.whitening.T @ (self.whitening @ u)
+        return solved
+
+    def __call__(self, u: Vector) -> float:
+        """The norm of u (J,)."""
+        return float(squared_norms(self.whiten(u)))
 
 
 class Placed(NamedTuple):
@@ -110,7 +188,7 @@ def _moments(
     about = [_about(k, c) for k, c in zip(values, means, strict=True)]
     # With 1 / n, as the covariances of the rows that are tested.
     covariances = [a.T @ a / len(a) for a in about]
-    return about, means, covariances, joint_terms(about, means).mean(axis=0)
+    return about, means, covariances, expanded(about, means)[0].mean(axis=0)
 
 
 def _about(values: Vector, means: Vector) -> Vector:
