@@ -9,8 +9,10 @@ _STOPPING = (
     "permutations that stop were removed: take null='shifts', which is exact and takes less time"
 )
 _SELECTIONS = "this selection of landmarks was removed: take 'rpcholesky' or 'leverage'"
+_RATES = "rates of machines were removed: a plan times a block of the data"
 
 REMOVED: Final = {
+    "--calibrate": _RATES,
     **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
     "method='linear'": (

@@ -675,6 +675,7 @@ COMMANDS = {
         "--variable x --variable cube": "shape",
     },
     "test data.zarr --variable x --variable y": {
+        "--calibrate": "a plan times a block of the data",
         "--kernel yy=linear": "did you mean 'y'?",
         "--kernel 'gaussian|gausian'": "did you mean 'gaussian'",
         "--kernel x=linear --kernel x=delta": "twice for variable 'x'",
