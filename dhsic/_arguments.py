@@ -149,6 +149,21 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     return Runtime.on(client, memory, threads)
 
 
+def read_given(given: Any) -> list[Any]:
+    """The given variables, one or a list of them.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The list is empty.
+    """
+    conditions = list(given) if isinstance(given, list | tuple) else [given]
+    if not conditions:
+        msg = "given must hold a variable or more, got none: use dhsic.independence_test"
+        raise InvalidArgumentError(msg)
+    return conditions
+
+
 def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     """Kernels as given for the variables; None leaves one open."""
     if isinstance(kernels, Grid):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +16,11 @@ Float = TypeVar("Float", bound=np.floating[Any])
 MatrixType = TypeVar("MatrixType", bound=NDArray[np.floating[Any]])
 
 _EPSILON = float(np.finfo(np.float64).eps)
+
+
+def consecutive(counts: Iterable[int]) -> list[slice]:
+    """Where blocks of so many columns or entries are, one after another."""
+    return [slice(*both) for both in pairwise(accumulate(counts, initial=0))]
 
 
 @dataclass(frozen=True)

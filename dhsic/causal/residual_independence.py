@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar
 
-from dhsic._arguments import Precision, choose_method
+from dhsic._arguments import Precision, choose_method, read_given
 from dhsic._fields import tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -17,7 +17,6 @@ from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.neighbours import Neighbours
-from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
 from dhsic.io.held import HeldSource
@@ -179,10 +178,7 @@ def residual_independence_test(
     True
     """
     began = perf_counter()
-    conditions = list(given) if isinstance(given, list | tuple) else [given]
-    if not conditions:
-        msg = "given must hold a variable or more, got none: use dhsic.independence_test"
-        raise InvalidArgumentError(msg)
+    conditions = read_given(given)
     if names is None and data is None:
         usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
         names = names_of((x, y, *conditions), usual)

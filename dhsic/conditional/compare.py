@@ -13,6 +13,7 @@ from dhsic._arguments import (
     Precision,
     check_kernel,
     choose_method,
+    read_given,
     read_kernel,
     session_over,
 )
@@ -318,10 +319,7 @@ def _open(
 ) -> _Asked:
     """Check and open what the user passed."""
     check_choice("method", method, get_args(ConditionalMethod))
-    conditions = list(given) if isinstance(given, list | tuple) else [given]
-    if not conditions:
-        msg = "given must hold a variable or more, got none: use dhsic.independence_test"
-        raise InvalidArgumentError(msg)
+    conditions = read_given(given)
     # A variable without a name of its own is known by its part in the question.
     if names is None and data is None:
         several = [f"z{j}" for j in range(1, len(conditions) + 1)]

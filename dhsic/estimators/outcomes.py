@@ -130,6 +130,7 @@ class GridOutcome:
             statistics=self.statistics[at],
             replicates=self.replicates[:, at],
             rounding=self.rounding[at],
+            own=None if self.own is None else self.own[at],
         )
 
 

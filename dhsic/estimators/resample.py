@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +21,7 @@ from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation, Shifts
 
 Vector = NDArray[np.float64]
+State = TypeVar("State")
 
 _CLOSING = 8  # columns of replicates that a p-value takes beside all, a few of each array
 # Times the replicates of all features that their ranking takes beside them, which standardises all:
@@ -152,6 +153,22 @@ class Orbit:
     @cached_property
     def _whole_orders(self) -> dict[int, NDArray[np.intp]]:
         return {}
+
+
+class PermutedPass(Pass[State]):
+    """A pass over groups of rows under the permutations of an orbit."""
+
+    orbit: Orbit
+
+    @property
+    def name(self) -> str:
+        """Name of the pass."""
+        return "shifts" if self.orbit.shifted else "permutation null"
+
+    @property
+    def groups(self) -> RowGroups:
+        """The groups of all rows."""
+        return self.orbit.groups
 
 
 def transform_error(dtype: DTypeLike, length: int) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise, product
+from itertools import pairwise, product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
 from dhsic.kernels.ranked import OrderedColumns
 from dhsic.kernels.shared import Power, family_of, powers_among
+from dhsic.linalg import consecutive
 
 Matrix = NDArray[np.floating[Any]]
 Pair = tuple[int, ...]
@@ -150,13 +151,13 @@ class Layout:
     @cached_property
     def places(self) -> dict[int, slice]:
         """Where the features of a kernel that are summed are."""
-        places = _side_by_side(side.n_summed for _, side in self.kernels)
+        places = consecutive(side.n_summed for _, side in self.kernels)
         return dict(zip(dict(self.kernels), places, strict=True))
 
     @cached_property
     def raw_places(self) -> dict[int, slice]:
         """Where all of its features are."""
-        places = _side_by_side(side.map.n_features for _, side in self.kernels)
+        places = consecutive(side.map.n_features for _, side in self.kernels)
         return dict(zip(dict(self.kernels), places, strict=True))
 
     @cached_property
@@ -190,7 +191,7 @@ class Layout:
             (self._span(rectangle.firsts), self._span(rectangle.seconds))
             for rectangle in self.rectangles
         ]
-        places = _side_by_side((a.stop - a.start) * (b.stop - b.start) for a, b in sides)
+        places = consecutive((a.stop - a.start) * (b.stop - b.start) for a, b in sides)
         return tuple(Crossing(*both, at) for both, at in zip(sides, places, strict=True))
 
     @property
@@ -304,11 +305,6 @@ def _family_of(features: FeatureMap) -> tuple[Hashable, ...]:
     if not isinstance(features, KernelFeatures):
         return ()
     return features.rows, *family_of(features.kernel)
-
-
-def _side_by_side(counts: Iterable[int]) -> Iterator[slice]:
-    """Where groups of so many columns are, one after another."""
-    return (slice(*both) for both in pairwise(accumulate(counts, initial=0)))
 
 
 def _runs(numbers: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:

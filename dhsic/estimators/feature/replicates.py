@@ -27,9 +27,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.groups import Groups, RowGroups
+from dhsic.engine.groups import Groups
 from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, GroupBlock, Pass, add
+from dhsic.engine.reduction import Footprint, GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling, rounding_unit
 from dhsic.estimators.feature.basis import Factors, Measure, Side, whiten
@@ -37,6 +37,7 @@ from dhsic.estimators.feature.blocks import ESTIMATE, KeptBlocks, UnbiasedEstima
 from dhsic.estimators.feature.layout import Crossing, KernelSide, Layout, Pair, ProductPlace
 from dhsic.estimators.resample import (
     Orbit,
+    PermutedPass,
     Resampled,
     narrower,
     orbit_of,
@@ -426,7 +427,7 @@ class OrbitSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OrbitPass(Pass[OrbitSums]):
+class OrbitPass(PermutedPass[OrbitSums]):
     """All sums of `OrbitSums`, in one pass.
 
     Features are about provisional means, so that no digits cancel. Rows that are in no group add
@@ -452,16 +453,6 @@ class OrbitPass(Pass[OrbitSums]):
     cosets: range
     tile_bytes: int
     blocks: KeptBlocks | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the pass."""
-        return "shifts" if self.orbit.shifted else "permutation null"
-
-    @property
-    def groups(self) -> RowGroups:
-        """The groups of all rows."""
-        return self.orbit.groups
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -30,12 +30,13 @@ from numpy.typing import NDArray
 
 from dhsic.engine.groups import RowGroups
 from dhsic.engine.moved_groups import MovedGroups
-from dhsic.engine.reduction import Footprint, GroupBlock, Pass
+from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.estimators.gram.sums import GramSums, rounding
 from dhsic.estimators.resample import (
     Orbit,
+    PermutedPass,
     Resampled,
     TwoSided,
     tile_error,
@@ -271,7 +272,7 @@ class Lines(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GramPass(Pass[PairSums]):
+class GramPass(PermutedPass[PairSums]):
     """A pass over all pairs of rows, pairs of groups at a time, which adds `PairSums` up.
 
     Parameters
@@ -323,14 +324,8 @@ class GramPass(Pass[PairSums]):
     @property
     def name(self) -> str:
         """Name of the pass."""
-        if self.orbit.shifted:
-            return "shifts"
-        return "permutation null" if self.orbit.cosets > 1 else "Gram sums"
-
-    @property
-    def groups(self) -> RowGroups:
-        """The groups of all rows."""
-        return self.orbit.groups
+        moves = self.orbit.shifted or self.orbit.cosets > 1
+        return super().name if moves else "Gram sums"
 
     @property
     def one_block(self) -> bool:

@@ -365,7 +365,7 @@ class Quadratic:
         """
         if isinstance(null, Spectral):
             return _spectral_steps(session, fitted, samples)
-        unbiased = self.unbiased and isinstance(null, Shifts | Permutation)
+        unbiased = self.unbiased and isinstance(null, Resampling)
         orbit = _orbit(session, fitted, null)
         reduction = GramPass.of(session, fitted, samples, orbit, unbiased=unbiased)
         if isinstance(null, Permutation) and orbit.groups.count == 1:

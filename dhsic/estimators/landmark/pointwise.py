@@ -12,21 +12,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.groups import RowGroups
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, product_of_centred
+from dhsic.estimators.base import Resampling
 from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.resample import (
     Orbit,
+    PermutedPass,
     Resampled,
     TwoSided,
     orbit_of,
@@ -37,14 +38,12 @@ from dhsic.estimators.resample import (
 )
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
-from dhsic.linalg import spectrum, squared_norms
+from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
     ChiSquareMixture,
     Distribution,
     Gamma,
     GammaDistribution,
-    Permutation,
-    Shifts,
     Spectral,
     check_no_overflow,
 )
@@ -57,8 +56,7 @@ Side = tuple[int, ...]
 SideTiles = dict[Side, Tile]
 Orders = dict[int, Indices]
 Whiten = Callable[[Tile], Vector]
-TupleResampling = Shifts | Permutation
-TupleNull = TupleResampling | Gamma | Spectral
+TupleNull = Resampling | Gamma | Spectral
 
 LANDMARK_TILE_ROWS = 1024  # of a tile, where they need not be whole groups
 _CACHE_BYTES = 2**20  # of what strips of landmarks take
@@ -166,7 +164,7 @@ class Tuples:
     @cached_property
     def places(self) -> list[slice]:
         """Where the landmarks of every statistic are among those of all."""
-        return _consecutive(self.sizes)
+        return consecutive(self.sizes)
 
     @property
     def n_values(self) -> int:
@@ -185,7 +183,7 @@ class Tuples:
     @cached_property
     def side_places(self) -> dict[Side, slice]:
         """Where the landmarks of every side are among those of all sides."""
-        return dict(zip(self.sides, _consecutive(map(len, self.sides.values())), strict=True))
+        return dict(zip(self.sides, consecutive(map(len, self.sides.values())), strict=True))
 
     @property
     def n_side_values(self) -> int:
@@ -253,11 +251,6 @@ class Tuples:
 def _sides_of(pair: TwoSided) -> list[Side]:
     """Both sides of a statistic, and the kernels of a product by themselves, for their means."""
     return list(dict.fromkeys([pair.left, *((k,) for k in pair.left), (pair.right,)]))
-
-
-def _consecutive(lengths: Iterable[int]) -> list[slice]:
-    """Slices of such lengths, one after another."""
-    return [slice(*both) for both in pairwise(accumulate(lengths, initial=0))]
 
 
 class Strip(NamedTuple):
@@ -384,7 +377,7 @@ class TupleTiles:
         for strip in self.strips:
             tiles: dict[int, Tile] = {}
             for (k, at), place in zip(
-                strip.roots.items(), _consecutive(map(_length, strip.roots.values())), strict=True
+                strip.roots.items(), consecutive(map(_length, strip.roots.values())), strict=True
             ):
                 tiles[k] = made[place]
                 work = worked[: t.kernels[k].work_tiles, : _length(at)]
@@ -519,7 +512,7 @@ def tiles_of_rows(block: RowBlock) -> Iterator[list[Matrix]]:
 
 
 @dataclass(frozen=True)
-class TupleOrbitPass(Pass[TupleSums]):
+class TupleOrbitPass(PermutedPass[TupleSums]):
     """All sums of `TupleSums`, in one pass.
 
     Parameters
@@ -536,16 +529,6 @@ class TupleOrbitPass(Pass[TupleSums]):
     tuples: Tuples
     orbit: Orbit
     cosets: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """The null distribution."""
-        return "shifts" if self.orbit.shifted else "permutation null"
-
-    @property
-    def groups(self) -> RowGroups:
-        """The groups of all rows."""
-        return self.orbit.groups
 
     @property
     def frequencies(self) -> int:
@@ -671,7 +654,7 @@ class TupleOrbitPass(Pass[TupleSums]):
     ) -> None:
         """Add the cross-spectra: all groups are summed before they are added."""
         t, b = self.tuples, self.groups.size
-        at = _consecutive(_length(place) for place, _ in strip.pairs)
+        at = consecutive(_length(place) for place, _ in strip.pairs)
         # All groups are summed here before the state is touched, which no cache holds: an entry
         # takes 11 ns so, and 13 to 26 where each group is added to the state.
         dtype = np.result_type(t.dtype, np.complex64)
@@ -793,7 +776,7 @@ def measure_tuples(session: Session, tuples: Tuples) -> Moments:
 
 
 def resample_tuples(
-    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: TupleResampling
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Resampling
 ) -> tuple[Resampled, Moments, str]:
     """T of all statistics and their replicates, in one pass, or as few as fit in memory.
 
@@ -822,8 +805,8 @@ def resample_tuples(
     orbit, b, n = whole.orbit, whole.orbit.n_shifts, session.n
     values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
     moments = Moments.zeros(tuples)
-    for numbers, piece in _pieces(session, whole):
-        part, sums = piece.tuples, session.reduce(piece)
+    for numbers, piece, plan in _pieces(session, whole):
+        part, sums = piece.tuples, session.reduce(piece, plan)
         session.step("solve")
         moments.write_means(part, sums, n)
         for place, c in enumerate(numbers):
@@ -942,7 +925,7 @@ class SpectrumPass(Pass[SpectrumSums]):
     def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
         """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
         sizes = self.tuples.sizes
-        squares = _consecutive(q * q for q in sizes)
+        squares = consecutive(q * q for q in sizes)
         return [
             (sums.plain[place], sums.squares[square].reshape(q, q))
             for place, square, q in zip(self.tuples.places, squares, sizes, strict=True)
@@ -956,8 +939,8 @@ def fit_tuples(
     moments = measure_tuples(session, tuples)
     whole = SpectrumPass(tuples.about(list(moments.kappa)), null)
     tested: list[tuple[float, Distribution]] = []
-    for numbers, piece in _pieces(session, whole):
-        for c, (plain, squares) in zip(numbers, piece.of(session.reduce(piece)), strict=True):
+    for numbers, piece, plan in _pieces(session, whole):
+        for c, (plain, squares) in zip(numbers, piece.of(session.reduce(piece, plan)), strict=True):
             moments.u[c] = plain / session.n
             tested.append(_fitted(session, moments.u[c], squares, whiten[c], null))
         del plain, squares  # the next pass has sums of its own
@@ -993,7 +976,7 @@ def plan_tuples(
     session: Session, tuples: Tuples, null: TupleNull | None
 ) -> list[DriverStep | PassPlan]:
     """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
-    if isinstance(null, TupleResampling):
+    if isinstance(null, Resampling):
         return _piece_steps(session, _orbit_pass(session, tuples, null))
     first = session.plan(MeansPass(tuples))
     return [first] if null is None else [first, *_piece_steps(session, SpectrumPass(tuples, null))]
@@ -1004,12 +987,12 @@ TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SpectrumPass)
 
 def _piece_steps(session: Session, whole: TuplePass) -> list[DriverStep | PassPlan]:
     steps: list[DriverStep | PassPlan] = []
-    for _, piece in _pieces(session, whole):
-        steps += [session.plan(piece), *piece.after]
+    for _, piece, plan in _pieces(session, whole):
+        steps += [plan, *piece.after]
     return steps
 
 
-def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePass]]:
+def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePass, PassPlan]]:
     """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
@@ -1018,10 +1001,10 @@ def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePa
     while left:
         numbers, cosets = left.pop(0)
         piece = replace(whole, tuples=whole.tuples.part(numbers), cosets=cosets)
-        solve = max(step.working_bytes for step in piece.after)
-        fits = session.plan(piece).worker_bytes + solve <= session.runtime.pass_bytes
+        plan, solve = session.plan(piece), max(step.working_bytes for step in piece.after)
+        fits = plan.worker_bytes + solve <= session.runtime.pass_bytes
         if fits or len(numbers) == len(cosets) == 1:
-            yield numbers, piece
+            yield numbers, piece, plan
         elif len(numbers) > 1:
             middle = len(numbers) // 2
             left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
@@ -1030,7 +1013,7 @@ def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePa
             left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
 
 
-def _orbit_pass(session: Session, tuples: Tuples, null: TupleResampling) -> TupleOrbitPass:
+def _orbit_pass(session: Session, tuples: Tuples, null: Resampling) -> TupleOrbitPass:
     """The pass over all permutations, which all statistics share."""
 
     def over(orbit: Orbit) -> TupleOrbitPass:

@@ -17,7 +17,7 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
-from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
+from dhsic.estimators.base import Null, Resampling, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.landmark.pointwise import (
     LANDMARK_TILE_ROWS,
     MeansPass,
@@ -41,7 +41,7 @@ from dhsic.estimators.resample import TwoSided, exact_null
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Replicates, Shifts
+from dhsic.nulls import ChiSquare, ChiSquareMixture, Replicates
 from dhsic.results import FeatureSummary
 
 Vector = NDArray[np.float64]
@@ -206,7 +206,7 @@ class NFSIC:
         tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype)
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
-        if isinstance(null, Shifts | Permutation):
+        if isinstance(null, Resampling):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
 
@@ -222,7 +222,7 @@ class NFSIC:
             # The limit of T; chi-square without a ridge.
             law, detail = ChiSquareMixture.of(norm.weights), guard_locations(rest.n, sampled)
             return Outcome(rest.n * estimate.value, law, estimate, detail)
-        assert isinstance(null, Shifts | Permutation)
+        assert isinstance(null, Resampling)
         resampled, _, detail = resample_tuples(rest, tuples, [norm.whiten], null)
         (statistic,), replicates, (rounding,) = resampled
         return Outcome(
