@@ -14,17 +14,10 @@ from dhsic._random import generator
 from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
-from dhsic.estimators import (
-    Estimate,
-    GridEstimator,
-    Judged,
-    Outcome,
-    Resampling,
-    run_chain,
-)
+from dhsic.estimators import Estimate, GridEstimator, Judged, Outcome, run_chain
 from dhsic.estimators.base import passes_of
 from dhsic.kernels import Kernel
-from dhsic.nulls import Chain, Replicates, monte_carlo_error, pvalue
+from dhsic.nulls import Chain, Replicates, Resampling, monte_carlo_error, pvalue
 from dhsic.results import GridSummary, StageSummary, VariableSummary
 
 _SHOWN = 1000

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
-from dhsic.engine.exchangeable import check_codes, check_order, codes_of, moves_of
 from dhsic.engine.gaps import Gaps
-from dhsic.engine.sets import Moves
+from dhsic.engine.reduction import Moves
 from dhsic.engine.units import parse_bytes
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, InvalidArgumentError
@@ -20,6 +19,7 @@ from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import open_labelled_data
 from dhsic.io.weights import read_weights
 from dhsic.nulls import TimeOrder
+from dhsic.statistics.exchangeable import check_codes, check_order, codes_of, moves_of
 
 Order = Literal["time"] | TimeOrder
 

@@ -12,12 +12,12 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import named_arguments
-from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Grid, Kernel, KernelName
 from dhsic.results import DependenceEstimate, IndependenceTestResult
+from dhsic.statistics.neighbours import Neighbours
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 

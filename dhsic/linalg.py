@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Float = TypeVar("Float", bound=np.floating[Any])
 MatrixType = TypeVar("MatrixType", bound=NDArray[np.floating[Any]])
 
+_ROUNDING = 32.0
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -167,3 +168,8 @@ def row_products(x: NDArray[Float], y: NDArray[Float]) -> NDArray[Float]:
 def hadamard(matrices: Iterable[MatrixType]) -> MatrixType:
     """Entrywise product of matrices, in the memory of the first."""
     return reduce(lambda left, right: np.multiply(left, right, out=left), matrices)
+
+
+def rounding_unit(dtype: DTypeLike) -> float:
+    """Rounding error of sums of many values that cancel, relative to the values."""
+    return _ROUNDING * float(np.finfo(dtype).eps)

@@ -27,7 +27,6 @@ from dhsic.causal.decisions import (
 from dhsic.causal.nodes import FEWEST_ROWS, open_nodes
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
-from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
@@ -67,6 +66,7 @@ from dhsic.regression.residuals import (
 )
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity.maps import column_sensitivities, plan_map
+from dhsic.statistics.neighbours import Neighbours
 
 Vector = NDArray[np.float64]
 Exponents = NDArray[np.int32]

@@ -19,14 +19,14 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, Resampling, find_null
+from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
-from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Spectral, pvalue
+from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
     HeldRegressions,
     Regression,

@@ -16,7 +16,6 @@ from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
 from dhsic.engine.graphs import graphs_on
-from dhsic.engine.neighbours import Neighbours
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
 from dhsic.io.held import HeldSource
@@ -32,6 +31,7 @@ from dhsic.regression.residuals import (
     plan_regressions,
 )
 from dhsic.results import IndependenceTestResult
+from dhsic.statistics.neighbours import Neighbours
 
 _REMEDY = "take fewer n_knots or threads, or regression='splines'"
 

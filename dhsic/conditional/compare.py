@@ -24,9 +24,7 @@ from dhsic._validation import check_choice, named_arguments, shown
 from dhsic.conditional.features import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.exchangeable import check_codes, codes_of, joined_codes, moves_of
 from dhsic.engine.graphs import graphs_on
-from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
@@ -39,6 +37,8 @@ from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, KernelName
 from dhsic.nulls import pvalue
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
+from dhsic.statistics.exchangeable import check_codes, codes_of, joined_codes, moves_of
+from dhsic.statistics.neighbours import Neighbours
 
 ConditionalMethod = Literal["auto", "kernel", "strata"]
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import Source, read_ranges
 from dhsic.engine.budget import Budget, check_process_memory
 from dhsic.engine.compute import as_task, begin, ship
-from dhsic.engine.groups import edges
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import cut_rows, read_by_tasks, read_bytes
+from dhsic.engine.reduction import Ranges
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import is_cut, together
 
@@ -128,3 +128,8 @@ def _cut_chunk(source: Source | None, chunk: NDArray[Any], start: int, stop: int
     rows = chunk[start:stop]
     # A copy, so that the chunk can be forgotten.
     return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
+
+
+def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
+    """Bounds that cut all rows wherever one of the ranges starts or ends."""
+    return sorted({0, n, *(row for some in ranges for span in some for row in span)})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
-from dhsic.engine.plan import KnownGroups, PassPlan
+from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import (
     bytes_read_of,
     is_shared,
@@ -34,9 +34,9 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
         state = reduction.footprint(groups.size).state
         grain = PAIRS if reduction.pairs else GROUPS
         bounds = group_bounds(groups.n, groups.count, row, chunk_rows, state, grain)
-    known = cast(KnownGroups | None, groups)  # the plan writes it as JSON
     # Bytes are not known yet: `_costed` needs the bounds to tell them.
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=reduction.pairs, groups=known)
+    named = PassPlan(reduction.name, n, tuple(bounds), 0, 0, 0, 0, reduction.pairs, groups=groups)
+    plan = replace(named, rows_per_block=int(named.block_rows.max()))
     return _costed(plan, reduction, sources, runtime)
 
 

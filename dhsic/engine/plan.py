@@ -7,25 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._text import printable
 from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.groups import Groups, Ranges
-from dhsic.engine.moved_groups import MovedGroups
+from dhsic.engine.reduction import Ranges, RowGroups
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.sets import WholeSets
 from dhsic.engine.told import plan_lines, plan_records, plan_summary
 from dhsic.engine.tree import combining_tasks, fan_in_of
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
-
-KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
-"""All that are `RowGroups`, by which JSON is read."""
 
 _OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
 _OF_SCHEDULER = 48 * 2**20  # what a client and its scheduler were measured to take besides
@@ -60,48 +55,44 @@ class PassPlan:
     ----------
     name : str
         Name of its result.
+    n : int
+        Rows of the data.
     bounds : tuple of int
         Bounds of the row blocks; numbers of groups, where there are groups.
+    rows_per_block : int
+        Rows of the largest block.
     bytes_read : int
         Bytes read from the data, uncompressed; whole chunks where they are stored.
     worker_bytes : int
         Predicted peak bytes of one worker, besides the interpreter and what it already holds.
     bytes_to_driver : int
         Bytes of the result.
-    sent_bytes : int
-        Bytes of arrays in this process that are sent to workers.
     pairs : bool
         Whether it runs over pairs of row blocks.
-    groups : Groups, MovedGroups, WholeSets or None
-        Where the rows of a block lie far apart.
+    sent_bytes : int
+        Bytes of arrays in this process that are sent to workers.
     split : tuple of int
         Numbers of the stored sources whose chunks are read once each and cut for many blocks.
+    groups : RowGroups or None
+        Where the rows of a block lie far apart.
     """
 
     name: str
+    n: int
     bounds: tuple[int, ...]
+    rows_per_block: int
     bytes_read: int
     worker_bytes: int
     bytes_to_driver: int
-    sent_bytes: int = 0
     pairs: bool = False
-    groups: KnownGroups | None = None
+    sent_bytes: int = 0
     split: tuple[int, ...] = ()
+    groups: RowGroups | None = field(default=None, metadata=TRANSIENT)
 
     @property
     def blocks(self) -> int:
         """Number of row blocks."""
         return len(self.bounds) - 1
-
-    @property
-    def n(self) -> int:
-        """Rows of the data."""
-        return self.bounds[-1] if self.groups is None else self.groups.n
-
-    @cached_property
-    def rows_per_block(self) -> int:
-        """Rows of the largest block."""
-        return int(self._counts.max())
 
     @cached_property
     def runs(self) -> NDArray[np.intp]:
@@ -120,10 +111,10 @@ class PassPlan:
     @cached_property
     def _rows(self) -> dict[tuple[int, int], int]:
         """Rows of every block by its bounds, found at once: pairs of blocks ask many times."""
-        return dict(zip(pairwise(self.bounds), self._counts.tolist(), strict=True))
+        return dict(zip(pairwise(self.bounds), self.block_rows.tolist(), strict=True))
 
     @cached_property
-    def _counts(self) -> NDArray[np.intp]:
+    def block_rows(self) -> NDArray[np.intp]:
         """Rows of every block, shape (blocks,)."""
         starts, stops = self.runs
         counts: NDArray[np.intp] = (stops - starts).sum(axis=1)
@@ -166,7 +157,7 @@ class PassPlan:
 
 
 @lru_cache(maxsize=4)
-def _runs(groups: KnownGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
+def _runs(groups: RowGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
     """Runs of groups between bounds: a hundredth of a second for some thousand, asked for often."""
     runs = groups.runs(bounds)
     runs.setflags(write=False)  # all plans share them

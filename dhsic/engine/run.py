@@ -21,12 +21,20 @@ from dhsic.engine.compute import Job, Near, as_task, held, neighbours_together
 from dhsic.engine.events import BlockFinished, Listener, PassFinished
 from dhsic.engine.failures import explained_failures
 from dhsic.engine.given import Span, blocks_of
-from dhsic.engine.groups import Ranges, RowGroups
 from dhsic.engine.memory import reuse_freed_memory
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import read_by_tasks, read_bytes
-from dhsic.engine.reduction import GroupBlock, Partial, Pass, RowBlock, pickled, unpacked
+from dhsic.engine.reduction import (
+    GroupBlock,
+    Partial,
+    Pass,
+    Ranges,
+    RowBlock,
+    RowGroups,
+    pickled,
+    unpacked,
+)
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 from dhsic.engine.together import read_block

@@ -22,13 +22,12 @@ from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_pass
 from dhsic.engine.pilot import Pilot
 from dhsic.engine.plan import PassPlan, Plan, Times
-from dhsic.engine.reduction import Pass
+from dhsic.engine.reduction import Moves, Pass
 from dhsic.engine.replicates import map_first, run_map
 from dhsic.engine.run import run_first, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
-from dhsic.engine.sets import Moves
 from dhsic.engine.take import Along, take_rows
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, DhsicError

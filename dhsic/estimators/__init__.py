@@ -15,23 +15,20 @@ from dhsic.estimators.base import (
     Estimator,
     GridEstimator,
     Null,
-    Resampling,
     fit_on_sample,
     plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.chain import Judged, Stages, run_chain
 from dhsic.estimators.choose import choose_estimator
-from dhsic.estimators.feature.coco import COCO, WitnessFunction, WitnessFunctions
-from dhsic.estimators.feature.normalised import CKA, NOCCO
-from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
-from dhsic.estimators.feature.rff import RFFHSIC
-from dhsic.estimators.feature.sub_corr import SubCorr
-from dhsic.estimators.gram.distance import DCor, DCov
-from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
-from dhsic.estimators.location.nfsic import NFSIC
+from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
+from dhsic.estimators.distance import DCor, DCov
+from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.names import EstimatorName, NullName
+from dhsic.estimators.nfsic import NFSIC
+from dhsic.estimators.normalised import CKA, NOCCO
+from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
     ColumnOutcome,
@@ -52,6 +49,8 @@ from dhsic.estimators.registry import (
     takes_variables,
     tries_grids,
 )
+from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.sub_corr import SubCorr
 
 __all__ = [
     "CKA",
@@ -82,7 +81,6 @@ __all__ = [
     "NystromHSIC",
     "NystromMHSIC",
     "Outcome",
-    "Resampling",
     "Stages",
     "SubCorr",
     "SubHSIC",

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning
-from dhsic.estimators.feature.basis import Side
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
     ChiSquare,
@@ -35,6 +34,7 @@ from dhsic.nulls import (
     kernel_moments,
     spread_at_locations,
 )
+from dhsic.statistics.sides import Side
 
 Samples = Sequence[NDArray[np.floating[Any]]]
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic.engine.gaps import filled
@@ -31,14 +31,12 @@ from dhsic.nulls import (
     FromReplicates,
     Gamma,
     Normal,
-    Permutation,
-    Shifts,
+    Resampling,
     Spectral,
 )
 from dhsic.results import PassSummary
 
 Vector = NDArray[np.float64]
-Resampling = Permutation | Shifts
 Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | FromReplicates
 
 BANDWIDTH_ROWS = 1000
@@ -54,7 +52,6 @@ _MOST_OF_ESTIMATES = {"float32": 1e17, "float64": 1e87}
 _NEGATIVE = 1e-6
 
 _MOST_OF_A_CHUNK = 4  # parts of the memory
-_ROUNDING = 32.0
 
 
 class Estimator(Protocol):
@@ -375,15 +372,3 @@ def _of_chunks(session: Session) -> str:
         return ""
     size, name = max(zip(sizes, (source.name for source in stored), strict=True))
     return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
-
-
-def with_weights(session: Session) -> Session:
-    """The same run over its variables and the weights of the rows, the last, if they have any."""
-    if session.weights is None:
-        return session
-    return session.over((*session.sources, session.weights.source))
-
-
-def rounding_unit(dtype: DTypeLike) -> float:
-    """Rounding error of sums of many values that cancel, relative to the values."""
-    return _ROUNDING * float(np.finfo(dtype).eps)

@@ -17,10 +17,10 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
-from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of, rounding_unit
-from dhsic.estimators.gram.sums import Centring
+from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.linalg import rounding_unit
 from dhsic.nulls import (
     GammaDistribution,
     Normal,
@@ -28,6 +28,7 @@ from dhsic.nulls import (
     check_no_overflow,
     draw_permutations,
 )
+from dhsic.statistics.gram_sums import Centring
 
 Vector = NDArray[np.float64]
 

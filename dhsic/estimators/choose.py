@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimator, Null
-from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
-from dhsic.estimators.gram.exact import UHSIC, VHSIC
-from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
+from dhsic.estimators.exact import UHSIC, VHSIC
+from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.reach import (
     Offer,
     Planner,

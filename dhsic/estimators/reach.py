@@ -15,9 +15,9 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.block import FEWEST_BLOCK_ROWS
-from dhsic.estimators.resample import keeping_replicates
 from dhsic.kernels import Combinations
 from dhsic.landmarks import landmark_count
+from dhsic.statistics.orbit import keeping_replicates
 
 Value = TypeVar("Value")
 Planner = Callable[[Estimator, Session, Combinations], Plan]

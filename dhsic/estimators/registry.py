@@ -8,21 +8,20 @@ from typing import Any
 
 from dhsic._plugins import load_plugins
 from dhsic._validation import check_choice, check_integer, nearest, shown
+from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
-from dhsic.engine.sets import Moves
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.base import Estimator, Null, Resampling
+from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.feature.coco import COCO
-from dhsic.estimators.feature.normalised import CKA, NOCCO
-from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
-from dhsic.estimators.feature.rff import RFFHSIC
-from dhsic.estimators.feature.sub_corr import SubCorr
-from dhsic.estimators.gram.distance import DCor, DCov
-from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
-from dhsic.estimators.location.nfsic import NFSIC
-from dhsic.estimators.resample import exact_null
+from dhsic.estimators.coco import COCO
+from dhsic.estimators.distance import DCor, DCov
+from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.nfsic import NFSIC
+from dhsic.estimators.normalised import CKA, NOCCO
+from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.nystrom_m import NystromMHSIC
+from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.sub_corr import SubCorr
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
     Chain,
@@ -31,10 +30,12 @@ from dhsic.nulls import (
     Gamma,
     Normal,
     Permutation,
+    Resampling,
     Shifts,
     Spectral,
 )
 from dhsic.results import AS_ASKED
+from dhsic.statistics.orbit import exact_null
 
 # As many as in the experiments of Kalinke and Szabo (2023), section 5.
 _RESAMPLES = 250

@@ -16,11 +16,10 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, Resampling, find_null
+from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, find_null
 from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
@@ -32,7 +31,8 @@ from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.nulls import Permutation, Replicates, Shifts, monte_carlo_error, pvalue
+from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
+from dhsic.statistics.neighbours import Neighbours
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 

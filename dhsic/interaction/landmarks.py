@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import NystromMHSIC
-from dhsic.estimators.base import Resampling, plan_of
-from dhsic.estimators.landmark.pointwise import Tuples, measure_tuples, plan_tuples, resample_tuples
-from dhsic.estimators.resample import TwoSided
+from dhsic.estimators.base import plan_of
 from dhsic.kernels import Combinations, Kernel
+from dhsic.nulls import Resampling
 from dhsic.results import LandmarkSummary
+from dhsic.statistics.orbit import Pair
+from dhsic.statistics.pointwise import Tuples, measure_tuples, plan_tuples, resample_tuples
 
 Vector = NDArray[np.float64]
 
 FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
 """The variables a and b that stay together, and the one s that is independent of both."""
 
-_PAIRS = tuple(TwoSided((a, b), s) for a, b, s in FACTORISATIONS)
+_PAIRS = tuple(Pair((a, b), s) for a, b, s in FACTORISATIONS)
 _REMEDY = "take fewer landmarks, resamples or threads"
 
 

@@ -12,8 +12,7 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.base import fit_combinations_on_sample
-from dhsic.estimators.gram.contraction import GramOrbit, PermutedGrams
-from dhsic.estimators.gram.exact import (
+from dhsic.estimators.exact import (
     CostedStep,
     HeldGrams,
     held_pass,
@@ -21,11 +20,12 @@ from dhsic.estimators.gram.exact import (
     plan_steps,
     run_steps,
 )
-from dhsic.estimators.gram.sums import Centring, GramSums
-from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Permutation
+from dhsic.statistics.gram import GramOrbit, PermutedGrams
+from dhsic.statistics.gram_sums import Centring, GramSums
+from dhsic.statistics.orbit import orbit_of
 
 Vector = NDArray[np.float64]
 

@@ -31,6 +31,9 @@ from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
 from dhsic.nulls.spectral import MixtureMethod, Spectral
 from dhsic.nulls.time_order import TimeOrder
 
+Resampling = Permutation | Shifts
+"""Nulls that are made of replicates, which combinations of kernels share."""
+
 __all__ = [
     "Aggregated",
     "ApproximateNullWarning",
@@ -51,6 +54,7 @@ __all__ = [
     "Normal",
     "Permutation",
     "Replicates",
+    "Resampling",
     "Shifts",
     "Spectral",
     "Strength",

@@ -20,25 +20,25 @@ from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC, NystromMHSIC
 from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
-from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, whiten
-from dhsic.estimators.feature.landmarks import LandmarkFeatures
-from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
-from dhsic.estimators.feature.moments import MomentsPass, feature_moments
-from dhsic.estimators.feature.replicates import FeatureResampling
+from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of
+from dhsic.estimators.landmarks import LandmarkFeatures
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
-from dhsic.linalg import spectrum
+from dhsic.linalg import rounding_unit, spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
 from dhsic.results import AS_ASKED
+from dhsic.statistics.layout import KernelSide, Layout, Rectangle
+from dhsic.statistics.moments import MomentsPass, feature_moments
+from dhsic.statistics.neighbours import Neighbours
+from dhsic.statistics.outer import FeatureResampling
+from dhsic.statistics.sides import SQUARED_HSIC, Side, whiten
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral

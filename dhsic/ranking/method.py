@@ -16,7 +16,6 @@ from dhsic.estimators import (
     Null,
     NystromHSIC,
     NystromMHSIC,
-    Resampling,
     choose_estimator,
     draws_replicates,
     find_estimator,
@@ -27,6 +26,7 @@ from dhsic.estimators.choose import run_null
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
 from dhsic.kernels.wrap import of_present, with_missing
+from dhsic.nulls import Resampling
 from dhsic.ranking.joint import JointReader
 from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED

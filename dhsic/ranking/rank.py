@@ -16,7 +16,6 @@ from dhsic._random import RngLike
 from dhsic._rows import ALL_ROWS, Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
@@ -37,6 +36,7 @@ from dhsic.ranking.joint import joint_reader
 from dhsic.ranking.method import choose_ranking
 from dhsic.ranking.ranked_columns import ColumnGroups, ColumnKernels, RankedColumns, read_columns
 from dhsic.ranking.result import By, ColumnRanking, RankedColumn
+from dhsic.statistics.neighbours import Neighbours
 
 Vector = NDArray[np.float64]
 

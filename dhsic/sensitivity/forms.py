@@ -14,8 +14,8 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, NystromMHSIC
-from dhsic.estimators.feature.rff import Form
-from dhsic.estimators.landmark.nystrom_m import LandmarkFit
+from dhsic.estimators.nystrom_m import LandmarkFit
+from dhsic.estimators.rff import Form
 from dhsic.features import FourierFeatures
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
-from dhsic.engine.exchangeable import coded, moves_of, read_labels
-from dhsic.engine.sets import Moves, RowSets
+from dhsic.engine.reduction import Moves
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.pooled import rows_of_samples
+from dhsic.statistics.exchangeable import coded, moves_of, read_labels
+from dhsic.statistics.sets import RowSets
 
 Indices = NDArray[np.intp]
 

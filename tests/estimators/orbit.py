@@ -11,11 +11,11 @@ import numpy as np
 from dhsic._arguments import open_session
 from dhsic._random import generator
 from dhsic._rows import RowLabels
-from dhsic.engine.groups import Groups
-from dhsic.estimators.resample import orbit_of
 from dhsic.io.pooled import rows_of_samples
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation
+from dhsic.statistics.groups import Groups
+from dhsic.statistics.orbit import orbit_of
 
 FEWEST = 512  # shifts that tests of all pairs of rows take at least, where there are so many rows
 

@@ -1,1 +1,0 @@
-"""Statistics from all pairs of rows: HSIC, distance covariance and correlation."""

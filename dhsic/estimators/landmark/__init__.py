@@ -1,1 +1,0 @@
-"""Statistics at landmark tuples: Nystrom M-HSIC, and HSIC by shared frequencies."""

@@ -1,1 +1,0 @@
-"""The statistic at a few optimised locations: NFSIC."""

@@ -1,0 +1,310 @@
+"""By how much HSIC of kernels exceeds that of their features, from blocks of rows.
+
+Features leave out what they do not hold of a kernel, and |C|^2 is larger than HSIC in expectation.
+Both are put right without bias by a sample of pairs of rows: in blocks, the unbiased HSIC of the
+kernels less that of the features. The part that features hold has little variance, since it is
+summed over all rows; the rest is small in most kernels.
+
+A pass keeps the rows of the blocks, so that only the kernels that are reported are computed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep
+from dhsic.engine.reduction import GroupBlock, RowGroups
+from dhsic.engine.session import Session
+from dhsic.features import KernelFeatures, LandmarksByColumn
+from dhsic.kernels import Kernel
+from dhsic.statistics.layout import Pair
+from dhsic.statistics.sides import Side
+
+Matrix = NDArray[np.floating[Any]]
+Vector = NDArray[np.float64]
+
+ESTIMATE = "unbiased estimate"
+"""The step of the driver."""
+_ROWS = 256
+_FEWEST = 32
+_FEW_ROWS = 2**15  # of all, beside which wider blocks take little time
+_COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are more
+_MOST_BLOCKS = 256
+_LEAST_BLOCKS = 4
+_KEPT = 2**21  # values; most of them where variables have many columns
+_AT_A_TIME = 2048  # rows that are prepared
+
+
+@dataclass(frozen=True)
+class KeptBlocks:
+    """Rows of blocks that a pass over groups keeps.
+
+    A block is the first rows of a group, which stands for all rows; the groups lie evenly.
+
+    Parameters
+    ----------
+    groups : RowGroups
+        Those of the pass.
+    dims : tuple of int
+        Columns of every variable.
+    itemsize : int
+        Bytes of a value.
+    """
+
+    groups: RowGroups
+    dims: tuple[int, ...]
+    itemsize: int = 8
+
+    @classmethod
+    def of(cls, session: Session, groups: RowGroups) -> Self:
+        """Those of the variables of a session."""
+        pairs = zip(session.sources, session.dims, strict=True)
+        return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block: wider ones beside few rows, fewer of very many columns."""
+        held = _KEPT // (_LEAST_BLOCKS * sum(self.dims))
+        return min(self.groups.size, self._wanted, max(_FEWEST, held))
+
+    def rows_for(self, sides: Sequence[Side]) -> int:
+        """Rows of a block that a pair of kernels needs.
+
+        Half as many where features hold the kernels but for what rounding leaves, and fewer for a
+        mean over many columns, which takes an exponential of each.
+        """
+        wanted = self._wanted // (1 + all(side.spanned for side in sides))
+        dear = max(1.0, max(map(_columns, sides)) / _COLUMNS)
+        # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
+        # their number, so that the work stays.
+        return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))
+
+    @property
+    def _wanted(self) -> int:
+        return _ROWS * (1 + (self.groups.n <= _FEW_ROWS))
+
+    @property
+    def count(self) -> int:
+        """Blocks; more would take long, or much memory."""
+        held = _KEPT // (self.rows * sum(self.dims))
+        return min(self.groups.count, _MOST_BLOCKS, max(_LEAST_BLOCKS, held))
+
+    def nbytes(self, rows: int) -> int:
+        """Bytes of what is kept of so many rows."""
+        # Blocks lie evenly, so that a share of the rows has that share of them.
+        blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
+        return blocks * self.rows * sum(self.dims) * self.itemsize
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.intp]:
+        return np.arange(self.count) * self.groups.count // self.count
+
+    def rows_of(self, block: GroupBlock) -> NDArray[Any]:
+        """Those among a run of groups, shape (blocks, rows, columns of all variables)."""
+        first, last = block.first, block.first + block.n_groups
+        # Those of the groups of this run.
+        numbers = self._numbers[np.searchsorted(self._numbers, first) :]
+        numbers = numbers[: np.searchsorted(numbers, last)] - first
+        at = numbers[:, None] * self.groups.size + np.arange(self.rows)
+        return np.concatenate([x[at] for x in block.values], axis=2)
+
+    def drawn(self, session: Session) -> NDArray[Any]:
+        """The same rows where no pass keeps them: read once more, shape as of `rows_of`."""
+        numbers = []
+        for group in self._numbers.tolist():
+            # The first rows of the group, as `rows_of` takes them.
+            ranges, places = self.groups.arrange(group, group + 1)
+            rows = np.concatenate([np.arange(*span) for span in ranges])
+            numbers.append(rows[places[: self.rows]])
+        values = session.take([np.concatenate(numbers)] * len(self.dims))
+        return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
+
+    def variable(self, kept: NDArray[Any], number: int) -> NDArray[Any]:
+        """The values of one variable, shape (blocks, rows, d)."""
+        start, stop = (sum(self.dims[:end]) for end in (number, number + 1))
+        return kept[:, :, start:stop]
+
+
+class _Block(NamedTuple):
+    """Rows of one variable."""
+
+    features: Matrix
+    """About their provisional mean, shape (b, D)."""
+    rows: Matrix
+    """Prepared for the kernel."""
+    columns: Matrix
+    """The same as its other argument."""
+
+
+@dataclass(frozen=True)
+class UnbiasedEstimates:
+    """Unbiased HSIC of pairs of kernels, from |C|^2 of their features and the rows that are kept.
+
+    Parameters
+    ----------
+    blocks : KeptBlocks
+        The rows.
+    sides : mapping of int to Side
+        Features by the numbers of their kernels.
+    variables : mapping of int to int
+        The variable of every kernel.
+    """
+
+    blocks: KeptBlocks
+    sides: Mapping[int, Side]
+    variables: Mapping[int, int]
+
+    def of(self, pair: Pair, kept: NDArray[Any], size: float) -> float:
+        """Unbiased HSIC of a pair of kernels.
+
+        Parameters
+        ----------
+        pair : tuple of int
+            Their numbers.
+        kept : ndarray, shape (blocks, rows, columns of all variables)
+            Rows that the pass kept.
+        size : float
+            |C|^2 of their features over all rows.
+
+        Returns
+        -------
+        float
+        """
+        n, sides = self.blocks.groups.n, self._sides(pair)
+        rows = self.blocks.rows_for(sides)
+        values = [self.blocks.variable(kept[:, :rows], self.variables[k]) for k in pair]
+        step = max(1, _AT_A_TIME // rows)
+        batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
+        terms = [term for batch in batches for term in _of_blocks(sides, batch)]
+        difference, of_both, first, second = np.mean(terms, axis=0).tolist()
+        # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
+        products = (n - 1) ** 2 / n * of_both
+        totals = (n - 1) ** 2 * first * second
+        return _of_features(n, size, products, totals) + float(difference)
+
+    def step(self, pairs: Sequence[Pair], dtype: np.dtype[Any]) -> DriverStep:
+        """The bytes of `of` for the dearest of some pairs."""
+        return DriverStep(ESTIMATE, max(self._bytes(pair, dtype) for pair in pairs))
+
+    def _bytes(self, pair: Pair, dtype: np.dtype[Any]) -> int:
+        sides = self._sides(pair)
+        b, kernels = self.blocks.rows_for(sides), list(map(_kernel, sides))
+        dims = [self.blocks.dims[self.variables[k]] for k in pair]
+        at_a_time = max(b, _AT_A_TIME)
+        tiles = 4 + sum(kernel.work_tiles for kernel in kernels)
+        features = sum(s.n_features for s in sides)
+        prepared = sum(2 * kernel.width(d) for kernel, d in zip(kernels, dims, strict=True))
+        bytes_ = b * (dtype.itemsize * tiles * b + 3 * 8 * features)
+        bytes_ += at_a_time * dtype.itemsize * (2 * features + prepared)
+        return bytes_ + self.blocks.nbytes(self.blocks.groups.n)
+
+    def _sides(self, pair: Pair) -> tuple[Side, Side]:
+        first, second = pair
+        return self.sides[first], self.sides[second]
+
+
+def _of_blocks(
+    sides: tuple[Side, Side], values: Sequence[NDArray[Any]]
+) -> Iterator[tuple[float, ...]]:
+    """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
+    prepared = (_prepared(side, x) for side, x in zip(sides, values, strict=True))
+    for blocks in zip(*prepared, strict=True):
+        yield _of_block(sides, blocks)
+
+
+def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
+    """One variable in every block: its features, and its rows and columns for the kernel."""
+    kernel, dtype = _kernel(side), side.map.dtype
+    x = values.reshape(-1, values.shape[2])
+    features = side.map(x) - side.centre
+    whole = features, kernel.rows(x, dtype), kernel.columns(x, dtype)
+    for start in range(0, len(x), values.shape[1]):
+        yield _Block(*(values_of[start : start + values.shape[1]] for values_of in whole))
+
+
+def _of_block(sides: tuple[Side, Side], blocks: Sequence[_Block]) -> tuple[float, ...]:
+    """Terms that a block adds to the estimate of a pair of kernels.
+
+    They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
+    the squared norms of both features about their means; and the means of either.
+    """
+    b = len(blocks[0].features)
+    first, second = (
+        _about_mean(side, block.features) for side, block in zip(sides, blocks, strict=True)
+    )
+    # k_i and q_i, the squared norms about the mean, see `_of_features`.
+    k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
+    cross = first.T @ second / b
+    held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
+    grams = [_gram(_kernel(side), block) for side, block in zip(sides, blocks, strict=True)]
+    # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
+    whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
+    unbiased = b / (b - 1)  # of squared norms about the mean of the block
+    return (
+        whole - held,
+        unbiased**2 * float(k @ q) / b,
+        unbiased * float(k.mean()),
+        unbiased * float(q.mean()),
+    )
+
+
+def _of_features(n: int, size: float, products: float, totals: float) -> float:
+    """Unbiased HSIC of n rows of features.
+
+    With k_i = |phi_i - mu|^2 and q_i of the other variable, features about their means have Gram
+    matrices of row sums 0, so that without their diagonals 1'K1 = -sum_i k_i, 1'KL1 =
+    sum_i k_i q_i and tr(KL) = n^2 |C|^2 - sum_i k_i q_i in the unbiased estimate (Song et al. 2012,
+    equation 5; Zhang et al. 2018, equation 6). `products` is sum_i k_i q_i, and `totals` is
+    sum_i k_i sum_i q_i.
+    """
+    total = n**2 * size - products + totals / ((n - 1) * (n - 2)) - 2.0 * products / (n - 2)
+    return total / (n * (n - 3))
+
+
+def _about_mean(side: Side, features: Matrix) -> Vector:
+    """Those that are summed, of features (b, D), about their mean."""
+    summed = side.summed(features.astype(np.float64))
+    about: Vector = summed - summed.mean(axis=0)
+    return about
+
+
+def _gram(kernel: Kernel, block: _Block) -> Matrix:
+    b, dtype = len(block.rows), block.rows.dtype
+    out, work = np.empty((b, b), dtype), np.empty((kernel.work_tiles, b, b), dtype)
+    kernel.tile(block.rows, block.columns, out, work)
+    return out
+
+
+def _kernel(side: Side) -> Kernel:
+    """Blocks are of features that hold a part of a kernel."""
+    assert isinstance(side.map, KernelFeatures | LandmarksByColumn)
+    return side.map.kernel
+
+
+def _columns(side: Side) -> int:
+    """Columns whose kernels make a mean; 1 of any other kernel."""
+    return len(side.map.landmarks) if isinstance(side.map, LandmarksByColumn) else 1
+
+
+def _u_centred(gram: Matrix) -> Matrix:
+    """A symmetric matrix (b, b) with a diagonal and row sums of zero, overwritten.
+
+    To centre one of two is enough for their inner product (Szekely and Rizzo 2014, section 3).
+    """
+    b = len(gram)
+    np.fill_diagonal(gram, 0.0)
+    rows = gram.sum(axis=1, dtype=np.float64)
+    # mean_i - mean / 2 with the divisors b - 2 and (b - 1) (b - 2): both offsets give the total
+    # back once.
+    means = (rows / (b - 2) - rows.sum() / (2.0 * (b - 1) * (b - 2))).astype(gram.dtype)
+    gram -= means[:, None]
+    gram -= means
+    np.fill_diagonal(gram, 0.0)
+    return gram

@@ -1,0 +1,1022 @@
+"""Statistics at landmark tuples, u_s = sum_i f_j(i) h_j(s(i)), under all permutations of an orbit.
+
+For landmark j and two sides f_j and h_j of a statistic, the sums over a group of f_j(i) h_j(i + k)
+for every shift k are one circular cross-correlation: the product of two Fourier transforms, summed
+over groups, transformed back once in the end. Shifts leave the sums of either side as they are, so
+that the covariance of both under a permutation needs no other sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Matrix, Tile, product_of_centred
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.shared import SharedTiles
+from dhsic.linalg import consecutive, spectrum, squared_norms
+from dhsic.nulls import (
+    ChiSquareMixture,
+    Distribution,
+    Gamma,
+    GammaDistribution,
+    Resampling,
+    Spectral,
+    check_no_overflow,
+)
+from dhsic.statistics.landmark_basis import LandmarkBasis
+from dhsic.statistics.orbit import (
+    Orbit,
+    Pair,
+    PermutedPass,
+    Replicated,
+    orbit_of,
+    suits_one_task,
+    tie_tolerance,
+    tile_error,
+    transform_error,
+)
+
+TermForm = Literal["joint", "centred"]
+Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
+Spectrum = NDArray[np.complexfloating[Any, Any]]
+Side = tuple[int, ...]
+SideTiles = dict[Side, Tile]
+Orders = dict[int, Indices]
+Whiten = Callable[[Tile], Vector]
+TupleNull = Resampling | Gamma | Spectral
+
+LANDMARK_TILE_ROWS = 1024  # of a tile, where they need not be whole groups
+_CACHE_BYTES = 2**20  # of what strips of landmarks take
+_FEWEST = 16  # landmarks of a kernel in a strip
+_GROUPS_AT_ONCE = 8
+_PILOT_ROWS = 256
+_SAFETY = 4.0
+_PROBES = 8
+_FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Two-sided statistics at landmark tuples, each at the landmarks that it keeps.
+
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+        All K of them, fitted.
+    variables : tuple of int
+        The number of the variable that each is for, shape (K,).
+    landmarks : tuple of ndarray, shapes (p, d_m)
+        Those of every kernel, shape (K,); kernels of a variable may share them.
+    pairs : tuple of Pair
+        The statistics, C of them.
+    kept : tuple of ndarray of int
+        The numbers of the landmarks of each, ascending.
+    pilots : tuple of ndarray, shapes (p,)
+        About the mean of every kernel at the landmarks, so that no digits cancel in the sums.
+    dtype : dtype
+        Precision of the tiles.
+    form : {"joint", "centred"}, optional
+        The statistics measure the mean of the product of all kernels less the product of their
+        means, kappa_J - prod_m kappa_m; or the covariance of both sides, where a side of several
+        kernels is their product about their means.
+    """
+
+    kernels: tuple[Kernel, ...]
+    variables: tuple[int, ...]
+    landmarks: tuple[Matrix, ...]
+    pairs: tuple[Pair, ...]
+    kept: tuple[Indices, ...]
+    pilots: tuple[Tile, ...]
+    dtype: np.dtype[Any]
+    form: TermForm = "joint"
+
+    @classmethod
+    def at(
+        cls,
+        basis: LandmarkBasis,
+        pairs: Sequence[Pair],
+        dtype: np.dtype[Any],
+        form: TermForm = "joint",
+    ) -> Tuples:
+        """At the landmarks that every statistic keeps, with pilot means over other rows."""
+        kernels, variables = basis.combinations.kernels, basis.combinations.variables
+        landmarks = tuple(basis.landmarks.points[m] for m in variables)
+        # Kernels about their means over a few rows are small, so that their sums of products keep
+        # digits.
+        pilots = tuple(
+            kernel(z, basis.samples[m][:_PILOT_ROWS]).mean(axis=1)
+            for kernel, z, m in zip(kernels, landmarks, variables, strict=True)
+        )
+        # Statistics of one combination share its landmarks, as three factorisations do.
+        kept = basis.kept * (len(pairs) // len(basis.kept))
+        return cls(kernels, variables, landmarks, tuple(pairs), kept, pilots, dtype, form)
+
+    @classmethod
+    def unseen(
+        cls,
+        guessed: Combinations,
+        dims: Sequence[int],
+        p: int,
+        pairs: Sequence[Pair],
+        dtype: np.dtype[Any],
+        form: TermForm = "joint",
+    ) -> Tuples:
+        """At p landmarks that all are kept, which take no memory: for plans."""
+        zero = np.float64(0.0)
+        # Kernels of a variable share its landmarks, which count once.
+        points = [np.broadcast_to(zero, (p, d)) for d in dims]
+        landmarks = tuple(points[m] for m in guessed.variables)
+        kept, pilots = (np.arange(p),) * len(pairs), (np.broadcast_to(zero, p),) * len(landmarks)
+        return cls(
+            guessed.kernels, guessed.variables, landmarks, tuple(pairs), kept, pilots, dtype, form
+        )
+
+    def about(self, means: Sequence[Tile]) -> Tuples:
+        """With other pilots, shapes (p,)."""
+        return replace(self, pilots=tuple(means))
+
+    def part(self, numbers: Sequence[int]) -> Tuples:
+        """Some of the statistics."""
+        pairs = tuple(self.pairs[c] for c in numbers)
+        part = replace(self, pairs=pairs, kept=tuple(self.kept[c] for c in numbers))
+        # Every pair of kernels was compared for it, which takes long where they are many.
+        part.__dict__["shared"] = self.shared
+        return part
+
+    @property
+    def sizes(self) -> list[int]:
+        """Landmarks of every statistic."""
+        return list(map(len, self.kept))
+
+    @cached_property
+    def places(self) -> list[slice]:
+        """Where the landmarks of every statistic are among those of all."""
+        return consecutive(self.sizes)
+
+    @property
+    def n_values(self) -> int:
+        """Landmarks of all statistics together."""
+        return sum(self.sizes)
+
+    @cached_property
+    def sides(self) -> dict[Side, Indices]:
+        """Every side of a statistic, as the kernels whose product it is, with its landmarks."""
+        each: dict[Side, list[Indices]] = {}
+        for pair, kept in zip(self.pairs, self.kept, strict=True):
+            for side in _sides_of(pair):
+                each.setdefault(side, []).append(kept)
+        return {side: self._union(kept) for side, kept in each.items()}
+
+    @cached_property
+    def side_places(self) -> dict[Side, slice]:
+        """Where the landmarks of every side are among those of all sides."""
+        return dict(zip(self.sides, consecutive(map(len, self.sides.values())), strict=True))
+
+    @property
+    def n_side_values(self) -> int:
+        """Landmarks of all sides together."""
+        return sum(map(len, self.sides.values()))
+
+    @cached_property
+    def shared(self) -> SharedTiles:
+        """How the tiles of the kernels come from each other."""
+        return SharedTiles(self.kernels, self.variables)
+
+    @cached_property
+    def roots(self) -> dict[int, int]:
+        """The kernel from whose tile that of each kernel comes."""
+        roots = {k: k for k in self.shared.roots}
+        for power in self.shared.powers:
+            roots[power.k] = roots[power.source]
+        return roots
+
+    @cached_property
+    def computed(self) -> frozenset[int]:
+        """Kernels that sides have, and those that their tiles follow from."""
+        return self.shared.sources({k for side in self.sides for k in side})
+
+    @cached_property
+    def needed(self) -> dict[int, Indices]:
+        """Landmarks at which each root that is used is computed, ascending."""
+        needed: dict[int, list[Indices]] = {}
+        for side, at in self.sides.items():
+            for k in side:
+                needed.setdefault(self.roots[k], []).append(at)
+        return {root: self._union(at) for root, at in sorted(needed.items())}
+
+    @cached_property
+    def points(self) -> dict[int, Matrix]:
+        """These landmarks, prepared for tiles whose rows they are."""
+        return {
+            k: self.kernels[k].rows(self.landmarks[k][at], self.dtype)
+            for k, at in self.needed.items()
+        }
+
+    def width(self, k: int) -> int:
+        """Columns of prepared rows of a kernel."""
+        return self.kernels[k].width(self.landmarks[k].shape[1])
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of landmarks, pilots and choices; of landmarks also as they are prepared."""
+        arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
+        prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
+        return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
+
+    def pilot(self, k: int, at: Indices) -> Tile:
+        """Pilots at some landmarks, shape (r, 1)."""
+        return self.pilots[k][at, None].astype(self.dtype)
+
+    def _union(self, landmarks: Sequence[Indices]) -> Indices:
+        """Those in any, ascending; many statistics have the same array."""
+        held = np.zeros(len(self.landmarks[0]), bool)
+        for at in {id(numbers): numbers for numbers in landmarks}.values():
+            held[at] = True
+        return np.flatnonzero(held)
+
+
+def _sides_of(pair: Pair) -> list[Side]:
+    """Both sides of a statistic, and the kernels of a product by themselves, for their means."""
+    return list(dict.fromkeys([pair.left, *((k,) for k in pair.left), (pair.right,)]))
+
+
+class Strip(NamedTuple):
+    """Some of the landmarks, and where roots, sides and statistics have them."""
+
+    roots: dict[int, slice]
+    """Its landmarks among those that a root needs."""
+    sides: dict[Side, Indices]
+    """Its landmarks that a side has."""
+    at: dict[Side, slice]
+    """These among those of all sides."""
+    rows: dict[Side, list[Indices | slice]]
+    """These in the tile of the root of every kernel of the side."""
+    pairs: list[tuple[slice, dict[Side, Indices | slice]]]
+    """Where the landmarks of every statistic are among those of all, and in each of its sides."""
+
+    @classmethod
+    def of(cls, t: Tuples, start: int, stop: int) -> Strip:
+        """The landmarks start..stop-1."""
+
+        # Landmarks ascend, so that those of a strip are a slice of any list.
+        def within(at: Indices) -> slice:
+            return slice(*np.searchsorted(at, [start, stop]).tolist())
+
+        roots = {k: within(at) for k, at in t.needed.items()}
+        local = {k: t.needed[k][at] for k, at in roots.items()}
+        sides = {side: at[within(at)] for side, at in t.sides.items()}
+        rows = {
+            side: [_places_among(local[t.roots[k]], at) for k in side] for side, at in sides.items()
+        }
+        pairs = []
+        for pair, kept, place in zip(t.pairs, t.kept, t.places, strict=True):
+            its = kept[within(kept)]
+            places = {side: _places_among(sides[side], its) for side in _sides_of(pair)}
+            pairs.append((_moved(within(kept), place.start), places))
+        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in sides}
+        return cls(roots, sides, at, rows, pairs)
+
+
+def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
+    """Places of ascending numbers among others: all, or one after another."""
+    return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
+
+
+def _moved(at: slice, begin: int) -> slice:
+    return slice(at.start + begin, at.stop + begin)
+
+
+def _length(at: slice) -> int:
+    return int(at.stop - at.start)
+
+
+@dataclass(frozen=True)
+class TupleTiles:
+    """Kernels about their pilots at strips of landmarks that stay in the cache.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics.
+    width : int
+        Real numbers that a landmark of a strip takes in the cache.
+    """
+
+    tuples: Tuples
+    width: int
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """Where strips begin and the last one ends, among all landmarks."""
+        t = self.tuples
+        size = max(1, _CACHE_BYTES // (t.dtype.itemsize * self.width))
+        total, p = sum(map(len, t.needed.values())), len(t.landmarks[0])
+        count = min(max(1, total // (_FEWEST * len(t.needed))), -(-total // size))
+        return [p * i // count for i in range(count + 1)]
+
+    @cached_property
+    def strips(self) -> list[Strip]:
+        """Strips of all landmarks."""
+        return [Strip.of(self.tuples, *both) for both in pairwise(self.cuts)]
+
+    def _most(self, lists: Iterable[Indices]) -> int:
+        """How many of some landmarks the strip has that has the most; quicker than strips are."""
+        counts = [np.diff(np.searchsorted(at, self.cuts)) for at in lists]
+        return int(np.sum(counts, axis=0).max()) if counts else 0
+
+    @cached_property
+    def most_sides(self) -> int:
+        """Values of all sides at a strip."""
+        return self._most(self.tuples.sides.values())
+
+    @cached_property
+    def most_terms(self) -> int:
+        """Values of all statistics at a strip."""
+        return self._most(self.tuples.kept)
+
+    @cached_property
+    def _tile_sizes(self) -> tuple[int, int, int]:
+        """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
+        t = self.tuples
+        widest = max(self._most([at]) for at in t.needed.values())
+        return self._most(t.needed.values()), widest, max(t.kernels[k].work_tiles for k in t.needed)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes a row of the tiles, of their sides and of prepared rows."""
+        t, (_, widest, work) = self.tuples, self._tile_sizes
+        tiles = self._most([t.needed[t.roots[k]] for k in t.computed])
+        # Products are made of copies of their factors.
+        factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
+        entries = tiles + (1 + work) * widest + self.most_sides + factors
+        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.needed)))
+
+    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, dict[int, Tile]]]:
+        """Kernels about their pilots at every strip, (r, rows) each, by number.
+
+        The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
+        the allocator hands it back to the system, as it is told to on Dask's workers.
+        """
+        t, (most, widest, scratch) = self.tuples, self._tile_sizes
+        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
+        made = np.empty((most, len(values[0])), t.dtype)
+        worked = np.empty((scratch, widest, len(values[0])), t.dtype)
+        for strip in self.strips:
+            tiles: dict[int, Tile] = {}
+            for (k, at), place in zip(
+                strip.roots.items(), consecutive(map(_length, strip.roots.values())), strict=True
+            ):
+                tiles[k] = made[place]
+                work = worked[: t.kernels[k].work_tiles, : _length(at)]
+                t.kernels[k].tile(t.points[k][at], columns[k], tiles[k], work)
+            # Powers are taken of the values themselves, before their pilots are taken off.
+            for power in t.shared.powers:
+                if power.k in t.computed:
+                    tiles[power.k] = power.of(tiles[power.source])
+            for k, tile in tiles.items():
+                root = t.roots[k]
+                # What is left about the pilots is small, so that sums of its products keep their
+                # digits.
+                tile -= t.pilot(k, t.needed[root][strip.roots[root]])
+            yield strip, tiles
+
+    def sides(self, strip: Strip, tiles: dict[int, Tile]) -> SideTiles:
+        """All sides about their pilots, (r, rows) each."""
+        return {
+            side: tiles[side[0]][strip.rows[side][0]]
+            if len(side) == 1
+            else self.product(side, strip, self.factors(side, strip, tiles), {})
+            for side in strip.sides
+        }
+
+    def factors(self, side: Side, strip: Strip, tiles: dict[int, Tile]) -> list[Tile]:
+        """The factors of the product of several kernels, (r, rows) each."""
+        t, at = self.tuples, strip.sides[side]
+        factors = [tiles[k][rows] for k, rows in zip(side, strip.rows[side], strict=True)]
+        if t.form == "centred":
+            return factors
+        # With their pilots added the tiles are the kernels as they are.
+        return [values + t.pilot(k, at) for k, values in zip(side, factors, strict=True)]
+
+    def product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
+        """A side of several kernels, from its factors with rows in the orders of their variables.
+
+        It is their product less that of their pilots, or the product of kernels about their pilots.
+        """
+        t = self.tuples
+        moved = [
+            _permuted(values, orders.get(t.variables[k]))
+            for k, values in zip(side, factors, strict=True)
+        ]
+        product: Tile = moved[0] * moved[1]
+        for values in moved[2:]:
+            product *= values
+        if t.form == "joint":
+            # Less the product of the pilots, so that the side is small.
+            product -= math.prod(t.pilot(k, strip.sides[side]) for k in side)
+        return product
+
+
+def _permuted(values: Tile, orders: Indices | None) -> Tile:
+    """Values (r, groups b) in other orders (groups, b) within groups, or as they are."""
+    if orders is None:
+        return values
+    count, b = orders.shape
+    at = (orders + b * np.arange(count)[:, None]).ravel()
+    moved: Tile = values.take(at, axis=1, mode="clip")
+    return moved
+
+
+class TupleSums(NamedTuple):
+    """Sums over rows for two-sided statistics under some cosets of an orbit."""
+
+    cross: Tile
+    """Both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
+    the sums of products themselves, shape (R, Q, 1)."""
+    left_over: Tile
+    """Products of both sides over the rows that are in no group, shape (Q,)."""
+    sides: Tile
+    """Every side about its pilot, shape (R, S)."""
+    side_squares: Vector
+    """The squares of every side about its pilot, shape (S,)."""
+    squares: Vector
+    """Sums over groups of the squared norms of both sides multiplied, shape (Q,)."""
+
+    @classmethod
+    def zeros(cls, tuples: Tuples, cosets: int, frequencies: int = 0) -> TupleSums:
+        """Sums of no rows yet; without frequencies, those of the data as they are."""
+        q, s = tuples.n_values, tuples.n_side_values
+        cross = np.zeros((cosets, q, frequencies or 1), np.complex128 if frequencies else float)
+        return cls(cross, np.zeros(q), np.zeros((cosets, s)), np.zeros(s), np.zeros(q))
+
+    def add_still(self, tuples: Tuples, strip: Strip, sides: SideTiles) -> None:
+        """Add rows that no permutation moves, by their sides at a strip of landmarks."""
+        for side, at in strip.at.items():
+            self.sides[:, at] += sides[side].sum(axis=1)
+            self.side_squares[at] += _squared_row_norms(sides[side])
+        for (left, right), (at, rows) in zip(tuples.pairs, strip.pairs, strict=True):
+            both = sides[left][rows[left]], sides[right,][rows[right,]]
+            self.left_over[at] += _sums_of_products(*both)
+
+
+@dataclass(frozen=True)
+class MeansPass(Pass[TupleSums]):
+    """The sums of the data as they are, in blocks of consecutive rows.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics.
+    """
+
+    tuples: Tuples
+    name: str = "kernel sums"
+
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some rows."""
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
+        state = 24 * t.n_values + 16 * t.n_side_values
+        return Footprint(payload=t.nbytes, scratch=tile * self.tiles.row_bytes, state=state)
+
+    def chunk(self, block: RowBlock) -> TupleSums:
+        """Sums over one block."""
+        sums = TupleSums.zeros(self.tuples, 1)
+        for values in tiles_of_rows(block):
+            for strip, tiles in self.tiles.of(values):
+                sums.add_still(self.tuples, strip, self.tiles.sides(strip, tiles))
+        return sums
+
+
+def tiles_of_rows(block: RowBlock) -> Iterator[list[Matrix]]:
+    """The values of a block, tile by tile."""
+    for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+        yield [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
+
+
+@dataclass(frozen=True)
+class TupleOrbitPass(PermutedPass[TupleSums]):
+    """All sums of `TupleSums`, in one pass.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics. Cosets move the variables of the right sides, and where statistics are joint
+        those of the left sides as well, but for the first.
+    orbit : Orbit
+        The permutations.
+    cosets : tuple of int
+        Those of the orbit that are computed.
+    """
+
+    tuples: Tuples
+    orbit: Orbit
+    cosets: tuple[int, ...]
+
+    @property
+    def frequencies(self) -> int:
+        """Complex numbers of a transform; 0 without shifts."""
+        return self.groups.size // 2 + 1 if self.orbit.shifted else 0
+
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some groups, whose transforms stay in the cache."""
+        return TupleTiles(self.tuples, 2 * self.frequencies or self.groups.size)
+
+    @cached_property
+    def moved(self) -> tuple[int, ...]:
+        """Variables that cosets permute."""
+        moved = {pair.right for pair in self.tuples.pairs}
+        if self.tuples.form == "joint":
+            # A joint test permutes all variables but the first.
+            moved |= {k for pair in self.tuples.pairs for k in pair.left[1:]}
+        return tuple(sorted({self.tuples.variables[k] for k in moved}))
+
+    @property
+    def after(self) -> list[DriverStep]:
+        """What follows: the functions of one coset and statistic at a time, and a factor beside."""
+        most = max(self.tuples.sizes)
+        return [DriverStep("solve", 8 * most * (_FUNCTIONS * self.orbit.n_shifts + 2 * most))]
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
+        tile_rows = min(rows, _GROUPS_AT_ONCE * self.groups.size)
+        sides, terms = self.tiles.most_sides, self.tiles.most_terms
+        if self.orbit.shifted:
+            work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
+        else:
+            work = size * tile_rows * (sides + 2 * terms)
+        work += tile_rows * (self.tiles.row_bytes + 8 * (cosets + 2) * len(self.moved))
+        state = (16 * self.frequencies or 8) * t.n_values * cosets
+        state += 8 * (cosets + 1) * t.n_side_values + 16 * t.n_values
+        return Footprint(payload=t.nbytes, scratch=work, state=state)
+
+    def chunk(self, block: GroupBlock) -> TupleSums:
+        """Sums over a run of groups."""
+        b = self.groups.size
+        sums = TupleSums.zeros(self.tuples, len(self.cosets), self.frequencies)
+        for start in range(0, block.n_groups, _GROUPS_AT_ONCE):
+            stop = min(start + _GROUPS_AT_ONCE, block.n_groups)
+            # The orders of groups by variable, for every coset; none where it is the identity.
+            first, count = block.first + start, stop - start
+            orders = [
+                {m: self.orbit.orders(coset, first, count, m) for m in self.moved if coset}
+                for coset in self.cosets
+            ]
+            for strip, tiles in self.tiles.of([x[start * b : stop * b] for x in block.values]):
+                self._add_groups(sums, strip, tiles, orders)
+        if block.n_left:
+            for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
+                sums.add_still(self.tuples, strip, self.tiles.sides(strip, tiles))
+        return sums
+
+    def _add_groups(
+        self, sums: TupleSums, strip: Strip, tiles: dict[int, Tile], orders: list[Orders]
+    ) -> None:
+        """Add what some whole groups contribute at a strip of landmarks."""
+        t, b = self.tuples, self.groups.size
+        sides = self.tiles.sides(strip, tiles)
+        norms = {
+            side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
+            for side, x in sides.items()
+        }
+        for side, at in strip.at.items():
+            sums.side_squares[at] += norms[side].sum(axis=1)
+        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+            # Cauchy-Schwarz: no product of a group is larger, which bounds the rounding of its
+            # transforms.
+            both = norms[left][rows[left]] * norms[right,][rows[right,]]
+            sums.squares[at] += both.sum(axis=1)
+        # Shifts leave the sums of a side as they are.
+        plain = {side: x.sum(axis=1) for side, x in sides.items()}
+        factors = {
+            side: self.tiles.factors(side, strip, tiles)
+            for side in sides
+            if len(side) > 1 and t.form == "joint"
+        }
+        lefts = []
+        for r, moved in enumerate(orders):
+            # Products of several variables are others in every coset that moves some of them.
+            made = {
+                side: self.tiles.product(side, strip, x, moved)
+                for side, x in factors.items()
+                if moved
+            }
+            totals = plain | {side: x.sum(axis=1) for side, x in made.items()}
+            for side, at in strip.at.items():
+                sums.sides[r, at] += totals[side]
+            if self.orbit.shifted:
+                lefts.append(sides | made)
+            else:
+                self._add_products(sums.cross[r, :, 0], strip, sides | made, sides, moved)
+        if self.orbit.shifted:
+            self._add_spectra(sums.cross, strip, lefts, sides, orders)
+
+    def _add_products(
+        self, sums: Tile, strip: Strip, lefts: SideTiles, rights: SideTiles, moved: Orders
+    ) -> None:
+        """Add the sums of products under the permutations of a coset."""
+        t = self.tuples
+        # A right side that several statistics share is permuted once.
+        shared = {
+            k: _permuted(rights[k,], moved.get(t.variables[k]))
+            for k in {pair.right for pair in t.pairs}
+        }
+        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+            both = lefts[left][rows[left]], shared[right][rows[right,]]
+            sums[at] += _sums_of_products(*both)
+
+    def _add_spectra(
+        self,
+        sums: Spectrum,
+        strip: Strip,
+        lefts: list[SideTiles],
+        rights: SideTiles,
+        orders: list[Orders],
+    ) -> None:
+        """Add the cross-spectra: all groups are summed before they are added."""
+        t, b = self.tuples, self.groups.size
+        at = consecutive(_length(place) for place, _ in strip.pairs)
+        # All groups are summed here before the state is touched, which no cache holds: an entry
+        # takes 11 ns so, and 13 to 26 where each group is added to the state.
+        dtype = np.result_type(t.dtype, np.complex64)
+        spectra = np.zeros((len(orders), at[-1].stop, self.frequencies), dtype)
+        # Transforms are linear: cross-spectra of groups are added, and one inverse transform in the
+        # end gives all shifts.
+        for g in range(next(iter(rights.values())).shape[1] // b):
+            group = slice(g * b, (g + 1) * b)
+            first: dict[tuple[Side, int], Spectrum] = {}
+            for r, moved in enumerate(orders):
+                second: dict[int, Spectrum] = {}
+                for (left, right), (_, rows), place in zip(t.pairs, strip.pairs, at, strict=True):
+                    # A single left variable is moved by no coset, and its transform serves all; a
+                    # product of several is another in each.
+                    key = left, r if t.form == "joint" and len(left) > 1 else 0
+                    if key not in first:
+                        # conj(F f) F h is the transform of sum_i f(i) h(i + k).
+                        first[key] = np.conj(scipy.fft.rfft(lefts[r][left][:, group], axis=1))
+                    if right not in second:
+                        x, order = rights[right,][:, group], moved.get(t.variables[right])
+                        x = x if order is None else x[:, order[g]]
+                        second[right] = scipy.fft.rfft(x, axis=1)
+                    spectra[r, place] += first[key][rows[left]] * second[right][rows[right,]]
+        for (place, _), part in zip(strip.pairs, at, strict=True):
+            sums[:, place] += spectra[:, part]
+
+
+def _sums_of_products(left: Tile, right: Tile) -> Tile:
+    """Sums over rows of the products of two tiles, shape (r,), in double precision.
+
+    Short sums of float32 keep their digits, and are many times quicker than a conversion.
+    """
+    sums = np.zeros(len(left))
+    if sums.dtype == left.dtype:
+        return np.vecdot(left, right, out=sums)
+    for start in range(0, left.shape[1], LANDMARK_TILE_ROWS):
+        at = slice(start, start + LANDMARK_TILE_ROWS)
+        sums += np.vecdot(left[:, at], right[:, at])
+    return sums
+
+
+def _squared_row_norms(values: Tile) -> Vector:
+    """Sums over the last axis of the squares."""
+    values = np.ascontiguousarray(values)
+    norms: Vector = np.vecdot(values, values).astype(np.float64, copy=False)
+    return norms
+
+
+class Moments(NamedTuple):
+    """Moments of the data as they are, at the landmarks."""
+
+    kappa: Tile
+    """Means of the kernels where statistics need them, shape (K, p)."""
+    squares: Vector
+    """Means of their squares."""
+    u: list[Tile]
+    """kappa_J - prod_m kappa_m of every statistic, shapes (q,); of products of centred kernels
+    the covariance of both sides."""
+
+    @classmethod
+    def zeros(cls, tuples: Tuples) -> Moments:
+        """To be written part after part."""
+        shape = len(tuples.kernels), len(tuples.landmarks[0])
+        return cls(np.zeros(shape), np.zeros(shape), [np.empty(0)] * len(tuples.pairs))
+
+    def write_means(self, part: Tuples, sums: TupleSums, n: int) -> None:
+        """Write the means of single kernels and of their squares."""
+        for side, at in part.sides.items():
+            if len(side) == 1:
+                (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
+                about = sums.sides[0, place] / n
+                self.kappa[k, at] = pilot + about
+                # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
+                squares = sums.side_squares[place] / n + pilot * (pilot + 2.0 * about)
+                self.squares[k, at] = squares
+
+
+def functions_of(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
+    """U of a statistic under the b permutations of a coset, shape (q, b).
+
+    With f and h the sides about their pilots the covariance under a permutation s is
+    (1/n) sum_i f_i h_s(i) less the product of the means of f and h, which no shift changes.
+    """
+    (left, right), at, kept = part.pairs[c], part.places[c], part.kept[c]
+    cross = sums.cross[r, at]
+    # Under all shifts it is a circular correlation, whose transform the pass has summed.
+    u: Tile = scipy.fft.irfft(cross, b, axis=1) if b > 1 else cross.copy()
+    # Rows outside of the groups stay in their places under every permutation.
+    u += sums.left_over[at, None]
+    u /= n
+    about = {
+        side: sums.sides[r, part.side_places[side]][np.searchsorted(part.sides[side], kept)] / n
+        for side in _sides_of(part.pairs[c])
+    }
+    # Shifts move rows within a side: both means, and so their product, stay as they are.
+    u -= (about[left] * about[right,])[:, None]
+    # A joint test sees a dependence among the left variables, too: with L their product,
+    # E prod_m k_m - prod_m kappa_m is the covariance and (E L - prod_{left} kappa_m) kappa_right.
+    if part.form == "joint" and len(left) > 1:
+        pilots = {k: part.pilots[k][kept] for k in (*left, right)}
+        mean = math.prod(pilots[k] for k in left) + about[left]
+        apart = math.prod(pilots[k] + about[k,] for k in left)
+        u += ((mean - apart) * (pilots[right] + about[right,]))[:, None]
+    return u
+
+
+def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
+    """The moments of the data as they are."""
+    moments = Moments.zeros(tuples)
+    moments.write_means(tuples, sums, n)
+    for c in range(len(tuples.pairs)):
+        moments.u[c] = functions_of(tuples, sums, c, 0, 1, n)[:, 0]
+    return moments
+
+
+def measure_tuples(session: Session, tuples: Tuples) -> Moments:
+    """The means of the kernels and of their products, in one pass."""
+    return measured(tuples, session.reduce(MeansPass(tuples)), session.n)
+
+
+def resample_tuples(
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Resampling
+) -> tuple[Replicated, Moments, str]:
+    """T of all statistics and their replicates, in one pass, or as few as fit in memory.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    tuples : Tuples
+        The statistics.
+    whiten : sequence of callable
+        L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
+        that of its whitened values at the landmarks.
+    null : Shifts or Permutation
+        How replicates are made.
+
+    Returns
+    -------
+    Replicated
+        T = n |L^-1 u|^2 and its replicates.
+    Moments
+        Those of the data.
+    str
+        How the replicates were made.
+    """
+    whole = _orbit_pass(session, tuples, null)
+    orbit, b, n = whole.orbit, whole.orbit.n_shifts, session.n
+    values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
+    moments = Moments.zeros(tuples)
+    for numbers, piece, plan in _pieces(session, whole):
+        part, sums = piece.tuples, session.reduce(piece, plan)
+        session.step("solve")
+        moments.write_means(part, sums, n)
+        for place, c in enumerate(numbers):
+            for r, coset in enumerate(piece.cosets):
+                u = functions_of(part, sums, place, r, b, n)
+                # T = n |L^-1 u|^2 under all shifts of a coset at once.
+                values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](u))
+                if coset == 0:
+                    moments.u[c] = u[:, 0].copy()
+            errors[c] = _rounding(part, sums, place, orbit, n, whiten[c])
+        del sums, u  # the next pass has sums of its own
+    return Replicated.of(values, tie_tolerance(values[0], errors)), moments, orbit.detail
+
+
+def _rounding(part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int, whiten: Whiten) -> float:
+    """Up to how much the root of a statistic, sqrt(n) |L^-1 u|, may be wrong by rounding.
+
+    Errors of a transform grow with the logarithm of its length, and so do those of sums in double
+    precision; errors of groups are independent. Of such errors e of a covariance, |L^-1 diag(e)|_F
+    is found by a few random signs (Hutchinson 1990), and taken times a factor for safety.
+    """
+    summed = part.dtype if orbit.shifted else np.float64
+    unit = transform_error(summed, orbit.groups.size) + tile_error(part.dtype)
+    errors = unit * np.sqrt(sums.squares[part.places[c]]) / n
+    # A fixed seed: the bound is the same in every run.
+    signs = np.random.Generator(np.random.Philox(0)).choice([-1.0, 1.0], (len(errors), _PROBES))
+    norm = math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
+    return math.sqrt(n) * _SAFETY * norm
+
+
+class SpectrumSums(NamedTuple):
+    """Sums over rows of the centred terms xi, and of xi xi'."""
+
+    plain: Vector
+    """sum_i xi_ij, shape (P,)."""
+    squares: Vector
+    """sum_i xi_ij xi_ik of every statistic, one after another, shape (sum_c P_c^2,)."""
+
+
+@dataclass(frozen=True)
+class SpectrumPass(Pass[SpectrumSums]):
+    """The second moments of the centred terms.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics, whose pilots are the means of the kernels.
+    null : Gamma or Spectral
+        The null that they are for.
+    cosets : tuple of int, optional
+        The data as they are.
+    """
+
+    tuples: Tuples
+    null: Gamma | Spectral
+    cosets: tuple[int, ...] = (0,)
+
+    @property
+    def name(self) -> str:
+        """The null distribution."""
+        return f"{self.null.name} null"
+
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some rows."""
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
+
+    @property
+    def after(self) -> list[DriverStep]:
+        """What follows: the covariance of one statistic at a time, beside the moments of all."""
+        count, matrix = len(self.tuples.sizes), 8 * max(self.tuples.sizes) ** 2
+        held = matrix * (count - 1)
+        steps = [DriverStep("whiten", held + 6 * matrix)]
+        if isinstance(self.null, Spectral):
+            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
+        return steps * count
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
+        terms = 2 * self.tiles.most_terms * t.dtype.itemsize + 8 * t.n_values
+        return Footprint(
+            payload=t.nbytes,
+            scratch=tile * (self.tiles.row_bytes + terms) + 8 * max(t.sizes) ** 2,
+            state=8 * (sum(q * q for q in t.sizes) + t.n_values),
+        )
+
+    def chunk(self, block: RowBlock) -> SpectrumSums:
+        """Sums over one block."""
+        t = self.tuples
+        sums = SpectrumSums(np.zeros(t.n_values), np.zeros(sum(q * q for q in t.sizes)))
+        for values in tiles_of_rows(block):
+            # Products of float32 would leave the covariance indefinite once it is whitened.
+            terms = np.empty((t.n_values, len(values[0])))
+            for strip, tiles in self.tiles.of(values):
+                self._write_terms(terms, strip, tiles)
+            for place, (plain, squares) in zip(t.places, self.of(sums), strict=True):
+                plain += terms[place].sum(axis=1)
+                squares += terms[place] @ terms[place].T
+        return sums
+
+    def _write_terms(self, terms: Tile, strip: Strip, tiles: dict[int, Tile]) -> None:
+        """Write the centred terms xi of every statistic at a strip, where pilots are the means."""
+        t = self.tuples
+        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+            # A strip may hold no landmark that this statistic keeps.
+            if _length(at) == 0:
+                continue
+            centred, means = [], []
+            for k in (*left, right):
+                centred.append(tiles[k][strip.rows[k,][0]][rows[k,]].copy())
+                means.append(t.pilot(k, strip.sides[k,][rows[k,]]))
+            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+            terms[at] = product_of_centred(centred, means)
+
+    def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
+        """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
+        sizes = self.tuples.sizes
+        squares = consecutive(q * q for q in sizes)
+        return [
+            (sums.plain[place], sums.squares[square].reshape(q, q))
+            for place, square, q in zip(self.tuples.places, squares, sizes, strict=True)
+        ]
+
+
+def fit_tuples(
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Gamma | Spectral
+) -> tuple[list[tuple[float, Distribution]], Moments]:
+    """T of every statistic and its fitted null distribution, in two passes where they fit."""
+    moments = measure_tuples(session, tuples)
+    whole = SpectrumPass(tuples.about(list(moments.kappa)), null)
+    tested: list[tuple[float, Distribution]] = []
+    for numbers, piece, plan in _pieces(session, whole):
+        for c, (plain, squares) in zip(numbers, piece.of(session.reduce(piece, plan)), strict=True):
+            moments.u[c] = plain / session.n
+            tested.append(_fitted(session, moments.u[c], squares, whiten[c], null))
+        del plain, squares  # the next pass has sums of its own
+    return tested, moments
+
+
+def _fitted(
+    session: Session, u: Vector, squares: Vector, whiten: Whiten, null: Gamma | Spectral
+) -> tuple[float, Distribution]:
+    """T, and its limit law: of a normal U of the same covariance.
+
+    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
+    squared Frobenius norm are the mean and half the variance of T. The mean of this law over
+    permutations is (n - 2) / n times that of T: exactly for M = 2, as follows from
+    E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for M > 2. The factor n / (n - 2) removes
+    the excess of rejections that it causes at small n.
+    """
+    n = session.n
+    session.step("whiten")
+    covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
+    check_no_overflow(covariance)
+    statistic = n * float(squared_norms(whiten(u)))
+    if isinstance(null, Spectral):
+        session.step("eigenvalues")
+        # Along directions near the pruning tolerance the covariance may be negative by rounding.
+        mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
+        return statistic, null.distribution(mixture, session.seed)
+    variance = 2.0 * float(np.vdot(covariance, covariance))
+    return statistic, GammaDistribution(float(covariance.trace()), variance)
+
+
+def plan_tuples(
+    session: Session, tuples: Tuples, null: TupleNull | None
+) -> list[DriverStep | PassPlan]:
+    """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
+    if isinstance(null, Resampling):
+        return _piece_steps(session, _orbit_pass(session, tuples, null))
+    first = session.plan(MeansPass(tuples))
+    return [first] if null is None else [first, *_piece_steps(session, SpectrumPass(tuples, null))]
+
+
+TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SpectrumPass)
+
+
+def _piece_steps(session: Session, whole: TuplePass) -> list[DriverStep | PassPlan]:
+    steps: list[DriverStep | PassPlan] = []
+    for _, piece, plan in _pieces(session, whole):
+        steps += [plan, *piece.after]
+    return steps
+
+
+def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePass, PassPlan]]:
+    """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
+
+    The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
+    """
+    left = [(range(len(whole.tuples.pairs)), whole.cosets)]
+    while left:
+        numbers, cosets = left.pop(0)
+        piece = replace(whole, tuples=whole.tuples.part(numbers), cosets=cosets)
+        plan, solve = session.plan(piece), max(step.working_bytes for step in piece.after)
+        fits = plan.worker_bytes + solve <= session.runtime.pass_bytes
+        if fits or len(numbers) == len(cosets) == 1:
+            yield numbers, piece, plan
+        elif len(numbers) > 1:
+            middle = len(numbers) // 2
+            left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
+        else:
+            middle = len(cosets) // 2
+            left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
+
+
+def _orbit_pass(session: Session, tuples: Tuples, null: Resampling) -> TupleOrbitPass:
+    """The pass over all permutations, which all statistics share."""
+
+    def over(orbit: Orbit) -> TupleOrbitPass:
+        return TupleOrbitPass(tuples, orbit, tuple(range(orbit.cosets)))
+
+    return over(orbit_of(session, null, lambda orbit: suits_one_task(session, over(orbit))))
