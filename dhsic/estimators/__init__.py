@@ -13,7 +13,6 @@ target. At test locations, in the folder `location`: `nfsic`.
 from dhsic.estimators.base import (
     ColumnEstimator,
     Estimator,
-    GridEstimator,
     Null,
     fit_on_sample,
     plan_of,
@@ -73,7 +72,6 @@ __all__ = [
     "Estimator",
     "EstimatorEntry",
     "EstimatorName",
-    "GridEstimator",
     "GridOutcome",
     "Judged",
     "Null",

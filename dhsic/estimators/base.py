@@ -1,10 +1,12 @@
-"""Protocols of estimators, and the values that they return."""
+"""What an estimator is: a statistic, and the tests and estimates that are made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ from dhsic.estimators.outcomes import (
     GridOutcome,
     Outcome,
 )
-from dhsic.kernels import Combinations, Kernel, Ranked
+from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
 from dhsic.kernels.wrap import of_rows
 from dhsic.nulls import (
     Chain,
@@ -31,10 +33,14 @@ from dhsic.nulls import (
     FromReplicates,
     Gamma,
     Normal,
+    Permutation,
     Resampling,
+    Shifts,
     Spectral,
 )
 from dhsic.results import PassSummary
+from dhsic.statistics.orbit import Replicated, exact_null
+from dhsic.statistics.replicate import Statistic, replicate, replicate_steps
 
 Vector = NDArray[np.float64]
 Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | FromReplicates
@@ -54,41 +60,111 @@ _NEGATIVE = 1e-6
 _MOST_OF_A_CHUNK = 4  # parts of the memory
 
 
-class Estimator(Protocol):
-    """A statistic of dependence with its options, as a frozen value."""
+class Prepared(NamedTuple):
+    """A statistic of the data, with all that permutations leave as it is."""
+
+    combinations: Combinations
+    """As fitted, those that are compared."""
+    statistic: Statistic[Any]
+    """One for each."""
+    estimate: Callable[[Replicated, int], Estimate]
+    """The measure of dependence by a combination, given its number."""
+    detail: str = ""
+    """What a result says of it."""
+    own: Callable[[Replicated], Vector] | None = None
+    """HSIC of every variable of a combination with itself, shape (G, M)."""
+
+
+class Guess(NamedTuple):
+    """What a plan knows of `Prepared` before the data are read."""
+
+    steps: list[DriverStep | PassPlan]
+    """Those that prepare it."""
+    statistic: Statistic[Any]
+    """Of functions that have shapes and take no memory."""
+    closing: tuple[DriverStep, ...] = ()
+    """Steps after all passes."""
+    n_landmarks: int | None = None
+    """Landmarks before pruning."""
+
+
+class Estimator(ABC):
+    """A statistic of dependence with its options, as a frozen dataclass.
+
+    An estimator says what it prepares of each variable by itself, and which `Statistic` it makes of
+    it. Plans, tests of one combination of kernels or many, and estimates are made of that here.
+    """
 
     name: ClassVar[str]
+    most_variables: ClassVar[int | None] = 2
+    """The largest number of variables that it takes; any where it is None."""
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation)
+    """The null distributions that stand with it."""
+    cost: ClassVar[str] = "?"
+    """How its time grows with the rows n."""
+    takes_missing: ClassVar[bool] = False
+    """Whether it takes kernels of rows with gaps."""
+    remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
+    """Advice where it needs too much memory."""
 
     def kernel(self, given: Kernel | None) -> Kernel:
-        """The kernel of a variable: what was given, or the default; refused where it is fixed."""
-        ...
+        """The kernel of a variable: what was given, or the Gaussian one."""
+        return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The null distribution for `null="auto"`, and why."""
-        ...
+        return exact_null(len(session.sources), n_resamples)
+
+    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
+        """The steps of `prepare`, and the shapes of what it makes."""
+        raise NotImplementedError
+
+    def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
+        """Fit the kernels, and all else that is made of each variable by itself."""
+        raise NotImplementedError
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The plan of a test of all combinations, or of estimates where `null` is None."""
-        ...
+        guess = self.guess(session, combinations, null)
+        permuted = null if isinstance(null, Resampling) else None
+        orbit = guess.statistic.orbit(session, permuted)
+        passes = replicate_steps(session, guess.statistic, orbit)
+        steps = [*guess.steps, *passes, *guess.closing]
+        return plan_of(session, steps, self.remedy, guess.n_landmarks)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of dependence."""
-        ...
+        prepared = self.prepare(session, Combinations.single(kernels), None)
+        identity = prepared.statistic.orbit(session, None)
+        return prepared.estimate(replicate(session, prepared.statistic, identity), 0)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution."""
-        ...
-
-
-@runtime_checkable
-class GridEstimator(Protocol):
-    """An estimator that tries several combinations of kernels in one run."""
+        combinations = Combinations.single(kernels)
+        if isinstance(null, Resampling):
+            return self.test_grid(session, combinations, null).only
+        return self.test_each(session, combinations, null)[0]
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
-        """The statistics and their replicates."""
-        ...
+        """The statistics of several combinations, and replicates that they share."""
+        prepared = self.prepare(session, combinations, null)
+        orbit = prepared.statistic.orbit(session, null)
+        found = replicate(session, prepared.statistic, orbit)
+        return GridOutcome(
+            prepared.combinations,
+            found.statistics,
+            found.replicates,
+            partial(prepared.estimate, found),
+            "; ".join(filter(None, (orbit.detail, prepared.detail))),
+            found.rounding,
+            None if prepared.own is None else prepared.own(found),
+        )
+
+    def test_each(self, session: Session, combinations: Combinations, null: Any) -> list[Outcome]:
+        """The outcome of every combination by itself, by a law that is no replicates'."""
+        raise NotImplementedError
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
-from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
+from dhsic.estimators.base import Estimator, Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.linalg import rounding_unit
@@ -37,7 +37,7 @@ FEWEST_BLOCK_ROWS = 4  # of the unbiased estimate
 
 @final
 @dataclass(frozen=True)
-class BlockHSIC:
+class BlockHSIC(Estimator):
     """Mean of the unbiased HSIC of blocks of consecutive rows, for two variables.
 
     The cost is that of n times the rows of a block, in one pass. The test statistic is the

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.session import Session
-from dhsic.estimators.base import GridEstimator
+from dhsic.estimators.base import Estimator
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.io.derived import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
@@ -179,7 +179,7 @@ class Judged(NamedTuple):
 def run_chain(
     session: Session,
     stages: Stages,
-    estimator: GridEstimator,
+    estimator: Estimator,
     grid: Grid,
     null: Chain,
     estimate: Callable[[], Estimate],
@@ -192,7 +192,7 @@ def run_chain(
         The run over the M variables.
     stages : Stages
         The tests.
-    estimator : GridEstimator
+    estimator : Estimator
         The statistic of a stage.
     grid : Grid
         How the statistics of a stage become one.

@@ -20,6 +20,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimator,
     Null,
     fit_combinations_on_sample,
     fitting_step,
@@ -117,7 +118,7 @@ class _Planned(NamedTuple):
     """Its steps."""
 
 
-class Quadratic:
+class Quadratic(Estimator):
     """Estimate and test of a multiple of the squared HSIC by all pairs of rows.
 
     Estimators derive from it: they say what the multiple is, and which kernels it takes.
@@ -219,7 +220,7 @@ class Quadratic:
             factors = np.array([self.factor(sums) for sums in each])
             used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
             own = marginal_hsic(grams.sums_of_kernels(used.tolist()), unbiased=self.unbiased)
-            statistics, values, errors = grams.resampled()
+            statistics, values, errors, _ = grams.resampled()
             found.append((factors * statistics, factors * errors, own[at.reshape(len(part), -1)]))
             values *= factors
             note = note or grams.detail

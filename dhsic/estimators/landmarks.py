@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS, Null, bandwidth_rows, fit_combinations
+from dhsic.estimators.base import BANDWIDTH_ROWS, Estimator, Null, bandwidth_rows, fit_combinations
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.principal import Directions
 from dhsic.estimators.tests import (
@@ -178,7 +178,7 @@ class LandmarkFeatures(NamedTuple):
 _Kept: TypeAlias = tuple[FeatureMap, Vector, Vector, bool]
 
 
-class OnLandmarks:
+class OnLandmarks(Estimator):
     """Options and methods of estimators on Nystrom features of two variables."""
 
     measure: ClassVar[Measure] = SQUARED_HSIC

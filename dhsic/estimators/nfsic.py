@@ -17,7 +17,7 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
-from dhsic.estimators.base import Null, fit_on_sample, fitting_step, plan_of
+from dhsic.estimators.base import Estimator, Null, fit_on_sample, fitting_step, plan_of
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.training import (
     Norm,
@@ -108,7 +108,7 @@ class LocationPass(Pass[LocationSums]):
 
 @final
 @dataclass(frozen=True)
-class NFSIC:
+class NFSIC(Estimator):
     """The normalised finite set independence criterion, for two or more variables.
 
     With kernels k_m at J locations v_j = (v_1j, ..., v_Mj) and their means kappa_mj, let
@@ -224,7 +224,7 @@ class NFSIC:
             return Outcome(rest.n * estimate.value, law, estimate, detail)
         assert isinstance(null, Resampling)
         resampled, _, detail = resample_tuples(rest, tuples, [norm.whiten], null)
-        (statistic,), replicates, (rounding,) = resampled
+        (statistic,), replicates, (rounding,), _ = resampled
         return Outcome(
             float(statistic), Replicates(replicates[:, 0]), estimate, detail, float(rounding)
         )

@@ -16,7 +16,14 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
-from dhsic.estimators.base import BANDWIDTH_ROWS, Null, bandwidth_rows, fit_combinations, plan_of
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Estimator,
+    Null,
+    bandwidth_rows,
+    fit_combinations,
+    plan_of,
+)
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
     ColumnOutcome,
@@ -72,7 +79,7 @@ class LandmarkFit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NystromMHSIC:
+class NystromMHSIC(Estimator):
     """Nystrom M-HSIC of Kalinke and Szabo (2023), for two or more variables.
 
     The cost is linear in the rows. Let z_j = (z_1j, ..., z_Mj), j = 1..p, be landmarks,
@@ -204,7 +211,7 @@ class NystromMHSIC:
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """T of every combination and its replicates, in one pass."""
-        basis, (statistics, replicates, rounding), moments, detail = self._resampled(
+        basis, (statistics, replicates, rounding, _), moments, detail = self._resampled(
             session, combinations, null
         )
 
@@ -231,7 +238,7 @@ class NystromMHSIC:
     ) -> ColumnOutcome:
         """T of every feature and its replicates, as `test_grid`."""
         self._check_shared()
-        basis, (statistics, replicates, rounding), moments, detail = self._resampled(
+        basis, (statistics, replicates, rounding, _), moments, detail = self._resampled(
             session, combinations, null
         )
         estimates = self._features(session, basis, moments)

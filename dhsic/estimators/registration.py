@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args, overload
 
 from dhsic._validation import check_integer, nearest, shown
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimator, GridEstimator, Null
+from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, EstimatorEntry
 from dhsic.kernels import Kernel
 from dhsic.kernels.text import FORMS, parse
@@ -281,7 +281,7 @@ def _add_estimator(
     with_it = tuple(_named_classes("nulls", () if nulls is None else nulls, NULLS))
     if most_variables is not None:
         check_integer("most_variables", most_variables, minimum=2)
-    if Chain in with_it and not issubclass(cls, GridEstimator):
+    if Chain in with_it and not hasattr(cls, "test_grid"):
         msg = (
             f"an estimator with null 'chain' must have the method test_grid, got "
             f"{cls.__name__}: add it, or drop 'chain'"
@@ -290,7 +290,7 @@ def _add_estimator(
     # Nulls that were added before, for all estimators that take what they are made of.
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
     with_it = (*with_it, *others)
-    grids = issubclass(cls, GridEstimator)
+    grids = hasattr(cls, "test_grid")
     TABLE.append(
         EstimatorEntry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids)
     )

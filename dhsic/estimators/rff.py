@@ -14,7 +14,7 @@ from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Null, fit_combinations_on_sample, fitting_step
+from dhsic.estimators.base import Estimator, Null, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.estimators.tests import (
     column_outcome,
@@ -69,7 +69,7 @@ class FeatureFit(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class RFFHSIC:
+class RFFHSIC(Estimator):
     """HSIC by random Fourier features, for variables with translation-invariant kernels.
 
     It takes two. With frequencies w_j, j = 1..D, from the spectral law of its kernel, the features

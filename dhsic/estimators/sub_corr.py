@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Null, fit_combinations_on_sample, fitting_step
+from dhsic.estimators.base import Estimator, Null, fit_combinations_on_sample, fitting_step
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.tests import (
     column_outcome,
@@ -36,7 +36,7 @@ _MEASURE = Measure("mean squared correlation", squared_frobenius_norms, adds=Tru
 
 @final
 @dataclass(frozen=True)
-class SubCorr:
+class SubCorr(Estimator):
     """Mean squared Pearson correlation of all pairs of columns, one of either variable.
 
     It is HSIC with linear kernels of standardised columns over the product of the numbers of

@@ -64,7 +64,9 @@ def replicate_at_landmarks(
     tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
     # The three factorisations have one basis: their statistics are one norm of one vector.
     whiten = [partial(basis.whiten, 0)] * len(_PAIRS)
-    (statistics, replicates, rounding), _, detail = resample_tuples(session, tuples, whiten, null)
+    (statistics, replicates, rounding, _), _, detail = resample_tuples(
+        session, tuples, whiten, null
+    )
     return LancasterReplicates(
         statistics,
         replicates,

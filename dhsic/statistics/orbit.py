@@ -45,14 +45,16 @@ class Pair(NamedTuple):
 
 
 class Replicated(NamedTuple):
-    """Statistics of G combinations with the replicates that they share."""
+    """C statistics with the replicates that they share."""
 
     statistics: Vector
-    """Shape (G,)."""
+    """Shape (C,)."""
     replicates: Vector
-    """Statistics of the rest of the orbit, shape (N - 1, G); a row is one permutation for all."""
+    """Statistics of the rest of the orbit, shape (N - 1, C); a row is one permutation for all."""
     rounding: Vector
-    """Differences of the statistics up to it are ties, shape (G,)."""
+    """Differences of the statistics up to it are ties, shape (C,)."""
+    data: tuple[tuple[range, Any], ...] = ()
+    """What else the sums say of the data as they are, with the numbers of the statistics."""
 
     @classmethod
     def of(cls, orbit: Vector, rounding: Vector) -> Self:
