@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice, check_integer
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.libraries import is_sparse
-from dhsic.nulls.multiple import Control
+from dhsic.nulls.aggregate import Control
 from dhsic.ranking import rank_features, select_features
 
 if TYPE_CHECKING:

@@ -1,18 +1,15 @@
 """Null distributions and the p-value."""
 
 from dhsic.errors import ApproximateNullWarning
-from dhsic.nulls.aggregate import Aggregated, Strength, aggregate, standardised
-from dhsic.nulls.chain import CombinedPvalues, combine_pvalues
-from dhsic.nulls.chi_square import ChiSquare
-from dhsic.nulls.distributions import (
-    Distribution,
-    GammaDistribution,
-    Replicates,
-    StudentT,
-    check_no_overflow,
+from dhsic.nulls.aggregate import (
+    Aggregated,
+    Control,
+    Strength,
+    adjust,
+    aggregate,
+    standardised,
+    step_down,
 )
-from dhsic.nulls.from_replicates import FromReplicates
-from dhsic.nulls.gamma import Gamma
 from dhsic.nulls.guard import (
     JointSpread,
     KernelMoments,
@@ -22,14 +19,33 @@ from dhsic.nulls.guard import (
     kernel_moments,
     spread_at_locations,
 )
-from dhsic.nulls.mixture import ChiSquareMixture
-from dhsic.nulls.multiple import Control, adjust, step_down
-from dhsic.nulls.normal import Normal, Variance
-from dhsic.nulls.permutation import Permutation, Within, draw_permutations
+from dhsic.nulls.laws import (
+    ChiSquareMixture,
+    CombinedBy,
+    CombinedPvalues,
+    Distribution,
+    GammaDistribution,
+    Replicates,
+    StudentT,
+    check_no_overflow,
+    combine_pvalues,
+)
 from dhsic.nulls.pvalue import monte_carlo_error, pvalue, tie_threshold
-from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
-from dhsic.nulls.spectral import MixtureMethod, Spectral
-from dhsic.nulls.time_order import TimeOrder
+from dhsic.nulls.values import (
+    Chain,
+    ChiSquare,
+    FromReplicates,
+    Gamma,
+    MixtureMethod,
+    Normal,
+    Permutation,
+    Shifts,
+    Spectral,
+    TimeOrder,
+    Variance,
+    Within,
+    draw_permutations,
+)
 
 Resampling = Permutation | Shifts
 """Nulls that are made of replicates, which combinations of kernels share."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.nulls.distributions import Distribution, Replicates, check_no_overflow
+from dhsic.nulls.laws import Distribution, Replicates, check_no_overflow
 
 Vector = NDArray[np.float64]
 

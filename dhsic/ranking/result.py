@@ -246,7 +246,7 @@ class ColumnRanking(Result):
             The level: of the expected share of false discoveries for "bh" and "by", of the
             probability of any for the others.
         control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
-            How the number of columns is accounted for, see `dhsic.nulls.multiple`. "max-t" uses
+            How the number of columns is accounted for, see `dhsic.nulls.adjust`. "max-t" uses
             the replicates that columns share, so that their dependence costs nothing; it needs
             about 1 / alpha replicates, Bonferroni and Holm as many times more as there are
             columns.

@@ -1,20 +1,21 @@
-"""The law of a weighted sum of squared normals, accurate in the far tail."""
+"""Laws of a statistic under the null hypothesis: replicates, gamma, Student, mixtures."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dhsic.errors import InvalidArgumentError
-from dhsic.nulls.distributions import check_no_overflow
+from dhsic.errors import DataError, InvalidArgumentError
 
 Vector = NDArray[np.float64]
+CombinedBy = Literal["fisher", "sidak"]
 Complexes = NDArray[np.complex128]
 
 # The share of the trace below which a weight counts as its mean.
@@ -34,6 +35,162 @@ _MOST_PRODUCTS = 5000
 _LOST_VARIANCE = 1e-6
 # These take 8 MiB.
 _NORMALS_AT_ONCE = 2**20
+
+
+class Distribution(Protocol):
+    """The law of a statistic under the null hypothesis."""
+
+    def sf(self, statistic: float) -> float:
+        """Probability of a value at least as large."""
+        ...
+
+    def draws(self, rng: np.random.Generator, size: int) -> Vector:
+        """Independent values, shape (size,)."""
+        ...
+
+
+def check_no_overflow(*values: ArrayLike) -> None:
+    """Refuse a statistic, or what its null distribution is made of, where it overflowed.
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
+    """
+    if not all(np.isfinite(value).all() for value in values):
+        msg = (
+            "the statistic and its null distribution must be finite, but products of the kernels "
+            "overflow: use precision='float64', transform the variables (to ranks, say), or take "
+            "bounded kernels such as 'gaussian'"
+        )
+        raise DataError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Values of the statistic under the null hypothesis.
+
+    Parameters
+    ----------
+    values : ndarray, shape (b,)
+        The replicates, finite.
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite, as where products of unbounded kernels overflow.
+
+    References
+    ----------
+    .. [1] B. Phipson, G. Smyth. Permutation p-values should never be zero. Statistical Applications
+       in Genetics and Molecular Biology 9, 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Replicates(np.array([1.0, 2.0, 4.0])).sf(3.0)
+    0.5
+    """
+
+    values: Vector
+
+    def __post_init__(self) -> None:
+        check_no_overflow(self.values)
+
+    def sf(self, statistic: float) -> float:
+        """Share of values at least as large; the observed one counts (Phipson and Smyth 2010)."""
+        return float((1 + np.count_nonzero(self.values >= statistic)) / (len(self.values) + 1))
+
+    def draws(self, rng: np.random.Generator, size: int) -> Vector:
+        """Replicates drawn with replacement."""
+        return rng.choice(self.values, size)
+
+
+@dataclass(frozen=True)
+class GammaDistribution:
+    """The gamma distribution of a mean and a variance.
+
+    Parameters
+    ----------
+    mean, variance : float
+        Its moments. A law without spread says nothing: all its tail probabilities are 1.
+
+    Raises
+    ------
+    DataError
+        A moment is NaN or infinite.
+
+    Examples
+    --------
+    >>> round(GammaDistribution(mean=1.0, variance=2.0).sf(3.841459), 6)
+    0.05
+    """
+
+    mean: float
+    variance: float
+
+    def __post_init__(self) -> None:
+        check_no_overflow(self.mean, self.variance)
+
+    def sf(self, statistic: float) -> float:
+        """Probability of a value at least as large."""
+        if statistic <= 0.0 or self._degenerate:
+            return 1.0
+        # The tail by itself, not one less the rest, which has no digits left where p is small.
+        return float(scipy.special.gammaincc(self._shape, statistic / self._scale))
+
+    def draws(self, rng: np.random.Generator, size: int) -> Vector:
+        """Independent values, shape (size,)."""
+        if self._degenerate:
+            # A law without spread is a point.
+            return np.full(size, self.mean)
+        return rng.gamma(self._shape, self._scale, size)
+
+    @property
+    def _degenerate(self) -> bool:
+        return self.mean <= 0.0 or self.variance <= 0.0
+
+    @property
+    def _shape(self) -> float:
+        # Shape mean^2 / variance, scale variance / mean: Gretton et al. (2007), equation 9.
+        return self.mean**2 / self.variance
+
+    @property
+    def _scale(self) -> float:
+        return self.variance / self.mean
+
+
+@dataclass(frozen=True)
+class StudentT:
+    """Student's t distribution, for a statistic divided by its standard error.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom; infinity gives the normal distribution.
+
+    Examples
+    --------
+    >>> import math
+    >>> round(StudentT(math.inf).sf(1.644854), 6)
+    0.05
+    """
+
+    df: float
+
+    def sf(self, statistic: float) -> float:
+        """Probability of a value at least as large."""
+        if math.isinf(self.df):
+            # P(Z >= t) = P(Z <= -t): small p-values keep their digits.
+            return float(scipy.special.ndtr(-statistic))
+        # The law is symmetric: the lower tail at -t keeps the digits of small p-values.
+        return float(scipy.special.stdtr(self.df, -statistic))
+
+    def draws(self, rng: np.random.Generator, size: int) -> Vector:
+        """Independent values, shape (size,)."""
+        if math.isinf(self.df):
+            return rng.standard_normal(size)
+        return rng.standard_t(self.df, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,3 +471,86 @@ def _saddle_gap(weights: Vector, x: float) -> float:
     low, high = math.log(0.25 / x), math.log(len(weights) / x)
     # The gap shrinks as 1 / x in the far tail: its logarithm is found to a relative error.
     return math.exp(brentq(excess, low, high, xtol=1e-10))
+
+
+@dataclass(frozen=True)
+class CombinedPvalues:
+    """The law of the combined p-values of a chain, if all of its hypotheses are true.
+
+    The p-value of every stage is uniform or larger given those before it, so that this law is that
+    of the statistic or larger.
+
+    Parameters
+    ----------
+    stages : int
+        Number of p-values, K.
+    combined_by : {"fisher", "sidak"}
+        The statistic: -2 sum_k log p_k (Fisher 1932), or -log10 min_k p_k (Sidak 1967).
+
+    Examples
+    --------
+    >>> round(CombinedPvalues(2, "sidak").sf(2.0), 4)
+    0.0199
+    """
+
+    stages: int
+    combined_by: CombinedBy
+
+    def sf(self, statistic: float) -> float:
+        """Probability of a value at least as large."""
+        if self.combined_by == "fisher":
+            # P(chi-square of 2 M degrees >= s) = Q(M, s / 2), the upper incomplete gamma function.
+            return float(scipy.special.gammaincc(self.stages, max(statistic, 0.0) / 2.0))
+        # 1 - (1 - 10^-s)^M by expm1 and log1p, or a small p-value would lose its digits; the bound
+        # of 1 - 1e-16 keeps log1p away from log 0.
+        return -math.expm1(self.stages * math.log1p(-min(10.0**-statistic, 1.0 - 1e-16)))
+
+    def draws(self, rng: np.random.Generator, size: int) -> Vector:
+        """Independent values, shape (size,)."""
+        # 1 - U lies in (0, 1], so that no logarithm is infinite.
+        logs = np.log(1.0 - rng.random((size, self.stages)))
+        if self.combined_by == "fisher":
+            values: Vector = -2.0 * logs.sum(axis=1)
+        else:
+            values = -logs.min(axis=1) / math.log(10.0)
+        return values
+
+
+def combine_pvalues(
+    pvalues: Sequence[float], combined_by: CombinedBy
+) -> tuple[float, CombinedPvalues]:
+    """The statistic of some p-values, and its law.
+
+    Parameters
+    ----------
+    pvalues : sequence of float
+        P-values of every stage, greater than 0.
+    combined_by : {"fisher", "sidak"}
+        See `CombinedPvalues`.
+
+    Returns
+    -------
+    float
+        The statistic.
+    CombinedPvalues
+        Its law where all hypotheses are true.
+
+    References
+    ----------
+    .. [1] R. Fisher. Statistical methods for research workers. Oliver and Boyd 1932, section 21.1.
+    .. [2] Z. Sidak. Rectangular confidence regions for the means of multivariate normal
+       distributions. JASA 62, 1967.
+
+    Examples
+    --------
+    >>> statistic, law = combine_pvalues([0.01, 0.5], "fisher")
+    >>> round(law.sf(statistic), 4)
+    0.0315
+    """
+    law = CombinedPvalues(len(pvalues), combined_by)
+    if combined_by == "fisher":
+        # Fisher (1925): under the null hypotheses at most chi-square of 2 M degrees, as each
+        # p-value given those before it is at most uniform.
+        return -2.0 * sum(map(math.log, pvalues)), law
+    # Sidak (1967): P(min p <= a) = 1 - (1 - a)^M.
+    return -math.log10(min(pvalues)), law
