@@ -15,24 +15,27 @@ from tests.estimators.levels import Check
 
 QUICK = dhsic.NystromHSIC(n_landmarks=30)
 OPTIONS = {"estimator": QUICK, "kernels": "gaussian"}
+CONTRACTIONS = {"outer": QUICK, "pointwise": dhsic.NystromMHSIC(30), "gram": dhsic.VHSIC()}
 
 
-def pvalue(variables, asked, seed):
-    return dhsic.independence_test(*variables, rng=seed, threads=1, **OPTIONS, **asked).pvalue
+def pvalue(variables, asked, seed, **other):
+    options = {**OPTIONS, **asked, **other}
+    return dhsic.independence_test(*variables, rng=seed, threads=1, **options).pvalue
 
 
-def rejected(case, runs, effect=0.0, level=0.05, asked=True):
+def rejected(case, runs, effect=0.0, level=0.05, asked=True, **other):
     for seed in range(runs):
         variables, rows = case(np.random.default_rng([seed, 7]), effect)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DependentRowsWarning)
-            yield pvalue(variables, rows if asked else {}, seed) <= level
+            yield pvalue(variables, rows if asked else {}, seed, **other) <= level
 
 
+@pytest.mark.parametrize("contraction", CONTRACTIONS)
 @pytest.mark.parametrize("case", CASES)
-def test_level__is_kept(case):
+def test_level__is_kept(case, contraction):
     check = Check.of(90, 0.05 if case in CASES[:3] else 0.06)
-    assert check.passes(rejected(case, check.runs))
+    assert check.passes(rejected(case, check.runs, estimator=CONTRACTIONS[contraction]))
 
 
 @pytest.mark.parametrize("case", CASES)
