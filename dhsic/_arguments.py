@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
@@ -21,17 +22,20 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     VHSIC,
     Estimator,
+    Judged,
     Null,
+    Outcome,
     Stages,
     choose_estimator,
     draws_replicates,
     find_estimator,
     find_null,
+    run_chain,
     takes_variables,
     tries_grids,
 )
 from dhsic.estimators.base import check_gaps
-from dhsic.estimators.choose import Runner, run_null
+from dhsic.estimators.choose import Runner
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
 from dhsic.io.missing import GapTreatment
@@ -49,11 +53,108 @@ from dhsic.kernels import (
 from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
 from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
-from dhsic.results import AS_ASKED
+from dhsic.results import AS_ASKED, GridSummary, StageSummary
 
 Precision = Literal["float64", "float32"]
 _VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
+_USUAL = Candidates()
 DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a function runs: the arguments that all public functions have, see `independence_test`.
+
+    A plan draws nothing, and has any seed.
+    """
+
+    rng: RngLike
+    precision: str
+    client: Any = None
+    threads: int | None = None
+    memory: int | str = "2GiB"
+    time: float | str | None = None
+    progress: Any = None
+    checkpoint: str | None = None
+    began: float = field(default_factory=perf_counter)
+    """When the function was called."""
+
+    def open(
+        self,
+        variables: Sequence[Any],
+        names: Sequence[str] | None,
+        data: Any,
+        missing: GapTreatment,
+        rows: RowLabels = ALL_ROWS,
+        *,
+        tests: bool = True,
+        pairwise: bool = False,
+    ) -> Session:
+        """Open variables, check what does not depend on options, and begin a run over them.
+
+        Estimates without a test take two rows, and constants. `pairwise` says whether rows with a
+        gap may stay, by missing="pairwise".
+        """
+        with graphs_on(self.client, self.threads):
+            opened = open_rows(
+                variables, names, data, missing, rows, self.memory, pairwise=pairwise
+            )
+        sources, n = opened.sources, opened.sources[0].shape[0]
+        what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
+        # Shifts and permutations of fewer rows have too few orders, and kernels no spread.
+        if n < fewest:
+            dropped = opened.dropped
+            left = f", and {dropped:,} that miss a value were left out" if dropped else ""
+            # Few rows and many columns, or one array alone, look like a table on its side.
+            wide = len(variables) == 1 or any(source.shape[1] > n for source in sources)
+            turned = "; rows are observations: pass variables one by one, or transpose them"
+            msg = (
+                f"{what} needs at least {fewest} rows, got {n}{left}: add rows"
+                f"{turned if wide else ''}"
+            )
+            raise DataError(msg)
+        # An estimate may be of a constant, and is 0; a test of it could reject nothing.
+        session = self.over(sources, opened.dropped, takes_constants=not tests)
+        session.moves, session.weights = opened.moves(session.seed), opened.weights
+        session.gaps = opened.gaps
+        return session
+
+    def over(
+        self,
+        sources: Sequence[Source],
+        dropped: int | None = None,
+        *,
+        takes_constants: bool = False,
+    ) -> Session:
+        """Begin a run over variables that are open; `dropped` is None where no rows can be."""
+        check_choice("precision", self.precision, get_args(Precision))
+        client = self.client
+        # A graph of Dask is computed by the client at hand, as Dask itself would.
+        if client is None and self.threads is None and any(s.place == "graph" for s in sources):
+            client = current_client()
+        check_seeded(self.rng, self.checkpoint)
+        folder = None if self.checkpoint is None else Folder.at(self.checkpoint, "checkpoint")
+        memory = parse_bytes(self.memory)
+        runtime = (
+            Runtime.here(self.threads, memory)
+            if client is None
+            else Runtime.on(client, memory, self.threads)
+        )
+        seconds = None if self.time is None else parse_seconds(self.time)
+        runtime = replace(runtime, seconds=seconds, budget=Budget(runtime.memory))
+        session = Session(
+            sources,
+            runtime,
+            resolve_seed(self.rng),  # once: a seed that is drawn is told by the result
+            self.precision,
+            self.progress,
+            folder,
+            takes_constants=takes_constants,
+        )
+        session.began = self.began
+        if dropped is not None:
+            session.dropped, session.remedy = dropped, DROP_MISSING
+        return session
 
 
 def open_session(
@@ -68,40 +169,14 @@ def open_session(
     checkpoint: str | None = None,
     *,
     time: float | str | None = None,
-    tests: bool = True,
     data: Any = None,
     missing: GapTreatment = "refuse",
     rows: RowLabels = ALL_ROWS,
     pairwise: bool = False,
 ) -> Session:
-    """Open the variables, check what does not depend on them, and say where it runs.
-
-    Estimates without a test take two rows, and constants. `pairwise` says whether rows with a gap
-    may stay, by missing="pairwise".
-    """
-    with graphs_on(client, threads):
-        opened = open_rows(variables, names, data, missing, rows, memory, pairwise=pairwise)
-    sources, dropped = opened.sources, opened.dropped
-    what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
-    # Shifts and permutations of fewer rows have too few orders, and kernels no spread.
-    if sources[0].shape[0] < fewest:
-        left = f", and {dropped:,} that miss a value were left out" if dropped else ""
-        # Few rows and many columns, or one array alone, look like a table that lies on its side.
-        wide = len(variables) == 1 or any(source.shape[1] > source.shape[0] for source in sources)
-        turned = "; rows are observations: pass variables one by one, or transpose them"
-        msg = (
-            f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
-            f"{turned if wide else ''}"
-        )
-        raise DataError(msg)
-    place = client, threads, memory, progress, checkpoint
-    # An estimate may be of a constant, and is 0; a test of it could reject nothing.
-    constants = not tests
-    session = session_over(sources, rng, precision, *place, time=time, takes_constants=constants)
-    session.dropped, session.remedy = dropped, DROP_MISSING
-    session.moves, session.weights = opened.moves(session.seed), opened.weights
-    session.gaps = opened.gaps
-    return session
+    """Begin a run over variables, see `RunOptions.open`."""
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    return run.open(variables, names, data, missing, rows, pairwise=pairwise)
 
 
 def session_over(
@@ -115,25 +190,10 @@ def session_over(
     checkpoint: str | None = None,
     *,
     time: float | str | None = None,
-    takes_constants: bool = False,
 ) -> Session:
-    """A session over variables that are open, as `open_session`."""
-    check_choice("precision", precision, get_args(Precision))
-    # A graph of Dask is computed by the client at hand, as Dask itself would.
-    if client is None and threads is None and any(s.place == "graph" for s in sources):
-        client = current_client()
-    if not callable(progress) and progress is not None:
-        msg = f"progress must be callable with one event, got {progress!r}"
-        raise InvalidArgumentError(msg)
-    check_seeded(rng, checkpoint)
-    folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
-    runtime = _runtime(client, threads, parse_bytes(memory))
-    if time is not None:
-        runtime = replace(runtime, seconds=parse_seconds(time))
-    runtime = replace(runtime, budget=Budget(runtime.memory))
-    # Resolved once: a seed that is drawn is told by the result.
-    seed, constants = resolve_seed(rng), takes_constants
-    return Session(sources, runtime, seed, precision, progress, folder, takes_constants=constants)
+    """Begin a run over variables that are open, see `RunOptions.over`."""
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    return run.over(sources)
 
 
 def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
@@ -141,12 +201,6 @@ def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
     if checkpoint is not None and rng is None:
         msg = "rng must be a seed when a checkpoint is given, or a rerun draws anew: as rng=0"
         raise InvalidArgumentError(msg)
-
-
-def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
-    if client is None:
-        return Runtime.here(threads, memory)
-    return Runtime.on(client, memory, threads)
 
 
 def read_given(given: Any) -> list[Any]:
@@ -210,7 +264,7 @@ def choose_measure(
         msg = "an estimate needs one kernel for each variable, got a Grid: use a Grid in a test"
         raise InvalidArgumentError(msg)
     named = _estimator_as_given(estimator, session)
-    fitting = _checked(_single(asked, named, session.sources), session)
+    fitting = _checked(_single(asked, named, session), session)
     chosen, _, reason = choose_estimator(
         estimator,
         session,
@@ -227,11 +281,8 @@ def choose_measure(
 
 def plan_measure(session: Session, estimator: Estimator, kernels: Sequence[Kernel]) -> Plan:
     """The plan of an estimate; a refusal names the largest numbers that fit."""
-    return planned(_plan_estimate, estimator, session, Combinations.single(kernels))
-
-
-def _plan_estimate(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-    return plan_once(estimator, session, combinations, None)
+    once = partial(plan_once, null=None)
+    return planned(once, estimator, session, Combinations.single(kernels))
 
 
 def _estimator_as_given(
@@ -246,30 +297,28 @@ def _estimator_as_given(
 def _single(
     asked: Sequence[Kernel | None],
     named: Estimator | None,
-    sources: Sequence[Source],
+    session: Session,
     smooth: Kernel | None = None,
 ) -> Combinations:
     """One kernel a variable: what was given, or what suits the values and the estimator."""
-    pairs = zip(asked, sources, strict=True)
+    pairs = zip(asked, session.sources, strict=True)
     return Combinations.single([_suited(kernel, named, source, smooth) for kernel, source in pairs])
 
 
 def _suited(
     kernel: Kernel | None, named: Estimator | None, source: Source, smooth: Kernel | None
 ) -> Kernel:
+    kinds = kinds_of(source)
     if named is None:
-        return kernel or by_type(kinds_of(source), smooth or Gaussian())
-    return _kernel_where_none(named, source) if kernel is None else named.kernel(kernel)
-
-
-def _kernel_where_none(estimator: Estimator, source: Source) -> Kernel:
-    """The kernel that an estimator takes of a variable where none was given."""
+        return kernel or by_type(kinds, smooth or Gaussian())
+    usual = named.kernel(kernel)
+    if kernel is not None:
+        return usual
     # As the estimator says: distances and linear kernels have no meaning for codes.
-    kinds, usual = kinds_of(source), estimator.kernel(None)
-    if getattr(estimator, "needs_numbers", False):
+    if getattr(named, "needs_numbers", False):
         if source.categorical:
             msg = (
-                f"estimator {estimator.name!r} compares numbers, and variable {source.name!r} "
+                f"estimator {named.name!r} compares numbers, and variable {source.name!r} "
                 "holds categories: take estimator='auto', or an indicator of each category"
             )
             raise InvalidArgumentError(msg)
@@ -278,7 +327,7 @@ def _kernel_where_none(estimator: Estimator, source: Source) -> Kernel:
         return by_column(kinds, usual)
     # Categories have the kernel of equality; the estimator may refuse it.
     suited = by_type(kinds, usual)
-    return usual if suited == usual else estimator.kernel(suited)
+    return usual if suited == usual else named.kernel(suited)
 
 
 @dataclass(frozen=True)
@@ -313,16 +362,9 @@ class Method:
     """What estimates the joint dependence beside a chain, and by which kernels."""
 
     @property
-    def drawn(self) -> Null:
+    def _drawn(self) -> Null:
         """The null that the estimator sees: the replicates, of a law that is made of them."""
         return self.null.replicates if isinstance(self.null, FromReplicates) else self.null
-
-    def law(self, returned: Distribution) -> Distribution:
-        """The distribution of the statistic, from the one that the estimator returns."""
-        if not isinstance(self.null, FromReplicates):
-            return returned
-        assert isinstance(returned, Replicates)
-        return self.null.distribution(returned.values)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -339,31 +381,56 @@ class Method:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
-        drawn, batch = self.drawn, session
+        drawn, batch = self._drawn, session
         if self.stages is not None:
             assert isinstance(self.null, Chain)
             drawn, batch = self.stages.null(self.null), self.stages.session(session)
-
-        def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
-            return plan_once(estimator, some, combinations, drawn)
-
-        plan = planned(planner, self.estimator, batch, self.combinations)
-        plan = replace(plan, pilot=partial(session.timed, self._run))
+        once = partial(plan_once, null=drawn)
+        plan = planned(once, self.estimator, batch, self.combinations)
+        plan = replace(plan, pilot=partial(session.timed, self.run))
         if self.measure is None:
             return plan
         measure, kernels = self.measure
         estimate = plan_once(measure, session, Combinations.single(kernels), None)
-        return replace(plan, variables=session.names, steps=(*plan.steps, *estimate.steps))
+        return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
 
-    def _run(self, session: Session) -> object:
-        null, batch = self.null, session
+    def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
+        """The outcome of the test; of several kernels or stages, with what each says by itself."""
+        estimator: Any = self.estimator  # those that try several kernels have `test_grid`
+        combinations, null = self.combinations, self._drawn
         if self.stages is not None and self.measure is not None:
             assert isinstance(null, Chain)
             measure, kernels = self.measure
-            # Before the tests, whose sums of one block may be refused.
-            measure.estimate(session, kernels)
-            null, batch = self.stages.null(null), self.stages.session(session)
-        return run_null(self.estimator, batch, self.combinations, null)
+            # By the reference: one of kernels that the same data chose would lie above 0 for
+            # independent data. Before the tests, whose sums of one block may be refused.
+            estimate = measure.estimate(session, kernels)
+            # A chain chooses at every stage, and has a score for each.
+            return run_chain(session, self.stages, estimator, self.grid, null, lambda: estimate)
+        # One kernel a variable: nothing is chosen, and no score has to account for a choice.
+        if combinations.plain:
+            return estimator.test(session, combinations.kernels, null), None, ()
+        tested = estimator.test_grid(session, combinations, null)
+        # Combinations that compare no rows were left out, perhaps all but one.
+        if len(tested.combinations) == 1:
+            return tested.only, None, ()
+        judged = Judged.of(tested, self.grid, session.dtype)
+        whole = judged.whole
+        outcome = Outcome(
+            whole.statistic,
+            whole.distribution,
+            tested.estimate(judged.reference),
+            tested.detail,
+            whole.rounding,
+            whole.strength,
+        )
+        return outcome, judged.summary, ()
+
+    def law(self, returned: Distribution) -> Distribution:
+        """The distribution of the statistic; a law may be made of replicates, as a Pareto tail."""
+        if not isinstance(self.null, FromReplicates):
+            return returned
+        assert isinstance(returned, Replicates)
+        return self.null.distribution(returned.values)
 
 
 def choose_method(
@@ -389,27 +456,23 @@ def choose_method(
     invariant = getattr(named, "needs_invariance", False)
     grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
     # A grid is corrected for by the replicates that its kernels share: a null of a formula has
-    # none.
+    # none, and nor have kernels of weighted rows.
     tries = draws_replicates(null) and (named is None or tries_grids(named))
-    # Kernels of weighted rows have no replicates that they could share.
     tries = tries and session.weights is None
     if isinstance(asked, Grid) or (tries and m == 2):
         combinations = grid.combinations(m)
     else:
         smooth = parse(SMOOTH) if chained else None
-        combinations = _single(asked, named, session.sources, smooth)
+        combinations = _single(asked, named, session, smooth)
+    checked = _checked(combinations, session)
     if chained:
         left_open = tries and all(session.finite) and not (isinstance(asked, Grid) or any(asked))
-        options = estimator, null, n_resamples, grid, _checked(combinations, session)
+        options = estimator, null, n_resamples, grid, checked
         return _choose_chain(session, *options, left_open=left_open)
+    # Kernels that were given are all kept; those that nobody chose may be fewer.
+    reducible = not isinstance(asked, Grid)
     chosen, checked, reason = choose_estimator(
-        estimator,
-        session,
-        _checked(combinations, session),
-        null,
-        n_resamples,
-        # Kernels that were given are all kept; those that nobody chose may be fewer.
-        reducible=not isinstance(asked, Grid),
+        estimator, session, checked, null, n_resamples, reducible=reducible
     )
     check_gaps(session, chosen)
     law, null_reason = find_null(null, chosen, session, n_resamples, checked)
@@ -418,10 +481,10 @@ def choose_method(
 
 def _takes_chain(session: Session, estimator: str | Estimator, null: str | Null) -> bool:
     """Whether a test is a chain of tests of two variables."""
-    if isinstance(null, Chain) or (isinstance(null, str) and null == Chain.name):
-        return True
-    if not isinstance(null, str) or null != "auto" or session.weights is not None:
-        return False
+    if not isinstance(null, str):
+        return isinstance(null, Chain)
+    if null != "auto" or session.weights is not None:
+        return null == Chain.name
     # Rows of a series are permuted by no one, so that a joint statistic has no replicates.
     serial = session.moves is not None and session.moves.serial
     left_open = isinstance(estimator, str) and estimator == "auto"
@@ -462,7 +525,7 @@ def _choose_chain(
 
 def _candidates(kernel: Any) -> Candidates:
     """A kernel as it is, or the usual ones where none is given."""
-    return Candidates() if kernel is None else Candidates(kernel, (1.0,))
+    return _USUAL if kernel is None else Candidates(kernel, (1.0,))
 
 
 def _checked(combinations: Combinations, session: Session) -> Combinations:

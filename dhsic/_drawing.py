@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dhsic._text import printable
@@ -19,6 +19,7 @@ PURPLE: Final = "#CC79A7"
 GREY: Final = "0.72"
 
 _ELLIPSIS: Final = "…"
+_BAR_NAME: Final = 34  # characters beside a bar
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
@@ -49,6 +50,38 @@ def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
         1, len(widths), figsize=size, layout="constrained", width_ratios=widths
     )[1]
     return axes
+
+
+def draw_bars(
+    axes: Axes,
+    names: Sequence[str],
+    lengths: Sequence[float],
+    quantity: str,
+    parts: Iterable[tuple[Sequence[int], str, str | None]] = (),
+) -> Axes:
+    """Draw bars one below another, in their order.
+
+    `parts` are the places, the colour and the label of some of the bars; where there are none, all
+    bars are blue.
+    """
+    every = range(len(names))
+    for places, colour, label in parts or [(every, BLUE, None)]:
+        if len(places):
+            shown = [lengths[k] for k in places]
+            axes.barh(places, shown, color=colour, height=0.72, label=label)
+    axes.set_yticks(every, [shortened(name, _BAR_NAME) for name in names])
+    axes.tick_params(axis="y", labelsize=9, length=0)
+    axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    axes.set_xlabel(quantity)
+    axes.locator_params(axis="x", nbins=5)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    return axes
+
+
+def legend_above(axes: Axes, **options: Any) -> None:
+    """A legend above the axes, where it can hide nothing."""
+    options = {"fontsize": 9, **options}
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, **options)
 
 
 def figure_of(ax: Axes) -> Figure:

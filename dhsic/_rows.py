@@ -77,19 +77,23 @@ def open_rows(
     # Before anything is opened: order and strata exclude each other whatever the data are.
     series = check_order(rows.order, strata=rows.strata is not None)
     given = {what: x for what, x in rows.labels if x is not None}
-    _check_alone(rows, given)
+    if rows.weights is not None:
+        _check_alone(rows, given, missing)
     allowed = parse_bytes(memory)
     sources, labels, dropped = open_labelled_data(
         variables, names, data, missing, given, pairwise=pairwise
     )
     _check_period(series, dropped)
-    gaps = _counted_gaps(sources, given) if missing == "pairwise" else ()
+    gaps = count_gaps(sources) if missing == "pairwise" else ()
+    # Without gaps the variables are read, and their kernels computed, as with "refuse".
+    gaps = gaps if any(of_variable.any for of_variable in gaps) else ()
     # Weights are numbers; the other labels are names, which become codes.
-    weighing = labels.pop("weights", None)
     weights = None
-    if weighing is not None:
-        _check_two(sources)
-        weights = read_weights(weighing, allowed)
+    if "weights" in labels:
+        if len(sources) != 2:
+            msg = f"weights are for two variables, got {len(sources)}: test two at a time"
+            raise InvalidArgumentError(msg)
+        weights = read_weights(labels.pop("weights"), allowed)
     if labels:
         check_codes(list(labels.values()), allowed)
     codes = {what: codes_of(source, what) for what, source in labels.items()}
@@ -100,25 +104,19 @@ def open_rows(
     return OpenedRows(sources, dropped, strata, groups, series, weights, gaps)
 
 
-def _check_alone(rows: RowLabels, given: dict[str, Any]) -> None:
-    """Refuse weights beside anything that moves rows."""
+def _check_alone(rows: RowLabels, given: dict[str, Any], missing: str) -> None:
+    """Refuse weights beside anything that moves rows, or rows with gaps."""
     beside = [what for what in given if what != "weights"]
     beside += ["order"] if rows.order is not None else []
-    if "weights" in given and beside:
+    if beside:
         msg = (
             f"weights go with independent draws alone, got {' and '.join(beside)} as well: leave "
             "either out"
         )
         raise InvalidArgumentError(msg)
-
-
-def _counted_gaps(sources: Sequence[Source], given: dict[str, Any]) -> tuple[Gaps, ...]:
-    if "weights" in given:
+    if missing == "pairwise":
         msg = "weights go with complete rows, got missing='pairwise' as well: take missing='drop'"
         raise InvalidArgumentError(msg)
-    gaps = count_gaps(sources)
-    # Without gaps the variables are read, and their kernels computed, as with "refuse".
-    return gaps if any(of_variable.any for of_variable in gaps) else ()
 
 
 def _check_period(series: TimeOrder | None, dropped: int) -> None:
@@ -129,9 +127,3 @@ def _check_period(series: TimeOrder | None, dropped: int) -> None:
             "would be left out: take missing='pairwise', or fill the gaps"
         )
         raise DataError(msg)
-
-
-def _check_two(sources: Sequence[Source]) -> None:
-    if len(sources) != 2:
-        msg = f"weights are for two variables, got {len(sources)}: test two at a time"
-        raise InvalidArgumentError(msg)

@@ -74,6 +74,13 @@ def check_number(
     raise InvalidArgumentError(msg)
 
 
+def check_level(alpha: Any) -> float:
+    """Return a level between 0 and 1, or raise."""
+    return check_number(
+        "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
+    )
+
+
 def check_progress(progress: Any) -> None:
     """Refuse what cannot be called with the progress of a conversion."""
     if progress is not None and not callable(progress):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
-from dhsic._arguments import Precision, choose_measure, choose_method, open_session, plan_measure
+from dhsic._arguments import Precision, RunOptions, choose_measure, choose_method, plan_measure
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -192,16 +191,14 @@ def independence_test(
     >>> dhsic.independence_test(x, y, z, rng=0).pvalue < 0.01
     True
     """
-    began = perf_counter()
-    place = client, threads, memory, progress, checkpoint
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(strata, groups, order, weights=weights)
-    given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    session = open_session(variables, names, rng, precision, *place, time=time, **given)
+    session = run.open(variables, names, data, missing, rows, pairwise=True)
     method = choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="independence test", **method.described)
     neighbours = Neighbours(session)
-    result = IndependenceTestResult(**tested_fields(session, method, began))
+    result = IndependenceTestResult(**tested_fields(session, method))
     neighbours.warn()
     return result
 
@@ -266,18 +263,14 @@ def hsic(
     >>> round(dhsic.hsic(x, x**2, estimator="v-hsic", rng=0).estimate, 4)
     0.0447
     """
-    began = perf_counter()
-    place = client, threads, memory, progress, checkpoint
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(weights=weights)
-    given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    session = open_session(
-        variables, names, rng, precision, *place, time=time, tests=False, **given
-    )
+    session = run.open(variables, names, data, missing, rows, tests=False, pairwise=True)
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)
     estimate = chosen.estimate(session, fitting)
-    return DependenceEstimate(**result_fields(session, chosen, choice, estimate, began))
+    return DependenceEstimate(**result_fields(session, chosen, choice, estimate))
 
 
 @named_arguments
@@ -324,8 +317,7 @@ def plan(
     >>> dhsic.plan(np.zeros((10_000, 3)), np.zeros(10_000), threads=1).n_landmarks
     256
     """
-    place = client, threads, memory, None
+    run = RunOptions(0, precision, client, threads, memory, time)
     rows = RowLabels(strata, groups, order, weights=weights)
-    given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    session = open_session(variables, names, 0, precision, *place, time=time, **given)
+    session = run.open(variables, names, data, missing, rows, pairwise=True)
     return choose_method(session, kernels, estimator, null, n_resamples).plan(session)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dhsic._arguments import Precision, choose_measure, open_session, plan_measure
+from dhsic._arguments import Precision, RunOptions, choose_measure, plan_measure
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
@@ -74,9 +74,8 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    place = client, threads, memory, progress, checkpoint
-    given = {"data": data, "missing": missing}
-    session = open_session((x, y), names, rng, precision, *place, time=time, **given)
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    session = run.open((x, y), names, data, missing)
     chosen, reason, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dhsic._drawing import rounded
 from dhsic.causal.accuracy import AccuracyCurve, accuracy_curve
-from dhsic.results import AS_ASKED, BarResult, PassSummary, StoredArraySummary, rows_text
+from dhsic.results import AS_ASKED, BarResult, RunFields
 
 DirectionCriterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
 
@@ -49,11 +49,13 @@ class DirectionEvidence:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CausalDirection(BarResult):
+class CausalDirection(RunFields, BarResult):
     """Which of two variables is the cause of the other, if either is and noise is added.
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
     names : tuple of str
         Names of both variables.
     score : float
@@ -69,24 +71,10 @@ class CausalDirection(BarResult):
         How the p-values were made, where the criterion asks for them.
     regression : str
         That left the residuals.
-    n : int
-        Rows that were used.
-    seed : int
-        Fixes every draw.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
     estimator_reason : str
         Why this one.
-    dropped : int
-        Rows that were left out since a value was missing.
     rows_reason : str
         Why so many rows.
-    passes : tuple of PassSummary
-        The passes over the data.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
 
     References
     ----------
@@ -112,15 +100,9 @@ class CausalDirection(BarResult):
     estimator: str
     null: str | None
     regression: str
-    n: int
-    seed: int
-    seconds: float
-    version: str
+    precision: str = "float64"
     estimator_reason: str = AS_ASKED
-    dropped: int = 0
     rows_reason: str = AS_ASKED
-    passes: tuple[PassSummary, ...] = ()
-    data: tuple[StoredArraySummary, ...] = ()
 
     @property
     def direction(self) -> str:
@@ -136,8 +118,7 @@ class CausalDirection(BarResult):
         first, second = self.names
         by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
         reason = "" if self.estimator_reason == AS_ASKED else f": {self.estimator_reason}"
-        rows = rows_text(self.n, self.dropped, self.data)
-        rows += "" if self.rows_reason == AS_ASKED else f": {self.rows_reason}"
+        why = "" if self.rows_reason == AS_ASKED else f": {self.rows_reason}"
         return [
             ("direction", self.direction),
             ("score", f"{self.score:.6g} (by {by})"),
@@ -145,9 +126,8 @@ class CausalDirection(BarResult):
             (f"{second} -> {first}", str(self.backward)),
             ("estimator", f"{self.estimator}{reason}"),
             ("regression", self.regression),
-            ("n", rows),
-            ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s"),
+            ("n", f"{self._rows_told}{why}"),
+            *self._tail(),
         ]
 
     def records(self) -> list[dict[str, Any]]:

@@ -38,15 +38,7 @@ from dhsic.regression.residuals import (
     fit_regressions,
     plan_regressions,
 )
-from dhsic.results import (
-    AS_ASKED,
-    PassSummary,
-    Result,
-    Sketch,
-    StoredArraySummary,
-    rows_text,
-    time_text,
-)
+from dhsic.results import AS_ASKED, RunFields, Sketch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,11 +90,13 @@ class ScoredDAG(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class DAGScores(Result):
+class DAGScores(RunFields):
     """Causal graphs, scored by the joint independence of the residuals that each leaves.
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
     names : tuple of str
         Names of the nodes.
     parents : tuple of Parents
@@ -111,8 +105,6 @@ class DAGScores(Result):
         Statistics of every graph.
     pvalues : tuple of float
         P-values of every graph; approximate, since residuals are estimated.
-    n : int
-        Rows.
     kernels : tuple of str
         Kernels of the residuals of every node, as asked for.
     regression : str
@@ -127,20 +119,6 @@ class DAGScores(Result):
         How its null distribution was made.
     null_reason : str
         Why this one.
-    precision : str
-        Precision of the tiles; sums are float64 always.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
-    dropped : int
-        Rows that were left out since a value was missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
 
     References
     ----------
@@ -168,7 +146,6 @@ class DAGScores(Result):
     parents: tuple[Parents, ...]
     statistics: tuple[float, ...]
     pvalues: tuple[float, ...]
-    n: int
     kernels: tuple[str, ...]
     regression: str
     n_regressions: int
@@ -176,13 +153,6 @@ class DAGScores(Result):
     estimator_reason: str
     null: str
     null_reason: str
-    precision: str
-    seed: int
-    passes: tuple[PassSummary, ...]
-    seconds: float
-    version: str
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -314,7 +284,7 @@ class DAGScores(Result):
         """Label and text of every line that a person reads."""
         kept = sum(p > _LEVEL for p in self.pvalues)
         return [
-            ("nodes", f"{', '.join(self.names)}; n = {rows_text(self.n, self.dropped, self.data)}"),
+            ("nodes", f"{', '.join(self.names)}; n = {self._rows_told}"),
             ("best", _score_line(self.best)),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
             *(("minimal", _score_line(graph)) for graph in self.minimal(_LEVEL)[:_SHOWN]),
@@ -322,8 +292,7 @@ class DAGScores(Result):
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),
             ("caution", "p-values are approximate: the residuals are estimated"),
-            ("seed", str(self.seed)),
-            ("time", time_text(self.seconds, len(self.passes), self.precision)),
+            *self._tail(),
         ]
 
 
@@ -345,11 +314,13 @@ class SearchTest(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class DAGSearch(Result):
+class DAGSearch(RunFields):
     """A causal graph that was searched, and the tests on the way.
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
     names : tuple of str
         Names of the nodes.
     parents : Parents
@@ -366,28 +337,12 @@ class DAGSearch(Result):
     statistic, pvalue : float
         Statistic and p-value of the test that the residuals of the graph are jointly independent;
         approximate, since they are estimated, and the graph was chosen by them.
-    n : int
-        Rows.
     regression : str
         How nodes were regressed.
     estimator : str
         Estimator of the test of all residuals.
     null : str
         How its null distribution was made.
-    precision : str
-        Precision of the tiles; sums are float64 always.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
-    dropped : int
-        Rows that were left out since a value was missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
     estimator_reason : str
         Why this one in the test of all residuals, with fewer landmarks than usual where the usual
         ones do not fit; the tests on the way choose in the same manner.
@@ -417,17 +372,9 @@ class DAGSearch(Result):
     alpha: float
     statistic: float
     pvalue: float
-    n: int
     regression: str
     estimator: str
     null: str
-    precision: str
-    seed: int
-    passes: tuple[PassSummary, ...]
-    seconds: float
-    version: str
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
     estimator_reason: str = AS_ASKED
 
     @property
@@ -466,17 +413,15 @@ class DAGSearch(Result):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         count = len(self.ordering) + len(self.pruning)
-        n = rows_text(self.n, self.dropped, self.data)
         return [
             ("graph", str(self.dag)),
             ("order", ", ".join(self.order)),
             ("residuals", f"p = {self.pvalue:.4g} of their joint independence, approximate"),
-            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {n}"),
+            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {self._rows_told}"),
             ("regression", self.regression),
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", self.null),
-            ("seed", str(self.seed)),
-            ("time", time_text(self.seconds, len(self.passes), self.precision)),
+            *self._tail(),
         ]
 
 

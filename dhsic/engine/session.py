@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from time import perf_counter
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -81,6 +82,8 @@ class Session:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.listener: Listener = listener or _ignore
         self.takes_constants = takes_constants
+        self.began = perf_counter()
+        """When the function was called that runs."""
         self.dropped = 0
         """Rows that were left out because a value is missing."""
         self.gaps: tuple[Gaps, ...] = ()

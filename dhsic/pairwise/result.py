@@ -14,15 +14,11 @@ from dhsic.nulls import adjust
 from dhsic.results import (
     Findings,
     LandmarkSummary,
-    PassSummary,
-    Result,
+    RunFields,
     Sketch,
-    StoredArraySummary,
     VariableSummary,
     floor_text,
     is_least,
-    rows_text,
-    time_text,
 )
 
 if TYPE_CHECKING:
@@ -34,11 +30,13 @@ _LEVEL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class DependenceMatrix(Result):
+class DependenceMatrix(RunFields):
     """The dependence of all pairs of variables.
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
     names : tuple of str
         Names of the M variables.
     hsic : ndarray, shape (M, M)
@@ -50,33 +48,14 @@ class DependenceMatrix(Result):
     pvalues : ndarray, shape (M, M)
         P-values of the independence of every pair, by itself; on the diagonal those that are as
         small as there can be.
-    n : int
-        Rows.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary
         Landmarks of the features.
-    precision : str
-        Precision of the tiles.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
     null : str
         The null distribution.
     null_reason : str
         Why this one, and how it was made.
-    dropped : int
-        Rows that were left out because a value is missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
-    missing : tuple of int
-        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
-        where there are none.
 
     References
     ----------
@@ -101,19 +80,10 @@ class DependenceMatrix(Result):
     hsic: Vector
     cka: Vector
     pvalues: Vector
-    n: int
     variables: tuple[VariableSummary, ...]
     landmarks: LandmarkSummary
-    precision: str
-    seed: int
-    passes: tuple[PassSummary, ...]
-    seconds: float
-    version: str
     null: str = "spectral"
     null_reason: str = ""
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
-    missing: tuple[int, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -133,12 +103,11 @@ class DependenceMatrix(Result):
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
             ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
-            ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
+            ("n", self._rows_told),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {measured}"),
             ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
-            ("seed", str(self.seed)),
-            ("time", time_text(self.seconds, len(self.passes), self.precision)),
+            *self._tail(),
         ]
 
     def records(self) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, figure_of, shortened
-from dhsic._validation import check_integer
+from dhsic._validation import check_integer, check_level
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_or_numbered
+from dhsic.plots.values import check_pvalues, finite_vector, names_or_numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

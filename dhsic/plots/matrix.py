@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._drawing import axes_of, figure_of, shortened
+from dhsic._validation import check_level
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import check_level, finite_vector, names_or_numbered, numbers_of
+from dhsic.plots.values import finite_vector, names_or_numbered, numbers_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

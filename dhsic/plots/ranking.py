@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, rounded, shortened
-from dhsic._validation import check_integer, check_number
-from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_or_numbered
+from dhsic._validation import check_integer, check_level, check_number
+from dhsic.plots.values import check_pvalues, finite_vector, names_or_numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

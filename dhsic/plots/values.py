@@ -8,17 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import check_number
 from dhsic.errors import DataError, InvalidArgumentError
 
 Vector = NDArray[np.float64]
-
-
-def check_level(alpha: float) -> float:
-    """A level between 0 and 1."""
-    return check_number(
-        "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
-    )
 
 
 def finite_vector(name: str, values: ArrayLike, length: int | None = None) -> Vector:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 from dhsic._drawing import shortened
-from dhsic._validation import check_choice, check_number
+from dhsic._validation import check_choice, check_level
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import Control
 from dhsic.plots import ranking as draw_bars
@@ -16,15 +16,11 @@ from dhsic.results import (
     AS_ASKED,
     Findings,
     LandmarkSummary,
-    PassSummary,
-    Result,
+    RunFields,
     Sketch,
-    StoredArraySummary,
     floor_text,
     is_least,
     kernel_text,
-    rows_text,
-    time_text,
 )
 
 if TYPE_CHECKING:
@@ -132,11 +128,16 @@ _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ColumnRanking(Result):
+class ColumnRanking(RunFields):
     """Columns ranked by their dependence on a target.
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data
+        Of the run, see `dhsic.results.RunFields`.
+    missing : tuple of int
+        Missing values of each feature, and rows in which the target misses one, which stay by
+        ``missing="pairwise"``; empty where there are none.
     features : tuple of RankedColumn
         In the order of the data.
     by : {"pvalue", "cka", "hsic", "sensitivity"}
@@ -145,8 +146,6 @@ class ColumnRanking(Result):
         Its name.
     target_kernel : str
         Its kernel with the bandwidth used.
-    n : int
-        Rows.
     estimator : str
         Its name.
     estimator_reason : str
@@ -159,23 +158,6 @@ class ColumnRanking(Result):
         Replicates, which the columns share.
     landmarks : LandmarkSummary or None
         Where the estimator has any; one number kept a column that varies.
-    precision : str
-        Precision of the tiles; sums are float64 always.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
-    dropped : int
-        Rows that were left out because a value is missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
-    missing : tuple of int
-        Missing values of each feature, and rows in which the target misses one, which stay by
-        ``missing="pairwise"``; empty where there are none.
 
     References
     ----------
@@ -198,21 +180,12 @@ class ColumnRanking(Result):
     by: str
     target: str
     target_kernel: str
-    n: int
     estimator: str
     estimator_reason: str
     null: str
     null_reason: str
     n_resamples: int
     landmarks: LandmarkSummary | None
-    precision: str
-    seed: int
-    passes: tuple[PassSummary, ...]
-    seconds: float
-    version: str
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
-    missing: tuple[int, ...] = ()
 
     def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
         """All columns, the strongest first and those that are constant last.
@@ -257,9 +230,7 @@ class ColumnRanking(Result):
             A level out of range, or an unknown control.
         """
         check_choice("control", control, get_args(Control))
-        level = check_number(
-            "alpha", alpha, "a number above 0 and below 1", lambda a: 0.0 < a < 1.0, "take 0.05"
-        )
+        level = check_level(alpha)
         # In the order of the ranking, so that the names read as its top.
         return tuple(f.name for f in self.ranked() if f.adjusted(control) <= level)
 
@@ -346,7 +317,7 @@ class ColumnRanking(Result):
         rows = [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
-            ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
+            ("n", self._rows_told),
         ]
         if self.landmarks is not None:
             kept = self.landmarks.kept
@@ -363,8 +334,7 @@ class ColumnRanking(Result):
             ("estimator", chosen),
             *self._limit(),
             ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
-            ("seed", str(self.seed)),
-            ("time", time_text(self.seconds, len(self.passes), self.precision)),
+            *self._tail(),
         ]
 
     def _limit(self) -> list[tuple[str, str]]:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._text import printable
-from dhsic._validation import check_path, named_arguments, shown
+from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import write_whole
-from dhsic.plots.values import check_level
 from dhsic.report.parts import Facts, Note, Picture, Section, Table
 from dhsic.report.run import Run, reproduction, timings
-from dhsic.results import Result
+from dhsic.results import Result, RunFields
 
 
 def check_report() -> None:
@@ -114,13 +113,12 @@ def write_report(
 
 def _provenance_sections(result: Any, run: Run) -> list[Section]:
     """How it came about, as far as it tells."""
-    made_by, seed = getattr(result, "version", None), getattr(result, "seed", None)
-    again = reproduction(run, seed, made_by or __version__)
-    if made_by is None:
-        return [again]
-    passes = getattr(result, "passes", ())
-    listed = passes if isinstance(passes, tuple) else ()
-    return [timings(listed, result.seconds, result.n, run.memory), again]
+    if not hasattr(result, "version"):
+        return [reproduction(run, getattr(result, "seed", None), __version__)]
+    # A selection has the number of its passes alone.
+    passes = result.passes if isinstance(result, RunFields) else ()
+    time = timings(passes, result.seconds, result.n, run.memory)
+    return [time, reproduction(run, result.seed, result.version)]
 
 
 def _check_run(run: object) -> None:

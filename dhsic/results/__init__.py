@@ -1,14 +1,20 @@
 """Results of tests and estimates."""
 
-from dhsic.results.contract import BarResult, Result, as_text
+from dhsic.results.contract import (
+    BarResult,
+    Findings,
+    Records,
+    Result,
+    RunFields,
+    Sketch,
+    as_text,
+)
 from dhsic.results.estimate import AS_ASKED, DependenceEstimate
-from dhsic.results.findings import Findings, Records, Sketch
+from dhsic.results.grid import GridSummary, KernelCombination
 from dhsic.results.json_value import TRANSIENT, Codec, JsonValue
-from dhsic.results.outcome import IndependenceTestResult
+from dhsic.results.outcome import IndependenceTestResult, decision
 from dhsic.results.summaries import (
     FeatureSummary,
-    GridSummary,
-    KernelCombination,
     LandmarkSummary,
     PassSummary,
     StageSummary,
@@ -26,7 +32,6 @@ from dhsic.results.texts import (
     short_spec,
     time_text,
 )
-from dhsic.results.verdict import decision
 
 __all__ = [
     "AS_ASKED",
@@ -45,6 +50,7 @@ __all__ = [
     "PassSummary",
     "Records",
     "Result",
+    "RunFields",
     "Sketch",
     "StageSummary",
     "StoredArraySummary",

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from dhsic._drawing import axes_of
+from dhsic._drawing import axes_of, draw_bars
 from dhsic._text import printable
 from dhsic.errors import require
-from dhsic.results.findings import Findings, Sketch
 from dhsic.results.json_value import JsonValue
+from dhsic.results.summaries import PassSummary, StoredArraySummary, rows_text
+from dhsic.results.texts import time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Records = Sequence[Mapping[str, Any]]
+"""Rows of a table, by the names of its columns."""
 
 _SHOWN = 20
 _REPR = 390  # characters
@@ -39,6 +43,47 @@ max-width:46em;white-space:normal;overflow-wrap:break-word}
 @media(max-width:36em){.dhsic-result table.facts :is(th,td){display:block;border:0;
 padding:0 0 .1em}.dhsic-result table.facts td{padding-bottom:.45em}}
 """
+
+
+class Sketch(NamedTuple):
+    """A picture that is drawn when it is asked for."""
+
+    draw: Callable[[Axes], object]
+    """Draws it on axes."""
+    words: str
+    """Its contents in words."""
+    size: tuple[float, float] = (7.2, 4.0)
+    """Width and height in inches."""
+
+    @classmethod
+    def of_bars(cls, draw: Callable[[Axes], object], words: str, count: int) -> Sketch:
+        """A picture of so many bars, one below another."""
+        return cls(draw, words, (7.2, 1.4 + 0.21 * max(5, count)))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The finding in a sentence, with what shows it.
+
+    Parameters
+    ----------
+    title : str
+        The question, or the subject.
+    lead : str
+        The finding.
+    sketches : sequence of Sketch
+        Pictures.
+    tables : mapping from str to Records
+        Tables by their names.
+    notes : sequence of str
+        How to read them.
+    """
+
+    title: str
+    lead: str
+    sketches: Sequence[Sketch] = ()
+    tables: Mapping[str, Records] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,23 +175,25 @@ class Result(JsonValue):
         del alpha, control
         # The line that tells the finding is the first, unless the class says otherwise.
         label, text = self.summary()[self._leading]
-        tables = {_class_in_words(type(self).__name__): self.records()} if self._tabular else {}
-        return Findings(
-            _class_in_words(type(self).__name__), f"{label}: {text}", self._sketches(), tables
-        )
+        tables = {self._title: self.records()} if self._tabular else {}
+        return Findings(self._title, f"{label}: {text}", self._sketches(), tables)
 
     @property
     def origin(self) -> Result:
         """The result that has the seed, the time and the passes of the run."""
         return self
 
+    @property
+    def _title(self) -> str:
+        """The name of the class in words, as "Dependence matrix"."""
+        # A run of capitals is an abbreviation, and stays one.
+        words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z][a-z]+", type(self).__name__)
+        title = " ".join(word if word.isupper() else word.lower() for word in words)
+        return title[0].upper() + title[1:]
+
     def _sketches(self) -> Sequence[Sketch]:
         draw = getattr(self, "plot", None)
-        return (
-            ()
-            if draw is None
-            else [Sketch(draw, f"{_class_in_words(type(self).__name__)}, drawn.")]
-        )
+        return [] if draw is None else [Sketch(draw, f"{self._title}, drawn.")]
 
     def report(
         self, path: str | Path, *, alpha: float = 0.05, control: str = "bh", run: Any = None
@@ -195,31 +242,79 @@ class Result(JsonValue):
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
 
     def __str__(self) -> str:
-        facts = _aligned_lines((map(printable, row) for row in self.summary()), self._label_width)
-        header, rows = self._shown_table() if self._tabular else ([], [])
-        return "\n".join(
-            [*facts, *(_aligned_lines([header, *rows]) if rows else []), *self._hidden()]
-        )
+        facts, (header, *rows), more = self._texts()
+        table = _aligned_lines([header, *rows]) if rows else []
+        return "\n".join([*_aligned_lines(facts, self._label_width), *table, *more])
 
     def _repr_html_(self) -> str:
-        facts = "".join(
+        facts, (header, *rows), more = self._texts()
+        lines = (
             f"<tr><th>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
-            for label, text in (map(printable, row) for row in self.summary())
+            for label, text in facts
         )
-        whole = f"<table class='facts'>{_caption(self)}<tbody>{facts}</tbody></table>"
-        if self._tabular:
-            whole += _html_table(*self._shown_table())
-            whole += "".join(f"<p>{html.escape(line)}</p>" for line in self._hidden())
+        caption = f"<caption>{html.escape(self._title)}</caption>"
+        whole = f"<table class='facts'>{caption}<tbody>{''.join(lines)}</tbody></table>"
+        whole += _html_table(header, rows) if rows else ""
+        whole += "".join(f"<p>{html.escape(line)}</p>" for line in more)
         # The style travels with the table: a notebook may be opened where dhsic is not installed.
         return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
 
-    def _shown_table(self) -> tuple[list[str], list[list[str]]]:
-        header, rows = self.table(_SHOWN)
-        return list(map(printable, header)), [list(map(printable, row)) for row in rows]
-
-    def _hidden(self) -> list[str]:
+    def _texts(self) -> tuple[list[list[str]], list[list[str]], list[str]]:
+        """Facts, the first rows of the table below its header, and how many more there are."""
+        header, rows = self.table(_SHOWN) if self._tabular else ([], [])
+        facts, table = (
+            [[*map(printable, row)] for row in part] for part in (self.summary(), [header, *rows])
+        )
         more = self._n_records - _SHOWN if self._tabular else 0
-        return [f"... and {more:,} more"] if more > 0 else []
+        return facts, table, [f"... and {more:,} more"] if more > 0 else []
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunFields(Result):
+    """A result with what it says of its run; results of functions that read data inherit it.
+
+    Parameters
+    ----------
+    n : int
+        Rows that were used.
+    precision : str
+        Precision of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Version of dhsic.
+    dropped : int
+        Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
+        where there are none.
+    """
+
+    n: int
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+    dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
+
+    @property
+    def _rows_told(self) -> str:
+        """How many rows there are, and how many are not used or miss a value."""
+        return rows_text(self.n, self.dropped, self.data, self.missing)
+
+    def _tail(self) -> list[tuple[str, str]]:
+        """Last lines of the summary."""
+        time = time_text(self.seconds, len(self.passes), self.precision)
+        return [("seed", str(self.seed)), ("time", time)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,34 +346,21 @@ class BarResult(Result):
         MissingDependencyError
             matplotlib is not installed.
         """
-        from dhsic.results.picture import draw_bars  # with NumPy alone, but for its axes
-
         names, values, quantity = self._bars()
-        bars = min(len(names), 2 * _SHOWN)
-        axes = axes_of(ax, Sketch.of_bars(self.plot, quantity, bars).size)
-        return draw_bars(axes, names, values, quantity, most=bars)
+        count = min(len(names), 2 * _SHOWN)
+        told = quantity if count == len(names) else f"{quantity}, {count} of {len(names):,}"
+        axes = axes_of(ax, Sketch.of_bars(self.plot, quantity, count).size)
+        return draw_bars(axes, names[:count], values[:count], told)
 
 
 def as_text(value: Any) -> str:
     """A value of a record as a table shows it."""
-    if value is None or value is False:
-        return ""
-    if value is True:
-        return "yes"
+    if value is None or isinstance(value, bool):
+        return "yes" if value else ""
     # Counts in full, measurements with four digits.
-    return f"{value:,d}" if isinstance(value, int) else _number_or_text(value)
-
-
-def _number_or_text(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,d}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _class_in_words(name: str) -> str:
-    """The name of a class in words, as "Dependence matrix"."""
-    # A run of capitals is an abbreviation, and stays one.
-    words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z][a-z]+", name)
-    first, *others = (word if word.isupper() else word.lower() for word in words)
-    return " ".join([first if first.isupper() else first.capitalize(), *others])
 
 
 def _shortened(text: str) -> str:
@@ -289,19 +371,11 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
-def _aligned_lines(rows: Any, least: int = 0) -> list[str]:
+def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
     """Lines of texts, in columns that are as wide as their widest; the last goes on."""
-    cells = list(map(list, rows))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[0] = max(widths[0], least)
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
-
-
-def _caption(result: Result) -> str:
-    return f"<caption>{html.escape(_class_in_words(type(result).__name__))}</caption>"
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -315,7 +389,7 @@ def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     # A column is aligned to the right where all of its cells are numbers.
     numbers = [all(map(_is_number, column)) for column in zip(*rows, strict=True)]
     body = "".join(row(cells, "td") for cells in rows)
-    return f"<table><thead>{row(header, 'th')}</thead><tbody>{body}</tbody></table>" if rows else ""
+    return f"<table><thead>{row(header, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def _is_number(text: str) -> bool:

@@ -6,23 +6,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dhsic._drawing import shortened
-from dhsic.results.contract import Result
-from dhsic.results.findings import Findings, Records
-from dhsic.results.summaries import (
-    FeatureSummary,
-    LandmarkSummary,
-    PassSummary,
-    StoredArraySummary,
-    VariableSummary,
-    rows_text,
-)
-from dhsic.results.texts import kernel_text, time_text
+from dhsic.results.contract import Findings, Records, RunFields
+from dhsic.results.summaries import FeatureSummary, LandmarkSummary, VariableSummary
+from dhsic.results.texts import kernel_text
 
 AS_ASKED = "as asked"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MeasureResult(Result):
+class MeasureResult(RunFields):
     """The fields that an estimate and a test have alike."""
 
     _label_width: ClassVar[int] = 12
@@ -35,23 +27,14 @@ class MeasureResult(Result):
     quantity: str
     estimator: str
     estimator_reason: str
-    n: int
     variables: tuple[VariableSummary, ...]
     landmarks: LandmarkSummary | None
     features: FeatureSummary | None
-    precision: str
-    seed: int
-    passes: tuple[PassSummary, ...]
-    seconds: float
-    version: str
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
-    missing: tuple[int, ...] = ()
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
             ("variables", ", ".join(variable.told for variable in self.variables)),
-            ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
+            ("n", self._rows_told),
         ]
         if self.landmarks is not None:
             z = self.landmarks
@@ -64,10 +47,6 @@ class MeasureResult(Result):
             orthogonal = ", orthogonal" if f.orthogonal else ""
             rows.append(("features", f"{_counts(f.counts)} {f.kind}{orthogonal}"))
         return rows
-
-    def _tail(self) -> list[tuple[str, str]]:
-        time = time_text(self.seconds, len(self.passes), self.precision)
-        return [("seed", str(self.seed)), ("time", time)]
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -116,6 +95,8 @@ class DependenceEstimate(MeasureResult):
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
     estimate : float
         The measure of dependence.
     quantity : str
@@ -124,31 +105,12 @@ class DependenceEstimate(MeasureResult):
         Its name.
     estimator_reason : str
         Why this one.
-    n : int
-        Rows.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary or None
         Where the estimator has any.
     features : FeatureSummary or None
         Where the estimator has any.
-    precision : str
-        Precision of the tiles; sums are float64 always.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
-    dropped : int
-        Rows that were left out because a value is missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
-    missing : tuple of int
-        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
-        where there are none.
 
     References
     ----------

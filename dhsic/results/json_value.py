@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -111,11 +111,7 @@ class JsonValue:
         # Fields that are written, and no others: lazy arrays and clients stay behind.
         kept = {name: getattr(self, name) for name in _written_fields(cls)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
-        return _made_result, (type(self), plain)
-
-
-def _made_result(cls: type, values: dict[str, Any]) -> Any:
-    return cls(**values)
+        return partial(cls, **plain), ()
 
 
 @cache
@@ -129,11 +125,10 @@ def _written_fields(cls: Any) -> dict[str, Any]:
 @cache
 def _arrays_of(cls: Any) -> dict[str, Any]:
     """Types of the numbers of the fields that are arrays, or arrays or None."""
-    options = {name: (kind, *get_args(kind)) for name, kind in _written_fields(cls).items()}
     return {
         name: dtype
-        for name, several in options.items()
-        for option in several
+        for name, kind in _written_fields(cls).items()
+        for option in (kind, *get_args(kind))
         if (dtype := _dtype_of(option)) is not None
     }
 
@@ -151,7 +146,7 @@ def _plain_value(x: Any) -> Any:
         return x
     if isinstance(x, float):
         # JSON has no infinity, which an infinite statistic or bound may be: a word stands for it.
-        return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
+        return next((word for word, value in _SPELT.items() if x == value), x)
     if isinstance(x, list | tuple):
         return [_plain_value(item) for item in x]
     if isinstance(x, Mapping):
@@ -214,7 +209,7 @@ def _dtype_of(kind: Any) -> Any:
 def _read_scalar(kind: Any, data: Any, name: str) -> Any:
     # JSON has one kind of number: other writers leave the fraction of 1.0 out.
     if kind is float and (type(data) is int or (isinstance(data, str) and data in _SPELT)):
-        return _SPELT.get(data, data) if isinstance(data, str) else data
+        return _spelt_out(data)
     fits = data in get_args(kind) if get_origin(kind) is Literal else type(data) is kind
     if kind is not Any and not fits:
         said = getattr(kind, "__name__", str(kind))
@@ -246,7 +241,7 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
 
 def _read_array(dtype: Any, data: Any, name: str) -> Any:
     listed = isinstance(data, list)
-    values = np.array(_spelt_out(data)) if listed else np.array(None)
+    values = np.array(_spelt_out(data) if listed else None)
     # No text becomes a number in silence.
     if values.size and not np.can_cast(values.dtype, dtype, "same_kind"):
         msg = f"{name} must be a list of numbers, got {str(data)[:40]!r}"

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._drawing import axes_beside, rounded, shortened
-from dhsic._validation import check_number
+from dhsic._validation import check_level
+from dhsic.results.contract import Findings, Records, Sketch
 from dhsic.results.estimate import MeasureResult
-from dhsic.results.findings import Findings, Records, Sketch
-from dhsic.results.picture import NullLabels, draw_null
-from dhsic.results.summaries import (
-    GridSummary,
-    StageSummary,
-)
+from dhsic.results.grid import GridSummary
+from dhsic.results.picture import draw_null
+from dhsic.results.summaries import StageSummary
 from dhsic.results.texts import floor_text, is_least, kernel_text, pvalue_text
-from dhsic.results.verdict import decision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +43,8 @@ class IndependenceTestResult(MeasureResult):
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
     estimate : float
         The measure of dependence, by the kernels of `variables`. Where several were tried they are
         those of the reference, fixed before the data were seen, and not the strongest, by which
@@ -54,31 +55,12 @@ class IndependenceTestResult(MeasureResult):
         Its name.
     estimator_reason : str
         Why this one.
-    n : int
-        Rows.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary or None
         Where the estimator has any.
     features : FeatureSummary or None
         Where the estimator has any.
-    precision : str
-        Precision of the tiles; sums are float64 always.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
-    dropped : int
-        Rows that were left out because a value is missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
-    missing : tuple of int
-        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
-        where there are none.
     statistic : float
         The test statistic. Where there are several, of kernels or of the stages of a chain, the
         largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
@@ -154,7 +136,7 @@ class IndependenceTestResult(MeasureResult):
         of_reference = " (of the reference kernels, shown above)" if self.grid else ""
         return [
             *self._rows(),
-            *self._tried(),
+            *([] if self.grid is None else [("kernels", self.grid.tried)]),
             ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
             ("p-value", self._pvalue_text),
             *(("stage", stage.told(count)) for stage in self.stages),
@@ -162,13 +144,6 @@ class IndependenceTestResult(MeasureResult):
             (self.quantity, f"{self.estimate:.6g}{of_reference}"),
             *self._tail(),
         ]
-
-    def _tried(self) -> list[tuple[str, str]]:
-        if self.grid is None:
-            return []
-        tried = f"{len(self.grid.combinations)} kernel combinations tried, judged by"
-        told = f"p-value corrected for the choice. The strongest: {self.grid.told}."
-        return [("kernels", f"{tried} {self.grid.judged}; {told}")]
 
     @property
     def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
@@ -187,21 +162,16 @@ class IndependenceTestResult(MeasureResult):
     def findings(self, alpha: float, control: str) -> Findings:
         del control
         lead = f"{self.hypothesis.capitalize()} {decision(self, alpha)} ({self._p})"
-        sketch = Sketch(
-            lambda ax: self.plot(ax, alpha=alpha),
-            "Histogram of the null distribution, with the statistic and the critical value.",
-        )
-        tables, sketches = self._tables(), [sketch]
+        words = "Histogram of the null distribution, with the statistic and the critical value."
+        tables, sketches = self._tables(), [Sketch(partial(self.plot, alpha=alpha), words)]
         notes = [_MEANING.format(self.hypothesis)]
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
-            sketches.append(self._evidence(self.grid))
+            words = f"Evidence of every combination of kernels; the strongest is {self.grid.told}."
+            draw = partial(self.grid.plot, names=self._compared)
+            sketches.append(Sketch(draw, words, (7.2, 4.4)))
             notes.append(_EXPLORATORY.format(self.grid.judged))
         return Findings(self._subject, lead, sketches, tables, notes)
-
-    def _evidence(self, grid: GridSummary) -> Sketch:
-        words = f"Evidence of every combination of kernels; the strongest is {grid.told}."
-        return Sketch(lambda ax: grid.plot(ax, names=self._compared), words, (7.2, 4.4))
 
     @property
     def _compared(self) -> list[str]:
@@ -236,9 +206,6 @@ class IndependenceTestResult(MeasureResult):
         return tuple(v.name for v in self.variables)
 
     def _kernel_rows(self, grid: GridSummary) -> Records:
-        roles = {grid.reference: "reference", grid.strongest: "strongest"}
-        if grid.reference == grid.strongest:
-            roles = {grid.reference: "reference, strongest"}
         names = [f"kernel of {name}" for name in self._compared]
         return [
             {
@@ -247,7 +214,7 @@ class IndependenceTestResult(MeasureResult):
                 "statistic": tried.statistic,
                 "standardised": tried.standardised,
                 "p": tried.pvalue,
-                "role": roles.get(place, ""),
+                "role": grid.roles.get(place, ""),
             }
             for place, tried in enumerate(grid.combinations)
         ]
@@ -282,21 +249,20 @@ class IndependenceTestResult(MeasureResult):
         MissingDependencyError
             matplotlib is not installed.
         """
-        level = check_number(
-            "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
-        )
+        level = check_level(alpha)
         measured, value, values = self._measured
         if ax is None and self.grid is not None:
             ax, evidence = axes_beside((6.4, 6.4), 4.4)
-            self._evidence(self.grid).draw(evidence)
-        said = f"{measured} {rounded(value)}, {self._p}"
+            self.grid.plot(evidence, names=self._compared)
         axes = draw_null(
             ax,
             values,
             value,
             alpha=level,
             resampled=self.pvalue_error is not None,
-            labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {measured}"),
+            null=f"{self.null} null",
+            told=f"{measured} {rounded(value)}, {self._p}",
+            quantity=f"{self.estimator} {measured}",
         )
         names = shortened(_names_in_sentence(self._asked), _TITLE_WIDTH)
         axes.set_title(self.question.format(names), fontsize=11)
@@ -307,3 +273,20 @@ def _names_in_sentence(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def decision(result: IndependenceTestResult, alpha: float) -> str:
+    """Whether a level rejects independence, and whether more replicates could say otherwise."""
+    rejected = result.pvalue <= alpha
+    verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    if result.pvalue_error is None:
+        return verdict
+    resamples = len(result.null_distribution)
+    if 1 / (resamples + 1) > alpha:
+        # Rounding of 1 / alpha must not ask for one more.
+        enough = math.ceil(1 / alpha - 1e-9) - 1
+        return f"{verdict}; {resamples:,} replicates never can, take {enough:,} or more"
+    # Within two standard errors another seed may decide otherwise.
+    if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
+        return f"{verdict}; a close call, take more replicates"
+    return verdict

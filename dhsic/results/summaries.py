@@ -1,16 +1,11 @@
-"""Summaries in results: variables, landmarks, features, kernels and passes."""
+"""Summaries in results: variables, landmarks, features, stages, passes and stored arrays."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-from dhsic.results.texts import is_least, kernel_text, scale_text
+from dhsic.results.texts import is_least, kernel_text
 
 _KERNEL_WIDTH = 66
 
@@ -101,142 +96,6 @@ class FeatureSummary:
     kind: str
     counts: tuple[int, ...]
     orthogonal: bool = False
-
-
-@dataclass(frozen=True)
-class KernelCombination:
-    """Result of one combination of kernels by itself; exploratory, as it ignores the others.
-
-    Parameters
-    ----------
-    kernels : tuple of str
-        One a variable, with the bandwidths used; of a stage of a chain, that of the variables
-        before it and its own.
-    statistic : float
-        The test statistic.
-    standardised : float
-        Its distance from the mean of its replicates, in their standard deviations.
-    pvalue : float
-        Its p-value, which takes no notice of the choice among combinations.
-    factors : tuple of float or None
-        Multiple of the length of each kernel: that of the median heuristic, where its
-        bandwidth was not given. None of a kernel without a length, as "delta".
-    """
-
-    kernels: tuple[str, ...]
-    statistic: float
-    standardised: float
-    pvalue: float
-    factors: tuple[float | None, ...] = ()
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """One a variable: what the kernel is of, and its length beside that which was fitted.
-
-        Examples
-        --------
-        >>> kernels = ("scores(gaussian:1.07)", "gaussian:6.8", "delta")
-        >>> KernelCombination(kernels, 1.0, 2.0, 0.01, (1.0, 0.5, None)).scales
-        ('scores(gaussian), length x 1', 'gaussian, length x 1/2', 'delta')
-        """
-        factors = self.factors or (None,) * len(self.kernels)
-        return tuple(map(scale_text, self.kernels, factors))
-
-
-@dataclass(frozen=True)
-class GridSummary:
-    """The combinations of kernels that a test tried.
-
-    The p-value of the test accounts for all of them; what is said of a single one is exploratory.
-
-    Parameters
-    ----------
-    aggregate : str
-        "soft" maximum of the standardised statistics, "max" for the largest of them, or "min-p" for
-        the smallest of their p-values.
-    reference_share : float
-        Share of the weight with "soft", else of the level, that the reference combination has to
-        itself, or those that lead in its place, see `dhsic.Grid`.
-    reference : int
-        The number of the combination nearest to the median heuristic, whose estimate is reported.
-    strongest : int
-        The number of the combination that decided: that with the largest share of the evidence.
-    combinations : tuple of KernelCombination
-        All of them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dhsic
-    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
-    >>> grid = dhsic.independence_test(x, np.sin(8.0 * x) + noise, rng=0).grid
-    >>> grid.told
-    'ranks(gaussian), length x 1/8 and ranks(anderson-darling), 12.0 sd above the null mean'
-    """
-
-    aggregate: str
-    reference_share: float
-    reference: int
-    strongest: int
-    combinations: tuple[KernelCombination, ...]
-
-    @property
-    def told(self) -> str:
-        """The kernels that decided, with their lengths beside those of the median heuristic."""
-        strongest = self.combinations[self.strongest]
-        z = strongest.standardised
-        distance = f"{abs(z):.1f} sd {'above' if z >= 0.0 else 'below'} the null mean"
-        return f"{' and '.join(strongest.scales)}, {distance}"
-
-    def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
-        """How far the statistic of every combination lies above its replicates.
-
-        For two variables it is a map, a row a kernel of the first and a column one of the second,
-        from long to short lengths; of more it has a bar a kernel of every variable, of the
-        strongest combination with it. Combinations that were not tried are left blank.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
-        names : sequence of str, optional
-            Names of the variables.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        MissingDependencyError
-            matplotlib is not installed.
-        """
-        from dhsic.results.picture import draw_evidence  # with NumPy alone, but for its axes
-
-        return draw_evidence(ax, self, names)
-
-    @property
-    def judged(self) -> str:
-        """How they became one score."""
-        return {
-            "soft": "their soft maximum",
-            "max": "the largest standardised statistic",
-            "min-p": "the smallest p-value",
-        }[self.aggregate]
-
-    @property
-    def best_rank(self) -> int:
-        """The smallest numerator of a p-value, where the strongest alone lies above all replicates.
-
-        It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
-        rank k of a replicate by the others is as good as rank 1 by the share of the strongest where
-        (k - 1/2) / (1 - share) <= 1 / (2 share).
-        """
-        if self.aggregate == "soft" or not 0.0 < self.reference_share < 1.0:
-            return 1
-        reference = self.strongest == self.reference
-        share = self.reference_share if reference else 1.0 - self.reference_share
-        return 1 + math.floor(0.5 + 0.5 * (1.0 - share) / share)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from time import perf_counter
+from dataclasses import astuple, replace
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dhsic._arguments import DROP_MISSING, Method, Precision, choose_method, session_over
+from dhsic._arguments import Method, Precision, RunOptions, choose_method
 from dhsic._fields import tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -21,14 +17,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import (
-    RFFHSIC,
-    UHSIC,
-    BlockHSIC,
-    Estimator,
-    Null,
-    NullName,
-)
+from dhsic.estimators import RFFHSIC, BlockHSIC, Estimator, Null, NullName
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
@@ -36,9 +25,8 @@ from dhsic.io.pooled import LabelSource, PooledSource
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
-from dhsic.twosample.labels import codes, codes_of_blocks
-from dhsic.twosample.moves import moves_between, pooled_labels
 from dhsic.twosample.naming import MMD_ESTIMATORS, MMD_NAMES, named_as_mmd
+from dhsic.twosample.pooled import codes_for, moves_between, pooled_labels
 from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
 
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
@@ -172,17 +160,16 @@ def two_sample_test(
     >>> wrong.pvalue < 0.05 < right.pvalue
     True
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     labels = {"strata": strata, "groups": groups}
-    options = kernels, estimator, names, data, missing, labels
-    with graphs_on(client, threads):
-        asked = _IndependenceArguments.read(samples, *options)
-        session = asked.session(rng, precision, client, threads, memory, progress, checkpoint, time)
+    asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
+    session, sizes = _open_pooled(run, samples, names, data, missing, labels, asked)
     with named_as_mmd():
-        method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
+        method = choose_method(session, pair, asked, null, n_resamples)
         session.begin(method.plan(session))
     session.resume(computes="two-sample test", **method.described)
-    return _two_sample_result(asked, method, tested_fields(session, method, began))
+    fields = tested_fields(session, method)
+    return _two_sample_result(sizes, method, fields, within=strata is not None)
 
 
 @named_arguments
@@ -225,111 +212,52 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
+    run = RunOptions(0, precision, client, threads, memory, time)
     labels = {"strata": strata, "groups": groups}
-    options = kernels, estimator, names, data, missing, labels
-    with graphs_on(client, threads):
-        asked = _IndependenceArguments.read(samples, *options)
-        session = asked.session(0, precision, client, threads, memory, None, None, time)
+    asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
+    session, _ = _open_pooled(run, samples, names, data, missing, labels, asked)
     with named_as_mmd():
-        method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
-        return method.plan(session)
+        return choose_method(session, pair, asked, null, n_resamples).plan(session)
 
 
-@dataclass(frozen=True)
-class _IndependenceArguments:
-    """Arguments that a test of samples passes to one of independence.
-
-    Parameters
-    ----------
-    samples : tuple of source
-        The samples.
-    dropped : int
-        Rows of them that were left out.
-    labels : dict of str to ndarray of int, shape (n,)
-        The stratum and the group of every pooled row, where they are given.
-    estimator : str or Estimator
-        Estimator of independence.
-    kernels : Grid or list
-        Kernels of values and codes.
-    """
-
-    samples: tuple[Source, ...]
-    dropped: int
-    labels: Mapping[str, NDArray[np.intp]]
-    estimator: str | Estimator
-    kernels: Any
-
-    @classmethod
-    def read(
-        cls,
-        samples: Sequence[Any],
-        kernels: Any,
-        estimator: str | Estimator,
-        names: Sequence[str] | None,
-        data: Any,
-        missing: str,
-        labels: Mapping[str, Any],
-    ) -> _IndependenceArguments:
-        """Check what the user passed."""
-        if len(samples) < 2:
-            more = "" if data is None else ": name two columns or more of data"
-            msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
-            raise InvalidArgumentError(msg)
-        given = {what: each for what, each in labels.items() if each is not None}
+def _open_pooled(
+    run: RunOptions,
+    samples: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: str,
+    labels: Mapping[str, Any],
+    estimator: str | Estimator,
+) -> tuple[Session, tuple[SampleSummary, ...]]:
+    """Begin a run over the values of all rows and the codes of their samples."""
+    if len(samples) < 2:
+        more = "" if data is None else ": name two columns or more of data"
+        msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
+        raise InvalidArgumentError(msg)
+    given = {what: each for what, each in labels.items() if each is not None}
+    with graphs_on(run.client, run.threads):
         opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
-        for sample in opened:
-            if sample.shape[0] < _FEWEST:
+        told = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in opened)
+        for name, n in map(astuple, told):
+            if n < _FEWEST:
                 msg = (
-                    f"sample {sample.name!r} must have at least {_FEWEST} rows, got "
-                    f"{sample.shape[0]}: give more, or leave it out"
+                    f"sample {name!r} must have at least {_FEWEST} rows, got {n}: give more, or "
+                    "leave it out"
                 )
                 raise DataError(msg)
         # One label for all samples: equal ones are one stratum, whichever sample has them.
         pooled = {what: pooled_labels(each) for what, each in beside.items()}
-        measure = _mmd_estimator(estimator), _sample_kernels(kernels)
-        return cls(tuple(opened), dropped, pooled, *measure)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Rows of every sample."""
-        return tuple(sample.shape[0] for sample in self.samples)
-
-    @property
-    def codes(self) -> NDArray[np.float64]:
-        """Codes of the samples, as the estimator needs them."""
-        if self.estimator == BlockHSIC.name or isinstance(self.estimator, BlockHSIC):
-            blocks = BlockHSIC() if isinstance(self.estimator, str) else self.estimator
-            # Codes weigh a sample by its rows in a block, where the estimate is made.
-            _, rows = blocks.blocks(sum(self.sizes))
-            return codes_of_blocks(self.sizes, rows)
-        unbiased = self.estimator == UHSIC.name or isinstance(self.estimator, UHSIC)
-        return codes(self.sizes, unbiased=unbiased)
-
-    def session(
-        self,
-        rng: RngLike,
-        precision: str,
-        client: Any,
-        threads: int | None,
-        memory: int | str,
-        progress: Any,
-        checkpoint: str | None,
-        time: float | str | None = None,
-    ) -> Session:
-        """A session over values and codes."""
-        # MMD is HSIC with the codes of the samples as the second variable, see
-        # `dhsic.twosample.labels`.
-        values: Source = PooledSource(_common_name(self.samples), self.samples)
-        codes: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
-        if self.labels:  # rows are then read in any order
-            (values,) = held_sources([values], parse_bytes(memory), self.labels.get("strata"))
-            (codes,) = held_sources([codes], parse_bytes(memory), None)
-        sources = values, codes
-        place = client, threads, memory, progress, checkpoint
-        session = session_over(sources, rng, precision, *place, time=time)
-        session.dropped, session.remedy = self.dropped, DROP_MISSING
-        session.moves = moves_between(self.samples, self.labels, session.seed)
-        return session
+        # MMD is HSIC with the codes of the samples as the second variable, see `sample_codes`.
+        sizes = tuple(sample.n for sample in told)
+        values: Source = PooledSource(_common_name(opened), tuple(opened))
+        codes: Source = LabelSource(_SAMPLE, sizes, codes_for(estimator, sizes))
+        if pooled:  # rows are then read in any order
+            memory = parse_bytes(run.memory)
+            (values,) = held_sources([values], memory, pooled.get("strata"))
+            (codes,) = held_sources([codes], memory, None)
+        session = run.over((values, codes), dropped)
+    session.moves = moves_between(opened, pooled, session.seed)
+    return session, told
 
 
 def _common_name(samples: Sequence[Source]) -> str:
@@ -340,7 +268,7 @@ def _common_name(samples: Sequence[Source]) -> str:
     return labels[0] if labels and not names and labels[0] != _SAMPLE else "values"
 
 
-def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
+def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
@@ -359,7 +287,7 @@ def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
     return estimator
 
 
-def _sample_kernels(kernels: Any) -> Grid | list[Any]:
+def _kernels_of_pair(kernels: Any) -> Grid | list[Any]:
     """Those of the values, and of the codes."""
     if not isinstance(kernels, Grid):
         if isinstance(kernels, Sequence) and not isinstance(kernels, str):
@@ -382,25 +310,27 @@ def _sample_kernels(kernels: Any) -> Grid | list[Any]:
 
 
 def _two_sample_result(
-    asked: _IndependenceArguments, method: Method, fields: dict[str, Any]
+    samples: tuple[SampleSummary, ...], method: Method, fields: dict[str, Any], *, within: bool
 ) -> TwoSampleTestResult:
     """In words of samples."""
     grid: GridSummary | None = fields["grid"]
-    statistic = fields["statistic"]
+    statistic, estimate = fields["statistic"], fields["estimate"]
     if grid is not None:
         # The statistic of a grid is a score: the estimate is that of the reference.
         statistic = grid.combinations[grid.reference].statistic
-        combinations = (replace(sample, kernels=sample.kernels[:1]) for sample in grid.combinations)
-        fields["grid"] = replace(grid, combinations=tuple(combinations))
+        each = (replace(tried, kernels=tried.kernels[:1]) for tried in grid.combinations)
+        grid = replace(grid, combinations=tuple(each))
     # That of blocks is in units of its error, all others are n times the estimate.
     if not isinstance(method.estimator, BlockHSIC):
-        fields["estimate"] = statistic / fields["n"]
-    fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
-    if "strata" in asked.labels:
-        fields["quantity"] += " within strata"
-    # Under the name of the task: the estimator of HSIC is how it is computed.
-    fields["estimator"] = MMD_NAMES[type(method.estimator)]
-    # The codes of samples are ours, and no variable of the user.
-    fields["variables"] = fields["variables"][:1]
-    samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)
-    return TwoSampleTestResult(samples=samples, **fields)
+        estimate = statistic / fields["n"]
+    quantity = "squared MMD" if len(samples) == 2 else "mean squared MMD of pairs"
+    of_samples = {
+        "estimate": estimate,
+        "quantity": f"{quantity} within strata" if within else quantity,
+        # Under the name of the task: the estimator of HSIC is how it is computed.
+        "estimator": MMD_NAMES[type(method.estimator)],
+        # The codes of samples are ours, and no variable of the user.
+        "variables": fields["variables"][:1],
+        "grid": grid,
+    }
+    return TwoSampleTestResult(samples=samples, **{**fields, **of_samples})

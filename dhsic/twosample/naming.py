@@ -53,12 +53,11 @@ def _renamed(message: str) -> str:
     """Names of estimators in a message; lists lose those that are not for samples."""
     one = "|".join(map(re.escape, sorted(ESTIMATORS, key=len, reverse=True)))
     listed = rf"(?<![\w-])(?:{one})(?:(?:, | or )(?:{one}))*(?![\w-])"
-    renamed = re.sub(listed, _renamed_list, message)
-    return re.sub(rf"; it is for (?:{one})$", "", renamed)  # where none is left
 
+    def renamed(match: re.Match[str]) -> str:
+        classes = (ESTIMATORS[name] for name in re.split(", | or ", match[0]))
+        names = dict.fromkeys(MMD_NAMES[cls] for cls in classes if cls in MMD_NAMES)
+        # One alone may be quoted, and has no name here.
+        return ", ".join(names) or match[0]
 
-def _renamed_list(match: re.Match[str]) -> str:
-    given = re.split(", | or ", match[0])
-    names = dict.fromkeys(MMD_NAMES[ESTIMATORS[n]] for n in given if ESTIMATORS[n] in MMD_NAMES)
-    # One alone may be quoted, and has no name here.
-    return ", ".join(names) or match[0]
+    return re.sub(rf"; it is for (?:{one})$", "", re.sub(listed, renamed, message))

@@ -1,4 +1,7 @@
-"""Which rows or groups of rows may change sample."""
+"""Rows of all samples as one: the codes of their samples, and which of them may change sample.
+
+With these codes the dependence of value and sample is the discrepancy of samples.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,84 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import Source
 from dhsic.engine.reduction import Moves
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators import UHSIC, BlockHSIC, Estimator
 from dhsic.io.pooled import rows_of_samples
 from dhsic.statistics.exchangeable import coded, moves_of, read_labels
 from dhsic.statistics.sets import RowSets
 
 Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
 
 _FEWEST_WAYS = 20  # with fewer a p-value cannot be below 5 %
+
+
+def codes_for(estimator: str | Estimator, sizes: Sequence[int]) -> Vector:
+    """Codes of the samples, as an estimator of independence needs them."""
+    if estimator == BlockHSIC.name:
+        estimator = BlockHSIC()
+    if isinstance(estimator, BlockHSIC):
+        # A block has its share of every sample, not in whole rows: sizes enter the weights alone.
+        _, rows = estimator.blocks(sum(sizes))
+        return sample_codes([n * (rows / sum(sizes)) for n in sizes], unbiased=True)
+    unbiased = estimator == UHSIC.name or isinstance(estimator, UHSIC)
+    return sample_codes(sizes, unbiased=unbiased)
+
+
+def sample_codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
+    """Code of every sample, so that HSIC of value and code is the mean of MMD^2 over the pairs.
+
+    With the kernel l(a, b) = s [a = b] / n_a of samples a and b of n_a rows, N in all, and K the
+    Gram matrix of all values, tr(K H L H) is s / N times the sum over pairs a < b of
+    n_a n_b MMD^2(a, b). With (N - 1) / (N (n_a - 1)) in the place of 1 / n_a, the same sum of
+    unbiased estimates comes of Gram matrices without their diagonals. Centring takes away what is
+    the same for all samples, so that K codes of K - 1 columns do, and they may be moved: here to
+    equal lengths, about the centre of their circumscribed sphere. A landmark then counts alike
+    whatever sample it is of, however unequal they are.
+
+    Parameters
+    ----------
+    sizes : sequence of float
+        Rows n_a of every sample.
+    unbiased : bool
+        For estimators that leave out the diagonals.
+
+    Returns
+    -------
+    ndarray, shape (K, K - 1)
+        HSIC, as its estimator divides it, is then sum n_a n_b MMD^2(a, b) / sum n_a n_b: of two
+        samples their MMD^2.
+
+    Examples
+    --------
+    >>> sample_codes([50, 50], unbiased=False).round(4)
+    array([[ 2.],
+           [-2.]])
+    """
+    n_a = np.asarray(sizes, np.float64)
+    n = n_a.sum()
+    # The number of pairs of rows of different samples, which weigh the mean of MMD^2 over pairs.
+    pairs = (n**2 - (n_a**2).sum()) / 2.0
+    # Estimates without diagonals divide by n_a (n_a - 1), which these weights make up for.
+    weights = n * (n_a - 1.0) / (n - 1.0) if unbiased else n_a
+    scale = n**2 * (n - 3.0) / pairs if unbiased else n**3 / pairs
+    corners = np.sqrt(scale) * _contrasts(weights)
+    # HSIC is centred, so codes may be moved; about this point all have the same length.
+    # |c - corner_0| = |c - corner_j| is linear in c once the squares of c cancel.
+    edges = corners[1:] - corners[0]
+    from_first = np.linalg.solve(2.0 * edges, (edges**2).sum(axis=1))
+    moved: Vector = corners - (corners[0] + from_first)
+    return moved
+
+
+def _contrasts(weights: Vector) -> Vector:
+    """V with V V' = diag(1 / w) - 1 1' / sum w, shape (K, K - 1): each against those before it."""
+    before = np.cumsum(weights)[:-1]
+    later, through = weights[1:], np.cumsum(weights)[1:]
+    # Helmert's contrasts with weights: column k sets sample k + 1 against the mean of those before.
+    across = np.sqrt(later / (before * through))
+    contrasts = np.triu(np.broadcast_to(across, (len(weights), len(later))))
+    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (later * through)))
+    return contrasts
 
 
 def pooled_labels(labels: Sequence[Source]) -> Indices:
@@ -61,13 +135,11 @@ def moves_between(
     InvalidArgumentError
         A group lies in several samples, or in several strata.
     """
-    sizes = [sample_source.shape[0] for sample_source in samples]
+    sizes = [source.shape[0] for source in samples]
     sample, places = rows_of_samples(np.arange(sum(sizes)), sizes)
     strata, groups = labels.get("strata"), labels.get("groups")
     if groups is not None:
-        _check_within_samples(
-            groups, sample, places, [sample_source.name for sample_source in samples]
-        )
+        _check_within_samples(groups, sample, places, [source.name for source in samples])
     # In the pooled data moves are those of any test; only which of them change a sample differs.
     moves = moves_of(len(sample), strata, groups, None, seed)
     if isinstance(moves, RowSets):
