@@ -65,7 +65,7 @@ from dhsic.regression.residuals import (
     plan_regressions,
 )
 from dhsic.results import AS_ASKED
-from dhsic.sensitivity.maps import column_sensitivities, plan_map
+from dhsic.sensitivity.maps import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
 
 Vector = NDArray[np.float64]
@@ -74,7 +74,6 @@ Exponents = NDArray[np.int32]
 _UNIT_ROWS = 1000
 _UNITS = "sample rows"
 _BY_PVALUE = ("p-value", "larger-p-value")
-_NOT_RUN = "write the map"
 _FEWEST_CHOSEN = 256
 _GAUSSIAN_PROCESS_ROWS, _ALL_PAIRS_ROWS = 2048, 2**17  # of a run of minutes
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
@@ -503,10 +502,9 @@ class _ResidualMeasure:
 
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
         if self.criterion == "sensitivity":
-            plan = plan_map(estimator, session, combinations, "statistic", session.names)
+            kernels = combinations.kernels
             # The map is summed up here, and never written.
-            run = tuple(step for step in plan.steps if step.name != _NOT_RUN)
-            return replace(plan, steps=run)
+            return map_passes(session, estimator, "statistic", kernels, (0, 1))
         if self.criterion == "hsic":
             return plan_once(estimator, session, combinations, None)
         return plan_test(estimator, session, combinations, self._null, self.n_resamples)

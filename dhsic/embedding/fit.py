@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, check_kernel, session_over
+from dhsic._arguments import Precision, check_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, check_integer, named_arguments
-from dhsic.embedding.exact_sums import LIMBS, ExactSums
-from dhsic.embedding.store import kernel_of_text, read_record
-from dhsic.embedding.sums import EmbeddingPass
-from dhsic.embedding.value import MeanEmbedding
+from dhsic.embedding.sums import open_sample, plan_sums, sum_kernel
+from dhsic.embedding.value import REMEDY, MeanEmbedding
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
-from dhsic.io.open import open_samples
-from dhsic.io.sources import ArraySource
-from dhsic.kernels import Combinations, Kernel, KernelName, parse
+from dhsic.kernels import Kernel, KernelName, parse
 from dhsic.landmarks import (
     Landmarks,
     Pool,
@@ -40,14 +31,10 @@ from dhsic.landmarks import (
     select_bytes,
     tolerance_for,
     uniform_rows,
-    warn_of_rounding,
 )
-
-Vector = NDArray[np.float64]
 
 # The fewest landmarks that are offered where none were asked for.
 _USUAL, _FEWEST = "8sqrt", 64
-_REMEDY = "take fewer landmarks or fewer threads"
 
 
 @named_arguments
@@ -117,16 +104,17 @@ def mean_embedding(
     >>> bool(abs(found.integrate(lambda z: np.exp(-0.5 * z[:, 0] ** 2)) - 0.5**0.5) < 0.02)
     True
     """
-    check_landmark_options(_USUAL if n_landmarks is None else n_landmarks, tolerance)
+    usual = _USUAL if n_landmarks is None else n_landmarks
+    check_landmark_options(usual, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
-    session = _session(x, rng, precision, client, threads, memory, progress, checkpoint, time)
+    place = client, threads, memory, progress, checkpoint
+    session = open_sample(x, rng, precision, *place, time=time)
     asked = _embedding_kernel(kernel)
     check_kernel(asked, kinds_of(session.sources[0]), "x")
     # Without replacement: a row that is there twice spans nothing more.
-    p = landmark_count(_USUAL if n_landmarks is None else n_landmarks, session.n, replace=False)
-    planner = partial(_embedding_plan, session, asked, selection, pool)
-    choice = ""
+    p, choice = landmark_count(usual, session.n, replace=False), ""
+    planner = partial(_plan, session, asked, selection, pool)
     if n_landmarks is None:
         offers = [
             Offer(k, f"{k:,} landmarks", partial(planner, k), partial(_run_uniform, asked, k))
@@ -136,22 +124,16 @@ def mean_embedding(
     session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
     s = _pool_rows(session, selection, pool, p)
     # What a checkpoint has to be made of, or it is that of another call.
-    session.resume(
-        computes="mean embedding",
-        kernel=asked,
-        n_landmarks=p,
-        selection=selection,
-        pool=s,
-        tolerance=tolerance,
-    )
-    fitted, drawn = _drawn_landmarks(session, asked, s)
+    options = {"n_landmarks": p, "selection": selection, "pool": s, "tolerance": tolerance}
+    session.resume(computes="mean embedding", kernel=asked, **options)
+    fitted, drawn = _draw(session, asked, s)
     if selection != "uniform":
         session.step("select landmarks")
         chooser = generator(session.seed, "selection", 0)
         drawn = drawn.keep(select(selection, Pool((fitted,), drawn.points), p, chooser))
     session.step("prune landmarks")
     kept, factor = prune(drawn, (fitted,), tolerance_for(tolerance, session.dtype))
-    sums = _sums(session, fitted, kept.points[0])
+    sums = sum_kernel(session, fitted, kept.points[0])
     session.verify()
     return MeanEmbedding(
         kernel=fitted,
@@ -168,103 +150,6 @@ def mean_embedding(
     )
 
 
-@shows_progress
-def embed_like(
-    embedding: MeanEmbedding,
-    x: Any,
-    *,
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    progress: Progress = None,
-    checkpoint: str | None = None,
-) -> MeanEmbedding:
-    """The embedding of other rows at the landmarks of an embedding, see `MeanEmbedding.like`.
-
-    Raises
-    ------
-    InvalidArgumentError, DataError, MemoryBudgetError
-        As for `mean_embedding`; or rows of other columns.
-    """
-    seed, precision = embedding.seed, embedding.precision
-    session = _session(x, seed, precision, client, threads, memory, progress, checkpoint)
-    d, expected = session.dims[0], embedding.landmarks.shape[1]
-    if d != expected:
-        msg = f"x must have {expected} columns, as the rows embedded; got {d}"
-        raise DataError(msg)
-    pass_plan = session.plan(EmbeddingPass(_tiling(session, embedding.kernel, embedding.landmarks)))
-    session.begin(plan_of(session, [pass_plan], _REMEDY))
-    session.resume(
-        computes="mean embedding",
-        kernel=embedding.kernel,
-        landmarks=embedding.landmarks,
-    )
-    sums = _sums(session, embedding.kernel, embedding.landmarks)
-    session.verify()
-    return MeanEmbedding(
-        kernel=embedding.kernel,
-        landmarks=embedding.landmarks,
-        # These rows have no landmarks among them.
-        indices=np.full(len(embedding.landmarks), -1),
-        sums=sums,
-        n=session.n,
-        drawn=embedding.drawn,
-        tolerance=embedding.tolerance,
-        precision=precision,
-        seed=seed,
-        passes=passes_of(session),
-    )
-
-
-@named_arguments
-def load_embedding(path: str | Path) -> MeanEmbedding:
-    """Read a mean embedding that `MeanEmbedding.save` wrote.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file ``*.npz``, or the path or URL of a zarr group.
-
-    Returns
-    -------
-    MeanEmbedding
-
-    Raises
-    ------
-    DataError
-        There is none.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> import dhsic
-    >>> found = dhsic.mean_embedding(np.arange(100.0), rng=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found.save(f"{folder}/first.npz")
-    ...     again = dhsic.load_embedding(f"{folder}/first.npz")
-    >>> dhsic.mmd(found, again)
-    0.0
-    """
-    arrays, told = read_record(path)
-    try:
-        digits = arrays.pop("digits")
-        landmarks, indices = arrays["landmarks"], arrays["indices"]
-        # A file may be of another version, or damaged: lengths must agree before sums are read.
-        if digits.shape != (LIMBS, len(landmarks)) or len(indices) != len(landmarks):
-            raise ValueError
-        return MeanEmbedding(
-            kernel=kernel_of_text(told.pop("kernel")),
-            landmarks=landmarks,
-            indices=indices.astype(np.intp),
-            sums=ExactSums(digits),
-            **told,
-        )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        msg = f"{path} holds no mean embedding that can be read ({type(error).__name__})"
-        raise DataError(msg) from error
-
-
 def _embedding_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, str):
         return parse(kernel)
@@ -274,39 +159,7 @@ def _embedding_kernel(kernel: Any) -> Kernel:
     raise InvalidArgumentError(msg)
 
 
-def _session(
-    x: Any,
-    rng: RngLike,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any,
-    checkpoint: str | None,
-    time: float | str | None = None,
-) -> Session:
-    with graphs_on(client, threads):
-        sources: Sequence[Any] = open_samples([x], ["x"])
-    in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
-    # Other rows could give the same labels other codes, and embeddings are compared.
-    if in_memory and sources[0].categorical and not _keeps_codes(x):
-        msg = (
-            "labels of an embedding must have codes that other rows share, got text: make x a "
-            "categorical column of pandas, or integer codes with kernel 'delta'"
-        )
-        raise DataError(msg)
-    place = client, threads, memory, progress, checkpoint
-    return session_over(sources, rng, precision, *place, time=time)
-
-
-def _keeps_codes(x: Any) -> bool:
-    """Whether the codes of labels follow from more than the rows at hand."""
-    types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
-    listed = types if hasattr(types, "__iter__") else [types]
-    return all(str(dtype) == "category" for dtype in listed)
-
-
-def _drawn_landmarks(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:
+def _draw(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:
     """The kernel, and s rows to choose landmarks from."""
     session.step("fetch landmarks")
     (drawn,) = uniform_rows(session.seed, session.n, s, 1, pairing="joint", replace=False)
@@ -317,21 +170,10 @@ def _drawn_landmarks(session: Session, asked: Kernel, s: int) -> tuple[Kernel, L
     return fitted, Landmarks((rows[:s],), (drawn,))
 
 
-def _tiling(session: Session, kernel: Kernel, landmarks: Vector) -> Tiling:
-    return Tiling.prepare(Combinations.single([kernel]), [landmarks], session.dtype)
-
-
-def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
-    tiling = _tiling(session, kernel, landmarks)
-    # Known at the landmarks, before the pass whose sums would carry it.
-    warn_of_rounding(session.names, (kernel,), tiling.columns, session.dtype)
-    return session.reduce(EmbeddingPass(tiling))
-
-
 def _run_uniform(asked: Kernel, p: int, session: Session) -> object:
     """The pass at p uniform landmarks as they are drawn, for its seconds."""
-    fitted, drawn = _drawn_landmarks(session, asked, p)
-    return _sums(session, fitted, drawn.points[0])
+    fitted, drawn = _draw(session, asked, p)
+    return sum_kernel(session, fitted, drawn.points[0])
 
 
 def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int:
@@ -339,9 +181,7 @@ def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int
     return p if selection == "uniform" else min(session.n, pool * p)
 
 
-def _embedding_plan(
-    session: Session, asked: Kernel, selection: Selection, pool: int, p: int
-) -> Plan:
+def _plan(session: Session, asked: Kernel, selection: Selection, pool: int, p: int) -> Plan:
     """The plan with p landmarks."""
     (d,), s = session.dims, _pool_rows(session, selection, pool, p)
     guessed = asked.fit(np.array([np.zeros(d), np.ones(d)]))
@@ -351,8 +191,6 @@ def _embedding_plan(
     if selection != "uniform":
         needed = select_bytes(selection, s, p, guessed.width(d))
         steps.append(DriverStep("select landmarks", needed))
-    steps += [
-        DriverStep("prune landmarks", 4 * 8 * p * p),
-        session.plan(EmbeddingPass(_tiling(session, guessed, np.zeros((p, d))))),
-    ]
-    return plan_of(session, steps, _REMEDY, n_landmarks=p)
+    pruning = DriverStep("prune landmarks", 4 * 8 * p * p)
+    steps += [pruning, plan_sums(session, guessed, np.zeros((p, d)))]
+    return plan_of(session, steps, REMEDY, n_landmarks=p)

@@ -1,8 +1,10 @@
-"""A mean embedding at landmarks: what it is, and what can be asked of it."""
+"""A mean embedding at landmarks: what it is, what can be asked of it, and its files."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,17 +14,27 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import named_arguments, shown
-from dhsic.embedding.exact_sums import ExactSums
-from dhsic.embedding.store import kernel_json, write_record
+from dhsic._files import check_regular, parse_json
+from dhsic._progress import Progress, shows_progress
+from dhsic._validation import check_flag, check_path, named_arguments, shown
+from dhsic.embedding.sums import LIMBS, ExactSums, open_sample, plan_sums, sum_kernel
 from dhsic.engine.tiles import ROW_TILE
-from dhsic.errors import InvalidArgumentError
-from dhsic.kernels import Kernel
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.estimators.base import passes_of, plan_of
+from dhsic.io.inventory import inventory_of
+from dhsic.io.stored import check_metadata
+from dhsic.io.urls import is_url, redacted
+from dhsic.io.whole import written_whole
+from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
-from dhsic.results import BarResult, PassSummary
-from dhsic.results import kernel_text as told_kernel
+from dhsic.results import BarResult, PassSummary, kernel_text
 
 Vector = NDArray[np.float64]
+
+REMEDY = "take fewer landmarks or fewer threads"
+_ATTRIBUTES = "attributes"
+_FORMAT = "dhsic mean embedding 1"
+_TOLD = "n", "drawn", "tolerance", "precision", "seed", "choice"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -235,9 +247,7 @@ class MeanEmbedding(BarResult):
         -------
         MeanEmbedding
         """
-        from dhsic.embedding.fit import embed_like
-
-        return embed_like(self, x, **run)
+        return _like(self, x, **run)
 
     def update(self, x: Any, **run: Any) -> MeanEmbedding:
         """The embedding of these rows and others, in one pass over the others, as `like`.
@@ -264,28 +274,27 @@ class MeanEmbedding(BarResult):
         DataError
             It cannot be written.
         """
-        arrays = {
-            "landmarks": self.landmarks,
-            "indices": np.asarray(self.indices, np.int64),
-            "digits": self.sums.digits,
-        }
-        attributes = {
-            "kernel": kernel_json(self.kernel),
-            "n": self.n,
-            "drawn": self.drawn,
-            "tolerance": self.tolerance,
-            "precision": self.precision,
-            "seed": self.seed,
-            "choice": self.choice,
-        }
-        write_record(path, arrays, attributes, overwrite=overwrite)
+        path = check_path("path", path)
+        check_flag("overwrite", overwrite)
+        if not is_url(path) and os.path.exists(path) and not overwrite:
+            msg = f"{path} already exists: choose another path, or pass overwrite=True"
+            raise InvalidArgumentError(msg)
+        indices = np.asarray(self.indices, np.int64)
+        arrays = {"landmarks": self.landmarks, "indices": indices, "digits": self.sums.digits}
+        told = {"format": _FORMAT, "kernel": json.dumps(plain_kernel(self.kernel))}
+        told |= {name: getattr(self, name) for name in _TOLD}
+        if path.endswith(".npz"):
+            with written_whole(Path(path)) as partial, partial.open("wb") as file:
+                np.savez(file, **{_ATTRIBUTES: np.array(json.dumps(told))}, **arrays)
+            return
+        _write_group(path, arrays, told, overwrite=overwrite)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         kept = f"{len(self.landmarks):,} of {self.drawn:,} drawn"
         return [
             ("rows", f"{self.n:,} of {self.landmarks.shape[1]} columns"),
-            ("kernel", told_kernel(self.kernel.spec())),
+            ("kernel", kernel_text(self.kernel.spec())),
             ("landmarks", f"{kept}; {self.choice}" if self.choice else kept),
             ("squared norm", f"{self.squared_norm:.6g}"),
             ("precision", self.precision),
@@ -333,6 +342,137 @@ class MeanEmbedding(BarResult):
                 f"and {other._described}: embed the other rows by like(), or with this kernel"
             )
             raise InvalidArgumentError(msg)
+
+
+@shows_progress
+def _like(
+    embedding: MeanEmbedding,
+    x: Any,
+    *,
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Progress = None,
+    checkpoint: str | None = None,
+) -> MeanEmbedding:
+    """The embedding of other rows at the landmarks of an embedding."""
+    place = client, threads, memory, progress, checkpoint
+    session = open_sample(x, embedding.seed, embedding.precision, *place)
+    d, expected = session.dims[0], embedding.landmarks.shape[1]
+    if d != expected:
+        msg = f"x must have {expected} columns, as the rows embedded; got {d}"
+        raise DataError(msg)
+    fitted: Any = {"kernel": embedding.kernel, "landmarks": embedding.landmarks}
+    session.begin(plan_of(session, [plan_sums(session, **fitted)], REMEDY))
+    session.resume(computes="mean embedding", **fitted)
+    sums = sum_kernel(session, **fitted)
+    session.verify()
+    # These rows have no landmarks among them.
+    indices, passes = np.full(len(embedding.landmarks), -1), passes_of(session)
+    return replace(embedding, indices=indices, sums=sums, n=session.n, passes=passes, choice="")
+
+
+@named_arguments
+def load_embedding(path: str | Path) -> MeanEmbedding:
+    """Read a mean embedding that `MeanEmbedding.save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file ``*.npz``, or the path or URL of a zarr group.
+
+    Returns
+    -------
+    MeanEmbedding
+
+    Raises
+    ------
+    DataError
+        There is none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import dhsic
+    >>> found = dhsic.mean_embedding(np.arange(100.0), rng=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found.save(f"{folder}/first.npz")
+    ...     again = dhsic.load_embedding(f"{folder}/first.npz")
+    >>> dhsic.mmd(found, again)
+    0.0
+    """
+    path = check_path("path", path)
+    try:
+        arrays, told = _read_file(path) if path.endswith(".npz") else _read_group(path)
+        landmarks, indices, digits = (arrays[name] for name in ("landmarks", "indices", "digits"))
+        # A file may be of another version, or damaged: lengths must agree before sums are read.
+        lengths = digits.shape == (LIMBS, len(landmarks)) and len(indices) == len(landmarks)
+        if told["format"] != _FORMAT or not lengths:
+            raise ValueError
+        return MeanEmbedding(
+            kernel=kernel_of_plain(parse_json(told["kernel"])),
+            landmarks=landmarks,
+            indices=indices.astype(np.intp),
+            sums=ExactSums(digits),
+            **{name: told[name] for name in _TOLD},
+        )
+    except DhsicError:
+        raise
+    except Exception as error:  # of zarr, where metadata are damaged, it may be any
+        shown_path, said = redacted(path), type(error).__name__
+        msg = f"{shown_path} holds no mean embedding that can be read ({said}): check the path"
+        raise DataError(msg) from error
+
+
+def _write_group(path: str, arrays: Any, told: Any, *, overwrite: bool) -> None:
+    import zarr  # slow to import
+    from zarr.codecs import Crc32cCodec
+
+    try:
+        # "w-" refuses a group that is there already.
+        group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
+        for name, values in arrays.items():
+            whole = {"write_empty_chunks": True}  # so that one that is lost is not taken for zeros
+            group.create_array(name, data=values, compressors=Crc32cCodec(), config=whole)
+        group.attrs.update(told)  # last: a group without them is no embedding
+    except DhsicError:
+        raise
+    except Exception as error:
+        msg = f"cannot write a zarr group at {redacted(path)} ({type(error).__name__}: {error})"
+        raise DataError(msg) from error
+
+
+def _read_file(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    check_regular(path)
+    # A pickle could run code of whoever wrote it.
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    return arrays, parse_json(str(arrays[_ATTRIBUTES]))
+
+
+def _read_group(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    import zarr
+
+    if not is_url(path):
+        check_metadata(path)
+    group = zarr.open_group(_store(path, read_only=True), mode="r")
+    found = dict(group.arrays())
+    for name, array in found.items():
+        inventory = inventory_of(array, name)
+        # An absent chunk would read as zeros.
+        if inventory is not None and inventory.absent:
+            msg = f"chunks of {name!r} are absent"
+            raise ValueError(msg)
+    return {name: array[:] for name, array in found.items()}, dict(group.attrs)
+
+
+def _store(path: str, *, read_only: bool) -> Any:
+    if not is_url(path):
+        return path
+    from dhsic.io.storage import RemoteStore  # by zarr
+
+    return RemoteStore(path, read_only=read_only)
 
 
 @named_arguments

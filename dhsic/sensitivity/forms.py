@@ -1,10 +1,14 @@
-"""Closed forms of the gradients, one an estimator."""
+"""Closed forms of the gradients, one an estimator.
+
+Each has the plan of its measure, a gradient that costs at most what the measured one does, and the
+measure, in the passes of its estimator, with its gradient.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +27,8 @@ from dhsic.sensitivity.gradients import BlockGradient, FeatureGradient, TileGrad
 
 Vector = NDArray[np.float64]
 Of = Literal["statistic", "estimate"]
+Kernels = Sequence[Kernel]
+Numbers = tuple[int, ...]
 
 
 class Measured(NamedTuple):
@@ -34,47 +40,6 @@ class Measured(NamedTuple):
     """In the rows of some variables."""
     estimate: Estimate
     """The estimate, which may be the measure."""
-
-
-class ClosedForm(Protocol):
-    """How the gradient of an estimator is computed."""
-
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        """The plan of `measure`."""
-        ...
-
-    def expected(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> BlockGradient:
-        """A gradient that costs what that of `measure` does, at most."""
-        ...
-
-    def measure(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> Measured:
-        """The measure, in the passes of its estimator, and its gradient."""
-        ...
-
-
-def closed_form(estimator: Estimator, of: Of) -> ClosedForm:
-    """The closed form of an estimator.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It has none.
-    """
-    if isinstance(estimator, NystromMHSIC):
-        return LandmarkForm(estimator, of)
-    if isinstance(estimator, VHSIC):
-        return PairForm(estimator, of)
-    if isinstance(estimator, RFFHSIC):
-        return FeatureForm(estimator, of)
-    msg = (
-        f"a sensitivity map needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got "
-        f"{estimator.name!r}: take one of them"
-    )
-    raise InvalidArgumentError(msg)
 
 
 @dataclass(frozen=True)
@@ -90,21 +55,16 @@ class LandmarkForm:
     estimator: NystromMHSIC
     of: Of
 
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+    def plan(self, session: Session, kernels: Kernels) -> Plan:
         plan = self.estimator.plan(session, Combinations.single(kernels), None)
         assert plan.n_landmarks is not None
         solving = DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)
         return replace(plan, steps=(*plan.steps, solving))
 
-    def expected(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> BlockGradient:
-        p = self.estimator.most_landmarks(session)
-        return _unseen(_guessed(session, kernels, p), session, wrt)
+    def expected(self, session: Session, kernels: Kernels, wrt: Numbers) -> BlockGradient:
+        return _unseen(session, kernels, self.estimator.most_landmarks(session), wrt)
 
-    def measure(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> Measured:
+    def measure(self, session: Session, kernels: Kernels, wrt: Numbers) -> Measured:
         # T leaves out a term of the marginals, which the estimate has and which has derivatives.
         whole = self.of == "statistic"
         fit = self.estimator.fit(session, kernels, self.of)
@@ -162,21 +122,16 @@ class PairForm:
     estimator: VHSIC
     of: Of
 
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+    def plan(self, session: Session, kernels: Kernels) -> Plan:
         plan = self.estimator.plan(session, Combinations.single(kernels), None)
         rows = 8 * session.n * sum(session.dims)
         return replace(plan, steps=(*plan.steps, DriverStep("read all rows", 3 * rows, rows)))
 
-    def expected(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> BlockGradient:
-        n = session.n
-        unseen = _unseen(_guessed(session, kernels, n), session, wrt)
-        return replace(unseen, offsets=np.broadcast_to(0.0, (len(kernels), n)))
+    def expected(self, session: Session, kernels: Kernels, wrt: Numbers) -> BlockGradient:
+        offsets = np.broadcast_to(0.0, (len(kernels), session.n))
+        return replace(_unseen(session, kernels, session.n, wrt), offsets=offsets)
 
-    def measure(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> Measured:
+    def measure(self, session: Session, kernels: Kernels, wrt: Numbers) -> Measured:
         n = session.n
         fit = self.estimator.fit(session, kernels)
         session.step("read all rows")
@@ -213,20 +168,16 @@ class FeatureForm:
     estimator: RFFHSIC
     of: Of
 
-    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+    def plan(self, session: Session, kernels: Kernels) -> Plan:
         return self.estimator.plan(session, Combinations.single(kernels), None)
 
-    def expected(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> BlockGradient:
+    def expected(self, session: Session, kernels: Kernels, wrt: Numbers) -> BlockGradient:
         maps = tuple(self.estimator.planned(d, session) for d in session.dims)
         counts = [features.n_features for features in maps]
         means = tuple(np.broadcast_to(0.0, count) for count in counts)
         return FeatureGradient(maps, means, np.broadcast_to(0.0, counts), wrt, _dims(session, wrt))
 
-    def measure(
-        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
-    ) -> Measured:
+    def measure(self, session: Session, kernels: Kernels, wrt: Numbers) -> Measured:
         fit = self.estimator.fit(session, kernels)
         # Perez-Suay and Camps-Valls (2018), (10) and (11): the chain rule by the cross-covariance.
         derivative = _norm_derivative(fit.found.of(0, 1), self.estimator.form)
@@ -239,6 +190,27 @@ class FeatureForm:
         means = tuple(side.centre + fit.found.mean(m) for m, side in enumerate(sides))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)
+
+
+def closed_form(estimator: Estimator, of: Of) -> LandmarkForm | PairForm | FeatureForm:
+    """The closed form of an estimator.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has none.
+    """
+    if isinstance(estimator, NystromMHSIC):
+        return LandmarkForm(estimator, of)
+    if isinstance(estimator, VHSIC):
+        return PairForm(estimator, of)
+    if isinstance(estimator, RFFHSIC):
+        return FeatureForm(estimator, of)
+    msg = (
+        f"a sensitivity map needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got "
+        f"{estimator.name!r}: take one of them"
+    )
+    raise InvalidArgumentError(msg)
 
 
 def _norm_derivative(cross: Vector, form: Form) -> Vector:
@@ -277,19 +249,14 @@ def _products_but_one(values: NDArray[Any]) -> NDArray[Any]:
     return np.array([np.delete(values, m, axis=0).prod(axis=0) for m in numbers])
 
 
-def _dims(session: Session, wrt: tuple[int, ...]) -> tuple[int, ...]:
+def _dims(session: Session, wrt: Numbers) -> Numbers:
     return tuple(session.dims[m] for m in wrt)
 
 
-def _guessed(session: Session, kernels: Sequence[Kernel], p: int) -> Tiling:
-    """Tiles that cost what those of p landmarks do."""
+def _unseen(session: Session, kernels: Kernels, p: int, wrt: Numbers) -> TileGradient:
+    """A gradient at p landmarks that costs as much, with coefficients that take no memory."""
     guessed = Combinations.single(kernels).guessed(session.dims)
-    points = [np.zeros((p, d)) for d in session.dims]
-    return Tiling.prepare(guessed, points, session.dtype)
-
-
-def _unseen(tiling: Tiling, session: Session, wrt: tuple[int, ...]) -> TileGradient:
-    """A gradient with coefficients that take no memory."""
-    zero, p = tiling.dtype.type(0), tiling.n_landmarks
+    tiling = Tiling.prepare(guessed, [np.zeros((p, d)) for d in session.dims], session.dtype)
+    zero = tiling.dtype.type(0)
     joint, marginal = np.broadcast_to(zero, p), np.broadcast_to(zero, (len(tiling.kernels), p))
     return TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))

@@ -1,53 +1,22 @@
-"""Gradients of measures of dependence in every entry of the data, for blocks of rows."""
+"""Gradients of measures of dependence in every entry of the data, and passes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.reduction import RowBlock
-from dhsic.engine.tiles import Matrix, Tile, Tiling
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
+from dhsic.engine.tiles import Tile, Tiling
 from dhsic.features import FourierFeatures
-from dhsic.kernels.shared import TileKernel
 
 Vector = NDArray[np.float64]
+Arrays = tuple[NDArray[Any], ...]
 
 _ROWS = 1024
-
-
-class BlockGradient(Protocol):
-    """The gradient of a measure in the rows of some variables, as a frozen value."""
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Columns of these variables."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the value itself."""
-        ...
-
-    def scratch(self, rows: int) -> int:
-        """Bytes needed for so many rows besides the result."""
-        ...
-
-    def __call__(self, block: RowBlock) -> list[Vector]:
-        """The gradient in the rows of a block, an array (b, d_m) for each of the variables."""
-        ...
-
-
-class _Differentiable(TileKernel, Protocol):
-    @property
-    def gradient_tiles(self) -> int: ...
-
-    def gradient(
-        self, rows: Matrix, columns: Matrix, gram: Tile, weights: Tile, work: Tile
-    ) -> Matrix: ...
 
 
 @dataclass(frozen=True)
@@ -105,7 +74,10 @@ class TileGradient:
         buffers = t.buffers()
         scratch = np.empty((self._own, buffers.shape[1]), t.dtype)
         for at, rows in t.row_tiles(block.values):
-            offsets = self._offsets(block.start + at.start, block.start + at.stop)
+            offsets = None
+            if self.offsets is not None:
+                numbers = slice(block.start + at.start, block.start + at.stop)
+                offsets = self.offsets[:, numbers].astype(t.dtype)
             for z, tiles in t.gram_tiles(rows, buffers):
                 b, p = tiles[0].shape
                 views = scratch[:, : b * p].reshape(-1, b, p)
@@ -121,13 +93,8 @@ class TileGradient:
                     out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
         return gradients
 
-    def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:
-        if self.offsets is None:
-            return None
-        return self.offsets[:, start:stop].astype(self.tiling.dtype)
-
-    def _kernel(self, m: int) -> _Differentiable:
-        return cast(_Differentiable, self.tiling.kernels[m])
+    def _kernel(self, m: int) -> Any:
+        return self.tiling.kernels[m]  # of those that are varied each has a gradient
 
     @property
     def _coefficient_bytes(self) -> int:
@@ -205,3 +172,69 @@ class FeatureGradient:
                 weights = (features[1 - m] - self.means[1 - m]) @ derivative
                 out[at] = self.maps[m].gradient(features[m], weights)
         return gradients
+
+
+BlockGradient = TileGradient | FeatureGradient
+
+
+@dataclass(frozen=True)
+class SquaresPass(Pass[Vector]):
+    """The sums of squares of a map over the rows; the map itself is forgotten.
+
+    Parameters
+    ----------
+    gradient : BlockGradient
+        The map of a block.
+    """
+
+    gradient: BlockGradient
+    name: str = "sensitivities"
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        return _footprint(self.gradient, rows, state=8 * sum(self.gradient.dims))
+
+    def chunk(self, block: RowBlock) -> Vector:
+        """sum_i S_ij^2 over one block, shape (d,), of all variables one after another."""
+        # s_j = (1 / n) sum_i S_ij^2 but for 1 / n: Perez-Suay and Camps-Valls (2018), section 3.2.
+        return np.concatenate([np.einsum("ij,ij->j", s, s) for s in self.gradient(block)])
+
+
+@dataclass(frozen=True)
+class MapPass(Pass[Arrays]):
+    """The map itself, with the mean over its columns of its square in every row.
+
+    Parameters
+    ----------
+    gradient : BlockGradient
+        The map of a block.
+    dtype : dtype
+        Precision of what is returned.
+    """
+
+    gradient: BlockGradient
+    dtype: np.dtype[Any]
+    name: str = "sensitivity map"
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        state = rows * (sum(self.gradient.dims) + 1) * self.dtype.itemsize
+        return _footprint(self.gradient, rows, state)
+
+    def chunk(self, block: RowBlock) -> Arrays:
+        """The map of every variable, shapes (b, d_m), and the mean squares, shape (b,)."""
+        maps = self.gradient(block)
+        squares = sum(np.einsum("ij,ij->i", s, s) for s in maps)
+        # s_i = (1 / d) sum_j S_ij^2 of all columns, from the same section.
+        arrays = (*maps, squares / sum(self.gradient.dims))
+        return tuple(array.astype(self.dtype, copy=False) for array in arrays)
+
+    def combine(self, left: Arrays, right: Arrays) -> Arrays:
+        """Join neighbours."""
+        return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))
+
+
+def _footprint(gradient: BlockGradient, rows: int, state: int) -> Footprint:
+    maps = 8 * rows * sum(gradient.dims)
+    scratch = gradient.scratch(rows) + maps
+    return Footprint(gradient.nbytes, scratch, state)

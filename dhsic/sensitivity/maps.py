@@ -1,10 +1,9 @@
-"""The public function."""
+"""The public function, its plan, and what of it rankings and directions take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
 from typing import Any, get_args
 
@@ -18,7 +17,7 @@ from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments, nearest
 from dhsic.api import Kernels
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName
@@ -28,7 +27,7 @@ from dhsic.io.zarr_output import chunk_bytes
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import DependenceEstimate
 from dhsic.sensitivity.forms import Measured, Of, closed_form
-from dhsic.sensitivity.passes import MapPass, SquaresPass
+from dhsic.sensitivity.gradients import MapPass, SquaresPass
 from dhsic.sensitivity.result import SensitivityMap, map_columns
 
 
@@ -110,23 +109,26 @@ def sensitivity_map(
     place = client, threads, memory, progress, checkpoint
     given = {"data": data, "missing": missing}
     session = open_session(variables, names, rng, precision, *place, time=time, **given)
-    planner = partial(plan_map, of=of, wrt=wrt)
+
+    def plan(one: Estimator, some: Session, combinations: Combinations) -> Plan:
+        varied = _varied(some, wrt, combinations.kernels)
+        return map_passes(some, one, of, combinations.kernels, varied, written=True)
+
     chosen, choice, fitting = choose_measure(
-        session, kernels, estimator, unbiased=False, planner=planner
+        session, kernels, estimator, unbiased=False, planner=plan
     )
     varied = _varied(session, wrt, fitting)
-    session.begin(planned(planner, chosen, session, Combinations.single(fitting)))
+    session.begin(planned(plan, chosen, session, Combinations.single(fitting)))
     session.resume(
         computes=f"sensitivity map of the {of}", estimator=chosen, kernels=fitting, wrt=varied
     )
     measured, squares = column_sensitivities(session, chosen, of, fitting, varied)
-    splits = np.cumsum(measured.gradient.dims)[:-1]
-    parts = zip(varied, np.split(squares, splits), strict=True)
+    parts = np.split(squares, np.cumsum(measured.gradient.dims)[:-1])
     written = MapPass(measured.gradient, session.dtype)
     return SensitivityMap(
         of=of,
         value=measured.value,
-        features={session.names[m]: squares_of_variable for m, squares_of_variable in parts},
+        features={session.names[m]: part for m, part in zip(varied, parts, strict=True)},
         measured=DependenceEstimate(
             **result_fields(session, chosen, choice, measured.estimate, began)
         ),
@@ -154,7 +156,7 @@ def column_sensitivities(
     with np.errstate(over="ignore", invalid="ignore"):
         measured = form.measure(session, kernels, varied)
         # The map itself is n x d: of it only the mean squares of columns are kept.
-        squares = session.reduce(SquaresPass(measured.gradient)).squares / session.n
+        squares = session.reduce(SquaresPass(measured.gradient)) / session.n
     if not np.isfinite(squares).all():
         msg = (
             f"the derivatives must be finite in {session.dtype}, and overflow: use "
@@ -170,23 +172,30 @@ def map_passes(
     of: Of,
     kernels: Sequence[Kernel],
     varied: tuple[int, ...],
+    *,
+    written: bool = False,
 ) -> Plan:
-    """The plan of `column_sensitivities`."""
+    """The plan of `column_sensitivities`, and where it is asked for of writing the map."""
+    _check_differentiable(session, kernels, varied)
     form = closed_form(estimator, of)
-    squares = session.plan(SquaresPass(form.expected(session, kernels, varied)))
     plan = form.plan(session, kernels)
-    return replace(plan, steps=(*plan.steps, squares))
+    if not plan.fits:  # what is far too large is not even guessed at
+        return plan
+    gradient = form.expected(session, kernels, varied)
+    steps: list[DriverStep | PassPlan] = [session.plan(SquaresPass(gradient))]
+    if written:
+        columns = map_columns({str(m): d for m, d in zip(varied, gradient.dims, strict=True)})
+        buffers = 3 * chunk_bytes(columns, session.dtype)
+        worker_bytes = session.plan(MapPass(gradient, session.dtype)).worker_bytes
+        steps.append(DriverStep("write the map", worker_bytes + buffers))
+    return replace(plan, steps=(*plan.steps, *steps))
 
 
 def _varied(
     session: Session, wrt: Sequence[str] | None, kernels: Sequence[Kernel]
 ) -> tuple[int, ...]:
     """Numbers of the variables whose entries are varied; not of labels where none are named."""
-    if (
-        isinstance(wrt, str)
-        or not isinstance(wrt, Sequence | None)
-        or (wrt is not None and not wrt)
-    ):
+    if not (wrt is None or (isinstance(wrt, Sequence) and not isinstance(wrt, str) and wrt)):
         msg = f"wrt must be a sequence of names of variables, got {wrt!r}: leave it out for all"
         raise InvalidArgumentError(msg)
     for name in wrt or ():
@@ -198,13 +207,10 @@ def _varied(
     if wrt is not None:
         # In the order of the variables, whatever that of the names.
         return tuple(m for m, name in enumerate(session.names) if name in wrt)
-    kinds = [set(kinds_of(source)) for source in session.sources]
     # Numbers, and what has a smooth kernel; labels have no entries to vary.
-    numbers = tuple(
-        m for m, kinds_of_variable in enumerate(kinds) if kinds_of_variable == {"number"}
-    )
-    smooth = tuple(m for m, kernel in enumerate(kernels) if kernel.differentiable)
-    return tuple(sorted({*numbers, *smooth})) or tuple(range(len(kernels)))
+    pairs = enumerate(zip(session.sources, kernels, strict=True))
+    varied = [m for m, (x, k) in pairs if set(kinds_of(x)) == {"number"} or k.differentiable]
+    return tuple(varied) or tuple(range(len(kernels)))
 
 
 def _check_differentiable(
@@ -217,40 +223,13 @@ def _check_differentiable(
     InvalidArgumentError
         Names the variable.
     """
+    pairs = zip(session.names, kernels, strict=True)
+    smooth = [name for name, kernel in pairs if kernel.differentiable]
     for m in varied:
-        if not kernels[m].differentiable:
-            smooth = [
-                name
-                for name, kernel in zip(session.names, kernels, strict=True)
-                if kernel.differentiable
-            ]
+        if session.names[m] not in smooth:
             instead = f"wrt={smooth!r}" if smooth else "another kernel"
             msg = (
                 f"variable {session.names[m]!r} must have a differentiable kernel to be varied, "
                 f"got {kernels[m].spec()!r}: take {instead}"
             )
             raise InvalidArgumentError(msg)
-
-
-def plan_map(
-    estimator: Estimator,
-    session: Session,
-    combinations: Combinations,
-    of: Of,
-    wrt: Sequence[str] | None,
-) -> Plan:
-    """The plan: steps of the estimator, the pass of the map, and writing the map."""
-    kernels = combinations.kernels
-    varied = _varied(session, wrt, kernels)
-    _check_differentiable(session, kernels, varied)
-    form = closed_form(estimator, of)
-    measured = form.plan(session, kernels)
-    if not measured.fits:  # what is far too large is not even guessed at
-        return measured
-    plan = map_passes(session, estimator, of, kernels, varied)
-    gradient = form.expected(session, kernels, varied)
-    columns = map_columns({str(m): d for m, d in zip(varied, gradient.dims, strict=True)})
-    written = session.plan(MapPass(gradient, session.dtype))
-    buffers = 3 * chunk_bytes(columns, session.dtype)
-    writing = DriverStep("write the map", written.worker_bytes + buffers)
-    return replace(plan, steps=(*plan.steps, writing))

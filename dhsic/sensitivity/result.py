@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
 from dhsic.engine.lazy import LazyRows
+from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import new_group
@@ -45,11 +46,6 @@ class MapPoints(NamedTuple):
     y: Vector
     in_x: Vector
     in_y: Vector
-
-
-def draw_points(points: MapPoints, names: Sequence[str], ax: Axes | None = None) -> Axes:
-    """Draw rows with their derivatives, see `dhsic.plots.sensitivity_field`."""
-    return sensitivity_field(points.x, points.y, points[2:], names=names, ax=ax)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -271,7 +267,8 @@ class SensitivityMap(Result):
         """
         # A result that was read from a file has no rows any more.
         if of is None and self.flat and self.rows is not None:
-            return draw_points(self.drawn, self.names, ax)
+            points = self.drawn
+            return sensitivity_field(points.x, points.y, points[2:], names=self.names, ax=ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))
         name = check_choice("of", of or widest, self.names)
         sizes = self.features[name]
@@ -325,9 +322,8 @@ class SensitivityMap(Result):
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
         rows = []
-        for name in self.names:
-            sizes = self.features[name]
-            # A map of zeros has no shares.
+        for name, sizes in self.features.items():
+            # A map of zeros has no shares, as that of a constant variable.
             total = float(sizes.sum()) or 1.0
             for j in self.top(name, len(sizes)):
                 size = float(sizes[j])
@@ -379,24 +375,23 @@ class SensitivityMap(Result):
         """Label and text of every line that a person reads, with so many columns a variable."""
         head = self.measured.summary()
         measure = [(self.of, f"{self.value:.6g}")] if self.of == "statistic" else []
-        blocks = 0 if self.rows is None else self.rows.plan.blocks
-        kind = f"{self.measured.n:,} rows in {blocks:,} block{'' if blocks == 1 else 's'}"
-        when = "computed when asked for" if blocks else "not kept"
+        kind, when = f"{self.measured.n:,} rows", "not kept"
+        if self.rows is not None:
+            kind = f"{kind} in {format_count(self.rows.plan.blocks, 'block')}"
+            when = "computed when asked for"
         return [
             *head[:-2],
             *measure,
-            ("map", f"of the {self.of}, {kind if blocks else f'{self.measured.n:,} rows'}, {when}"),
+            ("map", f"of the {self.of}, {kind}, {when}"),
             *((f"columns of {name}", self._ranking(name, top)) for name in self.names),
             *head[-2:],
         ]
 
     def _ranking(self, name: str, top: int) -> str:
         """The most sensitive columns with their shares of the variable's sensitivity."""
-        values = self.features[name]
-        # Constant variables have derivatives of 0 alone.
-        total = float(values.sum()) or 1.0
-        listed = [f"{self.called(name, j)} ({values[j] / total:.1%})" for j in self.top(name, top)]
-        more = len(values) - len(listed)
+        rows = [row for row in self.records() if row["variable"] == name]
+        listed = [f"{row['column']} ({row['share']:.1%})" for row in rows[:top]]
+        more = len(rows) - len(listed)
         return ", ".join(listed) + (f", {more:,} more" if more else "")
 
 
