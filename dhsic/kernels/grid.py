@@ -22,7 +22,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product
 from dhsic.kernels.combinations import Combinations, change
 from dhsic.kernels.designs import balanced, checked, matched
-from dhsic.kernels.discrete import Delta
+from dhsic.kernels.dot import Delta
 from dhsic.kernels.text import parse
 from dhsic.kernels.wrap import Columns, OnColumns
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.reduction import RowBlock
-from dhsic.engine.tiles import Matrix, Tile, Tiling
+from dhsic.engine.tiles import Tile, Tiling
 from dhsic.features import FourierFeatures
-from dhsic.kernels.shared import TileKernel
 
 Vector = NDArray[np.float64]
 
@@ -39,15 +38,6 @@ class BlockGradient(Protocol):
     def __call__(self, block: RowBlock) -> list[Vector]:
         """The gradient in the rows of a block, an array (b, d_m) for each of the variables."""
         ...
-
-
-class _Differentiable(TileKernel, Protocol):
-    @property
-    def gradient_tiles(self) -> int: ...
-
-    def gradient(
-        self, rows: Matrix, columns: Matrix, gram: Tile, weights: Tile, work: Tile
-    ) -> Matrix: ...
 
 
 @dataclass(frozen=True)
@@ -118,16 +108,13 @@ class TileGradient:
                     if offsets is not None:
                         weights += offsets[m][:, None]
                     points = t.columns[m][z]
-                    out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
+                    out[at] += t.kernels[m].gradient(rows[m], points, tiles[m], weights, work)
         return gradients
 
     def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:
         if self.offsets is None:
             return None
         return self.offsets[:, start:stop].astype(self.tiling.dtype)
-
-    def _kernel(self, m: int) -> _Differentiable:
-        return cast(_Differentiable, self.tiling.kernels[m])
 
     @property
     def _coefficient_bytes(self) -> int:
@@ -136,7 +123,7 @@ class TileGradient:
     @property
     def _own(self) -> int:
         """Tiles besides those of the kernels."""
-        return 1 + max(self._kernel(m).gradient_tiles for m in self.wrt)
+        return 1 + max(self.tiling.kernels[m].gradient_tiles for m in self.wrt)
 
 
 def _product_of_others(tiles: Sequence[Tile], m: int, out: Tile) -> None:

@@ -42,8 +42,8 @@ from dhsic.estimators.resample import (
     tile_error,
     transform_error,
 )
-from dhsic.kernels import Combinations
-from dhsic.kernels.shared import Power, SharedTiles, TileKernel
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.shared import Power, SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture
 
@@ -222,7 +222,7 @@ class Lines(NamedTuple):
             yield at, self._replace(start=start, stop=stop)
 
     def write(
-        self, kernel: TileKernel, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix
+        self, kernel: Kernel, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix
     ) -> None:
         """Write the values (stop - start, b) of a kernel, with scratch (1 + work_tiles, _)."""
         if self.stays:
