@@ -2,9 +2,16 @@
 
 from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Kernel, Product, Sum
-from dhsic.kernels.combinations import Combinations
 from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
-from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid, by_column, by_type
+from dhsic.kernels.grid import (
+    Aggregate,
+    Candidates,
+    Combinations,
+    Combine,
+    Grid,
+    by_column,
+    by_type,
+)
 from dhsic.kernels.radial import (
     Distance,
     Gaussian,
