@@ -347,13 +347,6 @@ class KernelFeatures:
         """At landmarks (D, d)."""
         return cls(kernel, kernel.columns(landmarks, dtype), rows)
 
-    def squarings(self, wide: FeatureMap) -> int:
-        """How often features of a wider kernel are to be squared to give these; 0 if never."""
-        # Values are squares of one another at the same landmarks only.
-        if not isinstance(wide, KernelFeatures) or self.rows is None or self.rows != wide.rows:
-            return 0
-        return self.kernel.squarings(wide.kernel)
-
     @property
     def n_features(self) -> int:
         """Number of landmarks."""
@@ -474,7 +467,7 @@ class LandmarksByColumn:
             2018, section 4.1), column by column.
         """
         landmarks, factors = [], []
-        for part, at in kernel.counted(sample.shape[1]):
+        for part, at in kernel.placed(sample.shape[1]):
             z = at_quantiles(sample[:, at], count)
             kept = pivoted_cholesky(part(z), tolerance).in_order()
             landmarks.append(part.columns(z[kept.kept], dtype))
@@ -487,7 +480,7 @@ class LandmarksByColumn:
     def likely(cls, kernel: Columns, d: int, count: int, dtype: DTypeLike) -> Self:
         """A map of a variable of d columns, for plans: with landmarks that take no memory."""
         zero = np.dtype(dtype).type(0)
-        shapes = ((count, part.width(1)) for part, _ in kernel.counted(d))
+        shapes = ((count, part.width(1)) for part, _ in kernel.placed(d))
         # A plan asks for sizes and bytes alone: one zero stands for all values.
         return cls(kernel, tuple(np.broadcast_to(zero, shape) for shape in shapes))
 

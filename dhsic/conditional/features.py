@@ -223,7 +223,7 @@ class Projection:
         Projection
             Uncorrelated in the sample, with the variances of the directions.
         """
-        one = sample.shape[1] == 1 and not kernel.nominal
+        one = sample.shape[1] == 1 and bool(kernel.measured(1))
         landmarks = at_quantiles(sample, _QUANTILES) if one else sample[:_LANDMARKS]
         features, factor = _at_landmarks(kernel, landmarks, dtype)
         values = np.asarray(features(sample), np.float64)

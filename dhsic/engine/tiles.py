@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels import Combinations
-from dhsic.kernels.shared import SharedTiles, TileKernel
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.shared import SharedTiles
 
 Matrix = NDArray[np.floating[Any]]
 Tile = NDArray[Any]
@@ -26,7 +26,7 @@ class Tiling:
 
     Parameters
     ----------
-    kernels : tuple of TileKernel
+    kernels : tuple of Kernel
         All K of them, fitted.
     columns : tuple of ndarray, shapes (p, w_k)
         The prepared landmarks of every kernel that needs its own, see `SharedTiles.roots`, in the
@@ -37,7 +37,7 @@ class Tiling:
         The number of the variable that each kernel is for; one a variable where not given.
     """
 
-    kernels: tuple[TileKernel, ...]
+    kernels: tuple[Kernel, ...]
     columns: tuple[Matrix, ...]
     row_tile: int = ROW_TILE
     column_tile: int = COLUMN_TILE

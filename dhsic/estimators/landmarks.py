@@ -72,7 +72,7 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
     columns = zip(combinations.kernels, combinations.spread(dims), strict=True)
     return [
         min(_kept(kernel), max(2, 2 * p // d))
-        if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and not kernel.nominal)
+        if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and kernel.measured(1))
         else 0
         for kernel, d in columns
     ]

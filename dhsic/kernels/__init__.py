@@ -2,10 +2,16 @@
 
 from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Kernel, Product, Sum
-from dhsic.kernels.combinations import Combinations
-from dhsic.kernels.discrete import Delta
-from dhsic.kernels.dot import Linear, Polynomial
-from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid, by_column, by_type
+from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
+from dhsic.kernels.grid import (
+    Aggregate,
+    Candidates,
+    Combinations,
+    Combine,
+    Grid,
+    by_column,
+    by_type,
+)
 from dhsic.kernels.radial import (
     Distance,
     Gaussian,
@@ -15,7 +21,7 @@ from dhsic.kernels.radial import (
     Radial,
     RationalQuadratic,
 )
-from dhsic.kernels.ranked import AndersonDarling, Ranked
+from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.text import KernelName, kernel_of_plain, parse, plain_kernel
 from dhsic.kernels.wrap import Columns, OnColumns
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import count
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,6 +18,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample, median_distance
 
 Matrix = NDArray[np.floating[Any]]
+ColumnNumbers: TypeAlias = "range | tuple[int, ...]"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Kernel(ABC):
     """By which power of a length it goes: -2 of a factor of squared distances."""
     metric: ClassVar[Literal["euclidean", "cityblock"]] = "euclidean"
     """The distance whose median it follows."""
+    exponential: ClassVar[bool] = False
+    """Whether it is exp(-gamma r), so that the kernel of another gamma is a power of it."""
 
     def __post_init__(self) -> None:
         if self.scale_name:
@@ -121,11 +124,6 @@ class Kernel(ABC):
         """
         return (tuple(range(d)),) if self._unset else ()
 
-    @property
-    def nominal(self) -> bool:
-        """Whether it asks of values only if they are equal, as codes of categories need."""
-        return not self.measured(1)
-
     def measured(self, d: int) -> frozenset[int]:
         """The columns, of d, whose values it compares as numbers."""
         return frozenset(range(d))
@@ -143,21 +141,11 @@ class Kernel(ABC):
         longer = value * factor if self.power == 1 else value / factor**-self.power
         return self._with_scale(longer)
 
-    def squarings(self, wide: Kernel) -> int:
-        """How often the values of a wider kernel are to be squared to give this one's.
-
-        Parameters
-        ----------
-        wide : Kernel
-            A fitted kernel of the same variable.
-
-        Returns
-        -------
-        int
-            0 where squares do not lead from the one to the other.
-        """
-        del wide
-        return 0
+    def as_power(self) -> tuple[Kernel, float]:
+        """A kernel and the exponent with which its values are this one's; itself and 1 at least."""
+        if not self.exponential or self._unset:
+            return self, 1.0
+        return self._with_scale(1.0), self._fitted(self.scale_name)
 
     @property
     def work_tiles(self) -> int:
@@ -172,18 +160,20 @@ class Kernel(ABC):
         """Prepare rows of data for `tile`: (b, d) to (b, width(d)), C-contiguous."""
         return self._scaled(x, dtype)[0]
 
+    def as_columns(self, rows: Matrix) -> Matrix:
+        """Prepared rows (b, w) as the other argument of `tile`, shape (b, w)."""
+        return rows
+
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         """Prepare landmarks for `tile`: (p, d) to (p, width(d)), C-contiguous."""
-        return self.rows(z, dtype)
+        return self.as_columns(self.rows(z, dtype))
 
     def rows_and_columns(
         self, x: NDArray[Any], dtype: DTypeLike = np.float64
     ) -> tuple[Matrix, Matrix]:
         """Prepare data as `rows` and as `columns`, at less than the price of both."""
         rows = self.rows(x, dtype)
-        # Kernels whose columns are their rows are prepared once.
-        same = type(self).columns is Kernel.columns
-        return rows, rows if same else self.columns(x, dtype)
+        return rows, self.as_columns(rows)
 
     @property
     def _scale(self) -> float:
@@ -428,77 +418,86 @@ class Kernel(ABC):
         return value
 
 
-class Parts(Kernel):
-    """Several kernels of the rows, or of columns of them, prepared side by side."""
+class Composite(Kernel):
+    """A kernel made of others of the rows, or of columns of them, prepared side by side.
 
-    @abstractmethod
-    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
-        """The kernels that count, with the columns, of d, that are theirs."""
+    A subclass says which columns its kernels see, by `placed`, and what they see of these, by
+    `_seen`. What several of them give is added, or multiplied, as `_combine` says.
+    """
 
-    @abstractmethod
-    def dimension(self, width: int) -> int:
-        """Columns of the variable behind prepared arrays of so many columns, once fitted."""
+    parts: Any
+    _combine: ClassVar[np.ufunc] = np.add
 
     @property
-    @abstractmethod
     def _given(self) -> tuple[Kernel | None, ...]:
         """The kernels, of which those that are None do not count."""
+        parts: tuple[Kernel | None, ...] = self.parts
+        return parts
+
+    def _of(self, kernels: Iterable[Kernel | None]) -> Self:
+        """The same of other kernels."""
+        changed: dict[str, Any] = {"parts": tuple(kernels)}
+        return replace(self, **changed)
 
     @property
     def _known(self) -> tuple[Kernel, ...]:
         return tuple(part for part in self._given if part is not None)
 
-    def _changed(self, parts: Iterator[Kernel | None]) -> Self:
-        changed: dict[str, Any] = {"parts": tuple(parts)}
-        return replace(self, **changed)
+    def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
+        """The kernels that count, with the columns, of d, that are theirs."""
+        return [(part, range(d)) for part in self._known]
 
-    def _split(self, width: int) -> Iterator[tuple[Kernel, slice, slice]]:
+    def _seen(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Rows of these columns as a kernel sees them."""
+        return x
+
+    def dimension(self, width: int) -> int:
+        """Columns of the variable behind prepared arrays of so many columns, once fitted."""
+        return _dimension(self, width)
+
+    def _split(self, width: int) -> Iterator[tuple[Kernel, ColumnNumbers, slice]]:
         """Kernels with their columns of the variable, and of prepared arrays."""
         start = 0
-        for part, of in self.counted(self.dimension(width)):
-            yield part, of, slice(start, start := start + part.width(of.stop - of.start))
+        for part, of in self.placed(self.dimension(width)):
+            yield part, of, slice(start, start := start + part.width(len(of)))
 
     def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
         sets = (
-            tuple(of.start + j for j in columns)
-            for part, of in self.counted(d)
-            for columns in part.scale_columns(of.stop - of.start)
+            tuple(of[j] for j in columns)
+            for part, of in self.placed(d)
+            for columns in part.scale_columns(len(of))
         )
         return tuple(dict.fromkeys(sets))
 
     def measured(self, d: int) -> frozenset[int]:
-        return frozenset(
-            of.start + j for part, of in self.counted(d) for j in part.measured(of.stop - of.start)
-        )
+        return frozenset(of[j] for part, of in self.placed(d) for j in part.measured(len(of)))
 
     @property
     def has_length(self) -> bool:
         return any(part.has_length for part in self._known)
 
     def widened(self, factor: float) -> Self:
-        return self._changed(part and part.widened(factor) for part in self._given)
+        return self._of(part and part.widened(factor) for part in self._given)
 
     def width(self, d: int) -> int:
-        return sum(part.width(of.stop - of.start) for part, of in self.counted(d))
+        return sum(part.width(len(of)) for part, of in self.placed(d))
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
         self._check_shape(x)
-        return np.hstack([part.rows(x[:, of], dtype) for part, of in self.counted(x.shape[1])])
+        placed = self.placed(x.shape[1])
+        return _side_by_side([part.rows(self._seen(chosen(x, of)), dtype) for part, of in placed])
 
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        z = np.asarray(z)
-        self._check_shape(z)
-        return np.hstack([part.columns(z[:, of], dtype) for part, of in self.counted(z.shape[1])])
+    def as_columns(self, rows: Matrix) -> Matrix:
+        split = self._split(rows.shape[1])
+        return _side_by_side([part.as_columns(rows[:, at]) for part, _, at in split])
 
     @property
     def work_tiles(self) -> int:
         first, *others = (part.work_tiles for part in self._known)
         # The first part writes into the output; each other one needs a tile besides its own
         # scratch.
-        return max(first, 1 + max(others))
-
-    _combine: ClassVar[np.ufunc] = np.add
+        return max(first, 1 + max(others, default=-1))
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         for k, (part, _, at) in enumerate(self._split(rows.shape[1])):
@@ -519,7 +518,8 @@ class Parts(Kernel):
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
-        del gram
+        if not self.differentiable:
+            return super().gradient(rows, columns, gram, weights, work)
         split = tuple(self._split(rows.shape[1]))
         gradients = np.zeros((len(rows), self.dimension(rows.shape[1])))
         for k, (part, of, at) in enumerate(split):
@@ -540,8 +540,23 @@ class Parts(Kernel):
         return gradients
 
 
+@lru_cache
+def _dimension(kernel: Composite, width: int) -> int:
+    # The number of columns is not stored: it is the one for which the prepared widths add up.
+    return next(d for d in count(1) if kernel.width(d) == width)
+
+
+def chosen(x: NDArray[Any], of: ColumnNumbers) -> NDArray[Any]:
+    """Columns of rows, a view where they are side by side."""
+    return x[:, of.start : of.stop] if isinstance(of, range) else x[:, of]
+
+
+def _side_by_side(prepared: Sequence[Matrix]) -> Matrix:
+    return prepared[0] if len(prepared) == 1 else np.hstack(prepared)
+
+
 @dataclass(frozen=True)
-class _Combination(Parts):
+class _Combination(Composite):
     """Kernels of the same variable."""
 
     parts: tuple[Kernel, ...]
@@ -557,23 +572,7 @@ class _Combination(Parts):
         object.__setattr__(self, "parts", sum(nested, ()))
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
-        return self._changed(part.fit(sample) for part in self.parts)
-
-    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
-        return ((part, slice(0, d)) for part in self.parts)
-
-    def dimension(self, width: int) -> int:
-        return _dimension(self.parts, width)
-
-    @property
-    def _given(self) -> tuple[Kernel, ...]:
-        return self.parts
-
-
-@lru_cache
-def _dimension(parts: tuple[Kernel, ...], width: int) -> int:
-    # The number of columns is not stored: it is the one for which the prepared widths add up.
-    return next(d for d in count(1) if sum(part.width(d) for part in parts) == width)
+        return self._of(part.fit(sample) for part in self.parts)
 
 
 class Sum(_Combination):

@@ -1,15 +1,16 @@
-"""Kernels of the inner product between centred rows."""
+"""Kernels that are inner products: of centred rows, of indicators of categories, and of trends."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.bandwidth import median_or_mean
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample, median_or_mean
 from dhsic.kernels.base import Kernel, Matrix
 
 
@@ -158,6 +159,137 @@ class Polynomial(Kernel):
         return gradients
 
 
+@dataclass(frozen=True)
+class Delta(Kernel):
+    """Kernel of categories: 1 where all columns of two rows are equal, else 0.
+
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012, for kernels of labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Delta
+    >>> Delta()(np.array([[1], [2], [1]]))
+    array([[1., 0., 1.],
+           [0., 1., 0.],
+           [1., 0., 1.]])
+    """
+
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "delta"
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        return self
+
+    def measured(self, d: int) -> frozenset[int]:
+        return frozenset()
+
+    @property
+    def work_tiles(self) -> int:
+        return 1
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        x = np.asarray(x)
+        self._check_shape(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            codes = x.astype(dtype, order="C", copy=False)
+            # A code that the precision does not hold would fall together with another: 2^24 + 1 is
+            # 2^24 in float32.
+            kept = codes.astype(x.dtype, copy=False) == x
+        if not np.isfinite(codes).all():
+            msg = "delta: categories must be finite; got NaN or inf: give missing values a number"
+            raise DataError(msg)
+        if not kept.all():
+            msg = (
+                f"delta: categories must be numbers that {np.dtype(dtype)} holds exactly; got "
+                f"{x[~kept][0].item()!r}: recode them as small integers, or use float64"
+            )
+            raise InvalidArgumentError(msg)
+        return codes
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        # The copy makes the inner loop contiguous.
+        np.equal(rows[:, :1], columns[:, 0].copy(), out=out)
+        for j in range(1, rows.shape[1]):
+            np.equal(rows[:, j : j + 1], columns[:, j].copy(), out=work[0])
+            np.multiply(out, work[0], out=out)
+
+
+@dataclass(frozen=True)
+class AndersonDarling(Kernel):
+    """Anderson-Darling kernel, -log max(u, v) - log(1 - min(u, v)) - 1, of numbers within 0 and 1.
+
+    It is the inner product of indicators, int (1[u <= t] - t) (1[v <= t] - t) / (t (1 - t)) dt,
+    with the weight that Anderson and Darling [1] give to the tails; of several columns it is their
+    mean. Its feature space is that of trends: with `Ranked` it finds monotone dependence and
+    differences in the tails.
+
+    References
+    ----------
+    .. [1] T. Anderson, D. Darling. Asymptotic theory of certain goodness of fit criteria based on
+       stochastic processes. Annals of Mathematical Statistics 23, 1952.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import AndersonDarling
+    >>> AndersonDarling()(np.array([[0.5], [0.75]])).round(4)
+    array([[ 0.3863, -0.0192],
+           [-0.0192,  0.674 ]])
+    """
+
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "anderson-darling"
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        # There is nothing to fit: values are only checked.
+        self._logarithms(as_sample(sample), np.float64)
+        return self
+
+    @property
+    def work_tiles(self) -> int:
+        return 1
+
+    def width(self, d: int) -> int:
+        return 2 * d
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self._logarithms(np.asarray(x), dtype)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
+        w = rows.shape[1]
+        for j, (u, v) in enumerate(zip(*map(_side_by_side, (rows, columns)), strict=True)):
+            to = work[0] if j else out
+            np.minimum(u[:, None], v, out=to)
+            if j:
+                np.add(out, to, out=out)
+        # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
+        if w > 2:
+            np.multiply(out, 2.0 / w, out=out)
+        np.subtract(out, 1.0, out=out)
+
+    def _logarithms(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """-log u and -log(1 - u) of every column, shape (b, 2 d)."""
+        if x.ndim != 2:
+            msg = f"{self.name}: rows must have shape (n, d); got {x.shape}: pass x[:, None]"
+            raise InvalidArgumentError(msg)
+        if not ((x > 0.0) & (x < 1.0)).all():
+            msg = (
+                f"{self.name}: values must lie within 0 and 1; got {float(x.min()):.3g} to "
+                f"{float(x.max()):.3g}: take 'ranks({self.name})'"
+            )
+            raise DataError(msg)
+        x = x.astype(np.float64, copy=False)
+        # log1p keeps the digits of small numbers, which are the lower tail.
+        return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
+
+
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:
     """Raise a tile to a power of 1 or more, in place."""
     work[:1] = out
@@ -173,3 +305,8 @@ def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:
         np.multiply(rows, columns[:, 0].copy(), out=out)
     else:
         np.matmul(rows, columns.T, out=out)
+
+
+def _side_by_side(prepared: Matrix) -> Matrix:
+    """The numbers of a column next to each other, shape (w, b): loops over them are quicker."""
+    return np.ascontiguousarray(prepared.T)

@@ -1,4 +1,4 @@
-"""Grids of kernels: what a test tries on every variable so that no one has to choose.
+"""Which kernels a test tries: one combination, or a grid of several, so that no one has to choose.
 
 The kernels that are tried where none are given, and in which pairs of two variables, were chosen by
 power on public scenarios, which `python -m benchmarks run leaderboard` measures; those that lead,
@@ -8,76 +8,71 @@ by power on columns of real tables, `python -m benchmarks run power`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate, product
+from itertools import product
 from numbers import Real
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product
-from dhsic.kernels.combinations import Combinations, change
-from dhsic.kernels.designs import balanced, checked, matched
-from dhsic.kernels.discrete import Delta
+from dhsic.kernels.dot import Delta
+from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.text import parse
-from dhsic.kernels.wrap import Columns, OnColumns
+from dhsic.kernels.wrap import Columns, OnColumns, of_present, with_missing
 
-_FACTORS = (1.0, 0.125, 0.5, 4.0)
 Aggregate = Literal["soft", "max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
-OneOrMany: TypeAlias = Literal["one", "many"]
-Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
-"""Kernels, and the factors of each."""
-_One: TypeAlias = tuple[str, float]
+Value = TypeVar("Value")
+_Candidate: TypeAlias = tuple[Kernel, float]
 
 SMOOTH = "scores(gaussian)"
 """Kernel of the reference of variables of numbers."""
 TREND, TREND_OF_MANY = "ranks(anderson-darling)", "scores(linear)"
 """Kernels of the trends of a number, and of several."""
-_S, _T = (SMOOTH, 1.0), (TREND, 1.0)
-_MIDDLE, _WIDE, _WIDEST = (SMOOTH, 0.5), (SMOOTH, 2.0), (SMOOTH, 4.0)
-_FINE, _FINER, _FINEST = (("gaussian", factor) for factor in (1 / 4, 1 / 8, 1 / 32))
-_RANKS, _COARSE_RANKS = (("ranks(gaussian)", factor) for factor in (1 / 8, 1 / 4))
-_EACH = ("columns(laplacian)", 0.125)
-_SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
-_DISTANCE, _LINEAR = ("distance", 1.0), (TREND_OF_MANY, 1.0)
+_FACTORS = (1.0, 0.125, 0.5, 4.0)
+# |log factor| is below 14 for all factors that are allowed, so that this is larger.
+_NO_LENGTH = 1e3
+_NARROWEST = 1 / 32  # product of the factors of two variables of which no pairs are known
 
-_TRIED: dict[OneOrMany, tuple[_One, ...]] = {
-    "one": (_S, _FINE, _FINEST, _RANKS, _COARSE_RANKS, _T, _SPREAD, _DISTANCE, _LINEAR),
-    "many": (_S, _MIDDLE, _WIDE, _WIDEST, _FINE, _FINER, _EACH, _SPREADS),
+_STUDIED = {
+    "smooth": (SMOOTH, 1.0, "one many"),
+    "middle": (SMOOTH, 1 / 2, "many"),
+    "wide": (SMOOTH, 2.0, "many"),
+    "widest": (SMOOTH, 4.0, "many*"),
+    "fine": ("gaussian", 1 / 4, "one many"),
+    "finer": ("gaussian", 1 / 8, "many"),
+    "finest": ("gaussian", 1 / 32, "one"),
+    "ranks": ("ranks(gaussian)", 1 / 8, "one"),
+    "coarse-ranks": ("ranks(gaussian)", 1 / 4, "one*"),
+    "each": ("columns(laplacian)", 1 / 8, "many"),
+    "trend": (TREND, 1.0, "one"),
+    "spreads": ("spread(linear)", 1.0, "many"),
+    "spread": ("spread(anderson-darling)", 1.0, "one*"),
+    "distance": ("distance", 1.0, "one*"),
+    "linear": (TREND_OF_MANY, 1.0, "one*"),
 }
-"""Candidates of a variable of one numeric column, or of others, those of a family side by side."""
-_ALONE = {"one": (_SPREAD, _COARSE_RANKS, _DISTANCE, _LINEAR), "many": (_WIDEST,)}
-"""Those that are tried in the pairs below alone."""
+"""Kernels, their factors, and what tries them: a variable of one numeric column, or of many others.
 
-
-def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
-    """Pairs, and the same with the variables changed, each once."""
-    return list(dict.fromkeys(pair for a, b in pairs for pair in ((a, b), (b, a))))
-
-
-_PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
-    ("one", "one"): _both(
-        *((kernel, kernel) for kernel in (_S, _T, _DISTANCE)),
-        *((_FINE, kernel) for kernel in (_FINE, _RANKS, _T)),
-        *((_T, kernel) for kernel in (_RANKS, _FINEST, _S)),
-        (_SPREAD, _SPREAD),
-    ),
-    ("many", "many"): _both(
-        *((kernel, kernel) for kernel in (_S, _WIDEST, _MIDDLE, _SPREADS)),
-        *((_MIDDLE, _EACH), (_S, _SPREADS)),
-    ),
-    ("many", "one"): [
-        *((_S, _T), (_WIDEST, _LINEAR), (_FINE, _S)),
-        *((kernel, _DISTANCE) for kernel in (_MIDDLE, _SPREADS, _FINER, _EACH)),
-        *((kernel, _COARSE_RANKS) for kernel in (_S, _MIDDLE)),
-    ],
+Those with a star are tried in the pairs below alone.
+"""
+_PAIRS = {
+    ("one", "one"): "smooth+smooth trend+trend distance+distance fine+fine fine+ranks ranks+fine "
+    "fine+trend trend+fine trend+ranks ranks+trend trend+finest finest+trend trend+smooth "
+    "smooth+trend spread+spread",
+    ("many", "many"): "smooth+smooth widest+widest middle+middle spreads+spreads middle+each "
+    "each+middle smooth+spreads spreads+smooth",
+    ("many", "one"): "smooth+trend widest+linear fine+smooth middle+distance spreads+distance "
+    "finer+distance each+distance smooth+coarse-ranks middle+coarse-ranks",
+    ("one", "many"): "trend+smooth linear+widest smooth+fine distance+middle distance+spreads "
+    "distance+finer distance+each coarse-ranks+smooth coarse-ranks+middle",
 }
-LEADING: dict[tuple[OneOrMany | None, ...], tuple[int, ...]] = {("one", "one"): (1, 2)}
+"""Pairs of them that two variables try together; the first is the reference."""
+_LEADING = {("one", "one"): (1, 2)}
 """Places of the pairs that have the share of the reference, where it is not its own.
 
 For two numbers these are trend with trend and distances with distances. Over 20 pairs of columns of
@@ -85,35 +80,30 @@ real tables they find 54.6 %; scores in the lead find 52.7, trend 53.7, distance
 53.8, and distance covariance 53.8. With weights of 0.3 each they find 55.2 %, and 5 points less of
 squares, in place of 2.
 """
-_PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
 
 
-def _families(kernels: tuple[_One, ...]) -> Families:
-    factors: dict[str, tuple[float, ...]] = {}
-    for name, factor in kernels:
-        factors[name] = (*factors.get(name, ()), factor)
-    return tuple(factors), tuple(factors.values())
+def _tried(columns: str) -> list[str]:
+    """Names of the candidates of a variable of one numeric column, or of others."""
+    return [name for name, (*_, of) in _STUDIED.items() if columns in of.replace("*", "").split()]
 
 
-INVARIANT: Families = (
-    ("gaussian", "columns(laplacian)"),
-    ((1.0, 0.125, 0.5, 4.0), (1.0,)),
-)
-"""Where kernels must be translation-invariant."""
-NARROWEST = 1 / 32
-"""The least product of the factors of two variables of which no pairs are known."""
+@lru_cache
+def _usual(columns: str) -> Candidates:
+    """Candidates that nobody asked for: of one number, of others, or translation-invariant."""
+    if columns == "invariant":
+        return _unasked((("gaussian", "columns(laplacian)"), (_FACTORS, (1.0,))), None)
+    families: dict[str, tuple[float, ...]] = {}
+    for kernel, factor, _ in map(_STUDIED.__getitem__, _tried(columns)):
+        families[kernel] = (*families.get(kernel, ()), factor)
+    return _unasked((tuple(families), tuple(families.values())), columns)
 
 
-def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
-    """Numbers of the candidates that two variables try together; the first pair is the reference.
-
-    Examples
-    --------
-    >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
-    (15, 9, 8)
-    """
-    listed, other = _TRIED[first], _TRIED[second]
-    return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
+def _unasked(families: Any, columns: str | None) -> Candidates:
+    """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
+    candidates = Candidates(*families)
+    object.__setattr__(candidates, "_unasked", True)
+    object.__setattr__(candidates, "_columns", columns)
+    return candidates
 
 
 def by_type(kinds: Sequence[str], smooth: Kernel) -> Kernel:
@@ -217,17 +207,16 @@ class Candidates:
 
     kernels: str | Kernel | Sequence[str | Kernel] | None = None
     factors: Sequence[float] | Sequence[Sequence[float]] | None = None
-    _left_open: bool = field(default=False, init=False, repr=False, compare=False)
-    _thinned: bool = field(default=False, init=False, repr=False, compare=False)
-    _columns: OneOrMany | None = field(default=None, init=False, repr=False, compare=False)
+    _open: bool = field(default=False, init=False, repr=False, compare=False)
+    _unasked: bool = field(default=False, init=False, repr=False, compare=False)
+    _columns: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_left_open", self.kernels is None)
+        object.__setattr__(self, "_open", self.kernels is None)
         if self.kernels is None and self.factors is None:
-            defaults = (*_families(_TRIED["many"]), True, "many")
-            names = ("kernels", "factors", "_thinned", "_columns")
-            for name, default in zip(names, defaults, strict=True):
-                object.__setattr__(self, name, default)
+            usual = _usual("many")
+            for name in ("kernels", "factors", "_unasked", "_columns"):
+                object.__setattr__(self, name, getattr(usual, name))
         families: Any = "gaussian" if self.kernels is None else self.kernels
         given = (families,) if isinstance(families, str | Kernel) else _items(families)
         kernels = tuple(parse(k) if isinstance(k, str) else k for k in given)
@@ -270,23 +259,25 @@ class Candidates:
         -------
         Candidates
         """
-        if self._left_open and self._thinned:  # neither kernels nor factors were given
+        if self._open and self._unasked:  # neither kernels nor factors were given
             if invariant:
-                return _usual(INVARIANT)
+                return _usual("invariant")
             if tuple(kinds) == ("number",):
-                return _usual(_families(_TRIED["one"]), "one")
-        families: Any = self.kernels
-        if not self._left_open:
+                return _usual("one")
+        if not self._open:
             return self
-        suited: dict[Kernel, Any] = {}
-        for kernel, factors in zip(families, self._each(len(families)), strict=True):
+        suited: dict[Kernel, list[float]] = {}
+        for kernel, factor in self.scaled:
             suitable = by_type(kinds, kernel)
             # Families of kernels of numbers become one kernel where all columns hold categories.
-            suited.setdefault(suitable, factors if suitable.has_length else (1.0,))
+            factors = suited.setdefault(suitable, [])
+            if suitable.has_length or not factors:
+                factors.append(factor if suitable.has_length else 1.0)
+        families: Any = self.kernels
         if tuple(suited) == families:
             return self
         same = self._columns if len(suited) == len(families) else None
-        return _usual(((*suited,), (*suited.values(),)), same)
+        return _unasked(((*suited,), (*suited.values(),)), same)
 
     def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
         """The factors of every family."""
@@ -301,15 +292,6 @@ class Candidates:
             )
             raise InvalidArgumentError(msg)
         return tuple(tuple(map(float, factors)) for factors in each)
-
-
-@lru_cache(maxsize=64)
-def _usual(families: Any, columns: OneOrMany | None = None) -> Candidates:
-    """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
-    candidates = Candidates(*families)
-    object.__setattr__(candidates, "_thinned", True)
-    object.__setattr__(candidates, "_columns", columns)
-    return candidates
 
 
 def _items(given: Any) -> tuple[Any, ...]:
@@ -461,23 +443,21 @@ class Grid:
             Candidates for another number of variables, unequally many where they are to be
             matched, or numbers that they do not have.
         """
-        listed = [candidates.scaled for candidates in self._candidates(m)]
-        starts = accumulate((len(scaled) for scaled in listed), initial=0)
-        flat = [(kernel, factor, m) for m, scaled in enumerate(listed) for kernel, factor in scaled]
+        known = self._candidates(m)
+        listed = [candidates.scaled for candidates in known]
+        flat = [(*pair, variable) for variable, scaled in enumerate(listed) for pair in scaled]
         kernels, factors, variables = zip(*flat, strict=True)
-        offsets = list(starts)[:-1]
-        thinned = [candidates._thinned for candidates in self._candidates(m)]
         chosen = (
-            tuple(start + k for start, k in zip(offsets, numbers, strict=True))
-            for numbers in self._numbers(listed)
+            tuple(variables.index(variable) + k for variable, k in enumerate(numbers))
+            for numbers in self._numbers(known, listed)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
         # Kernels that no combination takes need not be fitted.
-        some_unused = any(thinned) and self.combine == "auto"
+        some_unused = self.combine == "auto" and any(one._unasked for one in known)
         if not some_unused:
             return every
-        columns = tuple(candidates._columns for candidates in self._candidates(m))
-        return replace(every, leading=LEADING.get(columns, ())).part(range(len(every)))
+        leading = _LEADING.get(tuple(one._columns for one in known), ())
+        return replace(every, leading=leading).part(range(len(every)))
 
     def _candidates(self, m: int) -> tuple[Candidates, ...]:
         if isinstance(self.candidates, Candidates):
@@ -488,59 +468,270 @@ class Grid:
             raise InvalidArgumentError(msg)
         return listed
 
-    def _numbers(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
+    def _numbers(
+        self, known: Sequence[Candidates], listed: Sequence[list[_Candidate]]
+    ) -> list[tuple[int, ...]]:
         """The candidates of every combination, given kernels and factors of every variable."""
         counts = list(map(len, listed))
         if self.combine == "all":
             return list(product(*map(range, counts)))
         if self.combine == "matched":
-            return matched(counts)
-        if self.combine == "auto":
-            return self._paired(listed) or self._around(listed)
-        return checked(tuple(tuple(numbers) for numbers in self.combine), counts)
+            return _matched(counts)
+        if self.combine != "auto":
+            return _checked(self.combine, counts)
+        columns = [one._columns for one in known]
+        # Pairs that are known of two variables whose candidates were not given.
+        if len(columns) == 2 and columns[0] and columns[1]:
+            tried, other = map(_tried, (columns[0], columns[1]))
+            pairs = [pair.split("+") for pair in _PAIRS[columns[0], columns[1]].split()]
+            return [(tried.index(a), other.index(b)) for a, b in pairs][: self.most]
+        return self._around(known, listed)
 
-    def _paired(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
-        """Pairs that are known of two variables whose candidates were not given."""
-        columns = [candidates._columns for candidates in self._candidates(len(listed))]
-        if len(columns) != 2 or columns[0] is None or columns[1] is None:
-            return []
-        return [*pairs_of(columns[0], columns[1])][: self.most]
-
-    def _around(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
+    def _around(
+        self, known: Sequence[Candidates], listed: Sequence[list[_Candidate]]
+    ) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
-        known = self._candidates(len(listed))
-        changes = [[change(*pair) for pair in scaled] for scaled in listed]
-        # The candidate that is nearest to the median heuristic.
-        reference = [ratios.index(min(ratios)) for ratios in changes]
-        apart = [
-            [_TRIED[own._columns].index(kernel) for kernel in _ALONE[own._columns]]
-            if own._columns
-            else []
-            for own in known
-        ]
-        # Where a variable has no other candidate, its reference stands in.
-        others = [
-            [k for k in range(len(ratios)) if k not in (nearest, *alone)] or [nearest]
-            for ratios, nearest, alone in zip(changes, reference, apart, strict=True)
-        ]
+        reference, others = [], []
+        for own, scaled in zip(known, listed, strict=True):
+            ratios = [_change(*pair) for pair in scaled]
+            # The candidate that is nearest to the median heuristic.
+            nearest = ratios.index(min(ratios))
+            names = _tried(own._columns) if own._columns else []
+            alone = [k for k, name in enumerate(names) if "*" in _STUDIED[name][2]]
+            reference.append(nearest)
+            # Where a variable has no other candidate, its reference stands in.
+            rest = [k for k in range(len(scaled)) if k not in (nearest, *alone)]
+            others.append(rest or [nearest])
         counts = list(map(len, others))
         # All combinations, where they and the reference are few enough.
         if math.prod(counts) < self.most:
-            numbers = list(product(*map(range, counts)))
+            found = list(product(*others))
         else:
-            numbers = balanced(counts, self.most - 1)
-        rest = [
-            tuple(o[k] for o, k in zip(others, combination, strict=True)) for combination in numbers
-        ]
-        if all(candidates._thinned for candidates in known) and len(listed) == 2:
-            factors = [[factor for _, factor in scaled] for scaled in listed]
-            rest = [combination for combination in rest if _at(factors, combination) >= NARROWEST]
+            numbers = _balanced(counts, self.most - 1)
+            found = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
+        if all(one._unasked for one in known) and len(listed) == 2:
+            first, second = listed
+            found = [(a, b) for a, b in found if first[a][1] * second[b][1] >= _NARROWEST]
         # The reference first, to which a score gives its share of the level.
-        return list(dict.fromkeys([tuple(reference), *rest]))
+        return list(dict.fromkeys([tuple(reference), *found]))
 
 
-def _at(factors: Sequence[Sequence[float]], numbers: Sequence[int]) -> float:
-    """The product of the factors of a combination."""
-    return math.prod(
-        factors_of_variable[k] for factors_of_variable, k in zip(factors, numbers, strict=True)
-    )
+def _balanced(counts: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """So many combinations, in which every candidate of a variable is as often as the others."""
+    if len(counts) == 2:
+        # All pairs in order, of which those from first to last meet all candidates.
+        rows = [(a, b) for b in range(counts[1]) for a in range(counts[0])]
+        count = min(most, len(rows))
+        return [rows[len(rows) * k // count] for k in range(count)]
+    rng = np.random.default_rng(0)  # the same in every run
+    columns = (rng.permutation(np.resize(np.arange(count), most)) for count in counts)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
+    """A variable with a single candidate goes with all of the others'."""
+    g = max(counts)
+    if any(count not in (1, g) for count in counts):
+        msg = (
+            "matched combinations need equally many candidates of every variable, or one; got "
+            f"{', '.join(map(str, counts))}: take combine='all'"
+        )
+        raise InvalidArgumentError(msg)
+    return [tuple(min(k, count - 1) for count in counts) for k in range(g)]
+
+
+def _checked(numbers: Sequence[Sequence[int]], counts: Sequence[int]) -> list[tuple[int, ...]]:
+    """Combinations as they were listed, each once; refused where one is not of the candidates."""
+    for combination in numbers or ((),):
+        known = len(combination) == len(counts) and all(
+            isinstance(k, int | np.integer) and not isinstance(k, bool) and 0 <= k < count
+            for k, count in zip(combination, counts, strict=True)
+        )
+        if not known:
+            msg = (
+                "a combination must be one number of a candidate for each variable, from 0 up to "
+                f"below {', '.join(map(str, counts))}; got {combination}"
+            )
+            raise InvalidArgumentError(msg)
+    return list(dict.fromkeys(tuple(map(int, combination)) for combination in numbers))
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Kernels of M variables, and the combinations of one kernel a variable.
+
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+        All K of them, those of the first variable first.
+    variables : tuple of int
+        The number of the variable that each is for, shape (K,), ascending.
+    chosen : tuple of tuple of int
+        G combinations, each the numbers of M kernels in the order of the variables.
+    factors : tuple of float
+        Multiples of the length scale of each when it is fitted, shape (K,).
+    features : bool, optional
+        Whether each is a feature against one target, to be measured by itself.
+    leading : tuple of int, optional
+        Numbers of the combinations that have the share of the reference, where it is not its own.
+    stages : tuple of int, optional
+        The stage of a chain that each combination belongs to, ascending, shape (G,); a combination
+        is then a pair of kernels of any two variables, and the first of a stage its reference.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian
+    >>> single = Combinations.single((Gaussian(), Delta()))
+    >>> len(single), single.chosen
+    (1, ((0, 1),))
+    """
+
+    kernels: tuple[Kernel, ...]
+    variables: tuple[int, ...]
+    chosen: tuple[tuple[int, ...], ...]
+    factors: tuple[float, ...]
+    features: bool = False
+    leading: tuple[int, ...] = ()
+    stages: tuple[int, ...] = ()
+
+    @classmethod
+    def single(cls, kernels: Sequence[Kernel]) -> Self:
+        """One kernel a variable, as it is."""
+        numbers = tuple(range(len(kernels)))
+        return cls(tuple(kernels), numbers, (numbers,), (1.0,) * len(kernels))
+
+    @classmethod
+    def against(cls, features: Sequence[Kernel], target: Kernel) -> Self:
+        """Every kernel of the first variable with the one of the second."""
+        g = len(features)
+        chosen = tuple((c, g) for c in range(g))
+        return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
+
+    def with_missing(self, gaps: Sequence[bool]) -> Self:
+        """With kernels of rows that may be missing, of the variables that have such rows."""
+        pairs = zip(self.kernels, self.variables, strict=True)
+        kernels = tuple(with_missing(kernel) if gaps[m] else kernel for kernel, m in pairs)
+        return replace(self, kernels=kernels)
+
+    def part(self, numbers: Iterable[int]) -> Self:
+        """Some of the combinations, with their kernels only."""
+        numbers = list(numbers)
+        chosen = [self.chosen[c] for c in numbers]
+        # Tiles are computed for every kernel that is here, whether a combination takes it or not.
+        used = self.used(range(len(self.kernels)), numbers)
+        place = {k: number for number, k in enumerate(used)}
+        return replace(
+            self,
+            kernels=tuple(self.kernels[k] for k in used),
+            variables=tuple(self.variables[k] for k in used),
+            chosen=tuple(tuple(place[k] for k in combination) for combination in chosen),
+            factors=tuple(self.factors[k] for k in used),
+            leading=tuple(place for place, c in enumerate(numbers) if c in self.leading),
+            stages=tuple(self.stages[c] for c in numbers) if self.stages else (),
+        )
+
+    @property
+    def by_stage(self) -> list[list[int]]:
+        """Numbers of the combinations of every stage; all where there is one test."""
+        of = self.stages or (0,) * len(self)
+        return [[c for c in range(len(self)) if of[c] == stage] for stage in dict.fromkeys(of)]
+
+    @property
+    def kept(self) -> set[int]:
+        """Numbers of those that stay whatever they compare, so that every stage has one."""
+        return {numbers[0] for numbers in self.by_stage} if self.stages else {self.reference()}
+
+    @property
+    def kept_kernels(self) -> set[int]:
+        """Numbers of the kernels of these."""
+        return {k for c in self.kept for k in self.chosen[c]}
+
+    def used(self, values: Sequence[Value], numbers: Iterable[int]) -> list[Value]:
+        """Those of K values that belong to the kernels of some of the combinations."""
+        return [values[k] for k in sorted({k for c in numbers for k in self.chosen[c]})]
+
+    def fitted(self, kernels: Iterable[Kernel]) -> Self:
+        """With kernels that were fitted, and are widened here."""
+        pairs = zip(kernels, self.factors, strict=True)
+        return replace(self, kernels=tuple(kernel.widened(factor) for kernel, factor in pairs))
+
+    def guessed(self, dims: Sequence[int]) -> Self:
+        """As if fitted to variables of so many columns, for plans: costs depend on no value."""
+        guesses = map(_guess, self.kernels, self.spread(dims), self.factors)
+        return replace(self, kernels=tuple(guesses))
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @property
+    def plain(self) -> bool:
+        """Whether they are one kernel a variable, fitted as it is."""
+        return len(self) == 1 and all(factor == 1.0 for factor in self.factors)
+
+    def of(self, values: Sequence[Value], combination: int) -> list[Value]:
+        """Those of K values that belong to a combination, one a variable."""
+        return [values[k] for k in self.chosen[combination]]
+
+    def spread(self, values: Sequence[Value]) -> list[Value]:
+        """One of M values for every kernel: that of its variable."""
+        return [values[m] for m in self.variables]
+
+    def typical(self) -> list[int]:
+        """For every variable the number of a kernel whose length scale is changed the least."""
+        order = sorted(range(len(self.kernels)), key=self._changes.__getitem__)
+        count = self.variables[-1] + 1
+        return [next(k for k in order if self.variables[k] == m) for m in range(count)]
+
+    def reference(self) -> int:
+        """The number of the combination whose length scales are changed the least."""
+        changes = self._changes
+        return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
+
+    @property
+    def _changes(self) -> list[float]:
+        return [_change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
+
+    def points_of(self, points: Sequence[Value], combination: int) -> tuple[Value, ...]:
+        """Select from one value a variable those of the kernels of a combination."""
+        return tuple(points[self.variables[k]] for k in self.chosen[combination])
+
+    def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
+        """The kernels of a combination, one a variable."""
+        return tuple(self.of(self.kernels, combination))
+
+    def factors_of(self, combination: int) -> tuple[float | None, ...]:
+        """Multiples of their lengths; None of a kernel that has none."""
+        kernels = self.of(self.kernels, combination)
+        factors = self.of(self.factors, combination)
+        return tuple(
+            factor if kernel.has_length else None
+            for kernel, factor in zip(kernels, factors, strict=True)
+        )
+
+
+def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
+    """Fitted to three rows of so many columns and widened."""
+    if isinstance(kernel, OnColumns) and not kernel.scaled:
+        # Thousands of columns have the same kernel, each on its own.
+        return replace(kernel, kernel=_guessed(kernel.kernel, len(kernel.at), factor))
+    return _guessed(kernel, d, factor)
+
+
+@lru_cache(maxsize=1024)
+def _guessed(kernel: Kernel, d: int, factor: float) -> Kernel:
+    """The same, found once: plans of one test ask many times."""
+    if isinstance(kernel, Columns) and kernel.alike:
+        d = 1  # what is fitted to one column stands for all
+    # Within 0 and 1, where some kernels are; of two rows the spreads would be the same.
+    rows = np.repeat([[0.25], [0.5], [0.75]], d, axis=1)
+    return kernel.fit(rows).widened(factor)
+
+
+def _change(kernel: Kernel, factor: float) -> float:
+    """How far a candidate is from the median heuristic; the farthest are those without a length.
+
+    Ranks have no heuristic to follow: such a kernel is as it should be.
+    """
+    if kernel.has_length:
+        return abs(math.log(factor))
+    return 0.0 if isinstance(of_present(kernel), Ranked) else _NO_LENGTH

@@ -1,4 +1,9 @@
-"""Kernels of the distance between rows: a profile each, over tiles of distances once for all."""
+"""Kernels of the distance between rows: a profile each, over tiles of distances once for all.
+
+Euclidean distances between prepared rows are one matrix product, -|x - z|^2 =
+<(2x, -|x|^2, 1), (z, 1, -|z|^2)>. One column is kept as it is: its differences are exact, and the
+expanded square is not.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +16,10 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.base import Kernel, Matrix, positive
-from dhsic.kernels.euclidean import (
-    cancellation,
-    distances,
-    minus_squared_distances,
-    prepare_columns,
-    prepare_rows,
-    prepared_width,
-    relative_cancellation,
-    squared_distances,
-    weighted_differences,
-)
 
 # Beyond, exponentials come near the least float64 and take three times as long. 7e-218 is 0 enough.
 _FAR = 500.0
+_HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs would cost time
 
 
 class Radial(Kernel):
@@ -82,14 +77,8 @@ class Radial(Kernel):
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return prepare_rows(*self._scaled(x, dtype))
 
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return prepare_columns(*self._scaled(z, dtype))
-
-    def rows_and_columns(
-        self, x: NDArray[Any], dtype: DTypeLike = np.float64
-    ) -> tuple[Matrix, Matrix]:
-        scaled = self._scaled(x, dtype)
-        return prepare_rows(*scaled), prepare_columns(*scaled)
+    def as_columns(self, rows: Matrix) -> Matrix:
+        return as_columns(rows)
 
     def rounding(self, columns: Matrix) -> float:
         return min(1.0, cancellation(columns))
@@ -146,9 +135,7 @@ class Gaussian(Radial):
     gamma: float | None = None
 
     name: ClassVar[str] = "gaussian"
-
-    def squarings(self, wide: Kernel) -> int:
-        return _squarings(self, wide)
+    exponential: ClassVar[bool] = True
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         minus_squared_distances(rows, columns, out)
@@ -430,12 +417,10 @@ class Laplacian(Kernel):
     gamma: float | None = None
 
     name: ClassVar[str] = "laplacian"
+    exponential: ClassVar[bool] = True
     scale_name: ClassVar[str] = "gamma"
     power: ClassVar[int] = -1
     metric: ClassVar[Literal["euclidean", "cityblock"]] = "cityblock"
-
-    def squarings(self, wide: Kernel) -> int:
-        return _squarings(self, wide)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         (distances if rows.shape[1] == 1 else _cityblock)(rows, columns, out)
@@ -511,16 +496,12 @@ class Distance(Kernel):
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         scaled, norms = self._scaled(x, dtype)
-        return self._with_halves(prepare_rows(scaled, norms), norms)
-
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        scaled, norms = self._scaled(z, dtype)
-        return self._with_halves(prepare_columns(scaled, norms), norms)
-
-    def _with_halves(self, prepared: Matrix, norms: NDArray[np.float64]) -> Matrix:
-        """Beside prepared rows, |x - o|^q / 2."""
+        # Beside prepared rows, |x - o|^q / 2.
         halves = 0.5 * norms ** (0.5 * self.exponent)
-        return np.column_stack([prepared, halves.astype(prepared.dtype)])
+        return np.column_stack([prepare_rows(scaled, norms), halves.astype(scaled.dtype)])
+
+    def as_columns(self, rows: Matrix) -> Matrix:
+        return np.column_stack([as_columns(rows[:, :-1]), rows[:, -1]])
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         distances(rows[:, :-1], columns[:, :-1], out)
@@ -575,15 +556,6 @@ def _raise(out: Matrix, exponent: float) -> None:
     np.exp(out, out=out)
 
 
-def _squarings(narrow: Gaussian | Laplacian, wide: Kernel) -> int:
-    """exp(-gamma r) squared is exp(-2 gamma r)."""
-    if not isinstance(wide, type(narrow)) or narrow.origin != wide.origin:
-        return 0
-    doublings = math.log2(narrow._fitted("gamma") / wide._fitted("gamma"))
-    near = round(doublings)
-    return near if near > 0 and math.isclose(doublings, near, rel_tol=1e-12) else 0
-
-
 def _reach(rows: Matrix, columns: Matrix) -> float:
     """The largest difference between numbers of two columns; 0 where either has none."""
     if not (rows.size and columns.size):
@@ -596,3 +568,104 @@ def _cityblock(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> N
     columns, distances = columns.astype(np.float64, copy=False), scipy.spatial.distance.cdist
     for first in range(0, len(rows), strip):
         out[first : first + strip] = distances(rows[first : first + strip], columns, "cityblock")
+
+
+def prepared_width(d: int) -> int:
+    """Columns of the prepared arrays for rows of `d` numbers."""
+    return 1 if d == 1 else d + 2
+
+
+def prepare_rows(x: Matrix, norms: NDArray[np.float64]) -> Matrix:
+    """From (b, d) and the squared norms (b,) to (2x, -|x|^2, 1); doubling is exact."""
+    if x.shape[1] == 1:
+        return x
+    prepared = np.empty((len(x), x.shape[1] + 2), x.dtype)
+    np.multiply(x, 2, out=prepared[:, :-2])
+    prepared[:, -2], prepared[:, -1] = -norms, 1
+    return prepared
+
+
+def as_columns(rows: Matrix) -> Matrix:
+    """From (2x, -|x|^2, 1) to (x, 1, -|x|^2)."""
+    if rows.shape[1] == 1:
+        return rows
+    columns: Matrix = rows * rows.dtype.type(0.5)
+    columns[:, -2], columns[:, -1] = 1, rows[:, -2]
+    return columns
+
+
+def minus_squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    """Write -|x - z|^2 into `out`, above 0 by harmless rounding at most."""
+    if rows.shape[1] > 1 and cancellation(rows) + cancellation(columns) < _HARMLESS:
+        # One product of augmented rows gives the distances, without norms to be added afterwards.
+        np.matmul(rows, columns.T, out=out)
+    else:
+        squared_distances(rows, columns, out)
+        np.negative(out, out=out)
+
+
+def squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    """Write |x - z|^2 into `out`; the sign that rounding may leave is dropped."""
+    if rows.shape[1] == 1:
+        _differences(rows, columns, out)
+        np.square(out, out=out)
+    else:
+        np.matmul(rows, columns.T, out=out)
+        np.abs(out, out=out)
+
+
+def distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    """Write |x - z| into `out`."""
+    if rows.shape[1] == 1:
+        _differences(rows, columns, out)
+        np.abs(out, out=out)
+    else:
+        squared_distances(rows, columns, out)
+        _drop_rounding(rows, columns, out)
+        np.sqrt(out, out=out)
+
+
+def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> NDArray[np.float64]:
+    """sum_j weights_ij (x_i - z_j) from prepared rows and columns, shape (b, d).
+
+    The one that stands beside z_j sums the weights in the same matrix product.
+    """
+    if rows.shape[1] == 1:
+        x, sums, products = rows, weights.sum(axis=1, keepdims=True), weights @ columns
+    else:
+        both = weights @ columns[:, :-1]
+        x, sums, products = 0.5 * rows[:, :-2], both[:, -1:], both[:, :-1]
+    # The two nearly cancel where rows are near, and so are made in double precision.
+    differences: NDArray[np.float64] = np.multiply(x, sums, dtype=np.float64) - products
+    return differences
+
+
+def _drop_rounding(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
+    """Write 0 for what may be rounding: equal rows must not lie the root of the epsilon apart."""
+    bound = relative_cancellation(rows)
+    left, right = -bound * rows[:, -2], -bound * columns[:, -1]  # from -|x|^2 and -|z|^2
+    for start in range(0, len(rows), strip):
+        at = slice(start, start + strip)
+        np.copyto(out[at], 0, where=out[at] <= np.add.outer(left[at], right))
+
+
+def _differences(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    np.subtract(rows, columns[:, 0].copy(), out=out)  # the copy makes the inner loop contiguous
+
+
+def cancellation(prepared: Matrix) -> float:
+    """Error of the squared distance between rows as far from the origin as the farthest here.
+
+    Rounding errors of either sign make it grow with the root of the number of terms.
+    """
+    if prepared.shape[1] == 1:
+        return 0.0
+    least = min(prepared[:, -2].min(initial=0.0), prepared[:, -1].min(initial=0.0))  # -|x|^2 or 1
+    return relative_cancellation(prepared) * -float(least)
+
+
+def relative_cancellation(prepared: Matrix) -> float:
+    """Error of the squared distance between near rows over their squared norm."""
+    if prepared.shape[1] == 1:
+        return 0.0
+    return 2.0 * math.sqrt(prepared.shape[1]) * float(np.finfo(prepared.dtype).eps)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_choice
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.wrap import OfKernel
@@ -21,17 +22,10 @@ Scale = Literal["ranks", "scores", "spread"]
 _MOST_KNOTS = 512
 _FEW = 2**7  # rows, which it takes longer to order than to look up
 
+Vector = NDArray[np.float64]
+Found: TypeAlias = dict[int | None, Any]
 _Knots: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
-_Arrays: TypeAlias = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
-
-
-class OrderedColumns(NamedTuple):
-    """Columns of rows (b, d) whose near numbers follow each other, for ranks on any scale."""
-
-    values: Matrix
-    """Shape (d, b)."""
-    orders: NDArray[np.intp]
-    """Where in the rows they are, shape (d, b)."""
+_Arrays: TypeAlias = list[tuple[Vector, Vector]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +71,8 @@ class Ranked(OfKernel):
     """
 
     scale: Scale = "ranks"
-    knots: tuple[_Knots, ...] | None = field(default=None, repr=False)
+    # Kernels with other knots are others, but to hash thousands of numbers would take long.
+    knots: tuple[_Knots, ...] | None = field(default=None, repr=False, hash=False)
 
     name: ClassVar[str] = "ranks"
 
@@ -94,84 +89,80 @@ class Ranked(OfKernel):
         if self.knots is None:
             arrays = _all_knots(sample, self.scale)
             ranked = replace(self, knots=_as_tuples(arrays))
-            # Tuples make the value hashable, arrays beside them make it quick.
+            # Tuples make the value comparable, arrays beside them make it quick.
             ranked.__dict__["_arrays"] = arrays
-        return ranked._of(self.kernel.fit(ranked._changed(sample)))
+        return ranked._of([self.kernel.fit(ranked._seen(sample))])
 
-    def _of(self, kernel: Kernel) -> Self:
+    def _of(self, kernels: Iterable[Kernel | None]) -> Self:
         """The same knots with another kernel; arrays are kept, since many columns have many."""
-        other = replace(self, kernel=kernel)
+        other = super()._of(kernels)
         other.__dict__["_arrays"] = self._arrays
         return other
-
-    def rows_of(self, ordered: OrderedColumns, dtype: DTypeLike = np.float64) -> Matrix:
-        """Those of rows in whose order other kernels of the variable are interested, too.
-
-        Parameters
-        ----------
-        ordered : OrderedColumns
-            As `ordered` gives them for any scale of ranks.
-        dtype : dtype, optional
-            Precision.
-
-        Returns
-        -------
-        ndarray, shape (b, w)
-        """
-        return self.kernel.rows(self._interpolated(ordered), dtype)
 
     def spec(self) -> str:
         return f"{self.scale}({self.kernel.spec()})"
 
-    def _changed(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """Ranks or scores of rows (b, d), each column by its own knots."""
-        return self._interpolated(self.ordered(x))
+    def _seen(self, x: NDArray[Any]) -> Vector:
+        return self.heights(x, {})
 
-    def ordered(self, x: NDArray[Any]) -> OrderedColumns:
-        """The columns of rows (b, d) in an order in which the search for knots is quick.
+    def heights(self, x: NDArray[Any], found: Found) -> Vector:
+        """Ranks, scores or spreads of rows.
 
-        Raises
-        ------
-        InvalidArgumentError
-            The kernel is not fitted, or was to another number of columns.
+        Parameters
+        ----------
+        x : ndarray, shape (b, d)
+            Rows.
+        found : dict
+            The order of these rows, and their heights on scales; what is missing is added.
+
+        Returns
+        -------
+        ndarray, shape (b, d)
         """
-        x = np.asarray(x)
+        self._check_shape(x)
         if self.knots is None:
             msg = f"{self.scale}: knots must be set before use; got None: call fit(sample)"
             raise InvalidArgumentError(msg)
-        if x.ndim != 2 or x.shape[1] != len(self.knots):
-            msg = (
-                f"{self.scale}: rows must have shape (n, {len(self.knots)}); got {x.shape}: pass "
-                "x[:, None] for one column, and fit a kernel for each variable"
-            )
-            raise InvalidArgumentError(msg)
+        if None not in found:
+            found[None] = self._ordered(x)
+        # Kernels of other lengths have the same knots, and heights are found once for all.
+        if (key := id(self._arrays)) not in found:
+            heights = np.empty(x.shape[::-1])
+            for row, values, order, knots in zip(heights, *found[None], self._arrays, strict=True):
+                # Beyond the first and the last knot the interpolation stays at their heights.
+                row[order] = np.interp(values, *knots)
+            found[key] = heights.T
+        heights_of_rows: Vector = found[key]
+        return heights_of_rows
+
+    def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, NDArray[np.intp]]:
+        """Columns (d, b) of rows in an order in which the search for knots is quick, and that."""
         # Knots are in double precision, and so is the interpolation between them.
         columns = np.ascontiguousarray(x.T if x.itemsize <= 8 else x.T.astype(np.float64))
         if len(x) <= _FEW:
-            return OrderedColumns(columns, np.broadcast_to(np.arange(len(x)), columns.shape))
+            return columns, np.broadcast_to(np.arange(len(x)), columns.shape)
+        middles = np.array([values[len(values) // 2] for values, _ in self._arrays], np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             # About the middle knot, or numbers that share their leading digits, as years do, would
             # come in no order at all.
-            orders = _nearly_ascending(columns - self._middles[:, None])
-        # near each other the search for knots takes a tenth of the time
-        return OrderedColumns(np.take_along_axis(columns, orders, axis=1), orders)
-
-    def _interpolated(self, ordered: OrderedColumns) -> NDArray[np.float64]:
-        """Ranks or scores, shape (b, d)."""
-        out = np.empty(ordered.values.shape)
-        for row, values, order, knots in zip(out, *ordered, self._arrays, strict=True):
-            # Beyond the first and the last knot the interpolation stays at their heights.
-            row[order] = np.interp(values, *knots)
-        return out.T
-
-    @cached_property
-    def _middles(self) -> NDArray[np.float32]:
-        """The knot in the middle of every column."""
-        return np.array([values[len(values) // 2] for values, _ in self.knots or ()], np.float32)
+            orders = _nearly_ascending(columns - middles[:, None])
+        # Near each other the search for knots takes a tenth of the time.
+        return np.take_along_axis(columns, orders, axis=1), orders
 
     @cached_property
     def _arrays(self) -> _Arrays:
         return [(np.array(values), np.array(heights)) for values, heights in self.knots or ()]
+
+    @property
+    def _columns(self) -> int | None:
+        return None if self.knots is None else len(self.knots)
+
+
+def rows_beside(kernel: Kernel, x: NDArray[Any], dtype: DTypeLike, found: Found) -> Matrix:
+    """Prepared rows of a kernel, with what other kernels of their ranks have found."""
+    if not isinstance(kernel, Ranked):
+        return kernel.rows(x, dtype)
+    return kernel.kernel.rows(kernel.heights(np.asarray(x), found), dtype)
 
 
 def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
@@ -197,9 +188,7 @@ def _all_knots(sample: NDArray[np.float64], scale: Scale) -> _Arrays:
     ]
 
 
-def _knots(
-    column: NDArray[np.float64], scale: Scale
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _knots(column: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """Values of a column, all or at quantiles, and their ranks or scores."""
     values, counts = np.unique(column, return_counts=True)
     places, heights = _heights(counts, scale)
@@ -212,9 +201,7 @@ def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
     return tuple((tuple(xs.tolist()), heights[id(ys)]) for xs, ys in arrays)
 
 
-def _heights(
-    counts: NDArray[np.intp], scale: Scale
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _heights(counts: NDArray[np.intp], scale: Scale) -> tuple[NDArray[np.intp], Vector]:
     """Places of the knots among values that come so often, ascending, and what they become."""
     upto = np.cumsum(counts)
     n = int(upto[-1])
@@ -233,79 +220,3 @@ def _heights(
     # at these ranks, so that a value which many rows share is a knot
     places = np.unique(np.searchsorted(upto, np.linspace(1.0, n, _MOST_KNOTS)))
     return places, heights[places]
-
-
-@dataclass(frozen=True)
-class AndersonDarling(Kernel):
-    """Anderson-Darling kernel, -log max(u, v) - log(1 - min(u, v)) - 1, of numbers within 0 and 1.
-
-    It is the inner product of indicators, int (1[u <= t] - t) (1[v <= t] - t) / (t (1 - t)) dt,
-    with the weight that Anderson and Darling [1] give to the tails; of several columns it is their
-    mean. Its feature space is that of trends: with `Ranked` it finds monotone dependence and
-    differences in the tails.
-
-    References
-    ----------
-    .. [1] T. Anderson, D. Darling. Asymptotic theory of certain goodness of fit criteria based on
-       stochastic processes. Annals of Mathematical Statistics 23, 1952.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dhsic.kernels import AndersonDarling
-    >>> AndersonDarling()(np.array([[0.5], [0.75]])).round(4)
-    array([[ 0.3863, -0.0192],
-           [-0.0192,  0.674 ]])
-    """
-
-    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
-
-    name: ClassVar[str] = "anderson-darling"
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        # There is nothing to fit: values are only checked.
-        self._logarithms(as_sample(sample), np.float64)
-        return self
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
-
-    def width(self, d: int) -> int:
-        return 2 * d
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self._logarithms(np.asarray(x), dtype)
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
-        w = rows.shape[1]
-        for j, (u, v) in enumerate(zip(*map(_side_by_side, (rows, columns)), strict=True)):
-            to = work[0] if j else out
-            np.minimum(u[:, None], v, out=to)
-            if j:
-                np.add(out, to, out=out)
-        # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
-        if w > 2:
-            np.multiply(out, 2.0 / w, out=out)
-        np.subtract(out, 1.0, out=out)
-
-    def _logarithms(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """-log u and -log(1 - u) of every column, shape (b, 2 d)."""
-        if x.ndim != 2:
-            msg = f"{self.name}: rows must have shape (n, d); got {x.shape}: pass x[:, None]"
-            raise InvalidArgumentError(msg)
-        if not ((x > 0.0) & (x < 1.0)).all():
-            msg = (
-                f"{self.name}: values must lie within 0 and 1; got {float(x.min()):.3g} to "
-                f"{float(x.max()):.3g}: take 'ranks({self.name})'"
-            )
-            raise DataError(msg)
-        x = x.astype(np.float64, copy=False)
-        # log1p keeps the digits of small numbers, which are the lower tail.
-        return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
-
-
-def _side_by_side(prepared: Matrix) -> Matrix:
-    """The numbers of a column next to each other, shape (w, b): loops over them are quicker."""
-    return np.ascontiguousarray(prepared.T)

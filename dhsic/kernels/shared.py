@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+import math
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.base import Kernel, Matrix
-from dhsic.kernels.wrap import OnColumns
+from dhsic.kernels.ranked import Found, rows_beside
 
 Tile = NDArray[Any]
-T = TypeVar("T")
 
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
-
-
-class TileKernel(Protocol):
-    """Function that computes tiles: a `Kernel`, or any function of rows and landmarks like it."""
-
-    @property
-    def work_tiles(self) -> int:
-        """How many scratch tiles `tile` needs."""
-        ...
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """Prepare rows of data (b, d) for `tile`."""
-        ...
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
-        """Write the values (b, p) at prepared rows and landmarks into `out`."""
-        ...
 
 
 class Power(NamedTuple):
@@ -69,7 +52,7 @@ class SharedTiles:
 
     Parameters
     ----------
-    kernels : tuple of TileKernel
+    kernels : tuple of Kernel
         All K of them, fitted.
     variables : tuple of int
         The number of the variable that each is for, shape (K,).
@@ -82,7 +65,7 @@ class SharedTiles:
     ((1,), (Power(k=0, source=1, squarings=2),))
     """
 
-    kernels: tuple[TileKernel, ...]
+    kernels: tuple[Kernel, ...]
     variables: tuple[int, ...]
 
     @cached_property
@@ -99,33 +82,36 @@ class SharedTiles:
     @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
-        families = [(m, *family_of(k)) for m, k in zip(self.variables, self.kernels, strict=True)]
-        return powers_among(self.kernels, _squarings, families)
+        each = zip(self.variables, (kernel.as_power() for kernel in self.kernels), strict=True)
+        return powers_among([((m, base), exponent) for m, (base, exponent) in each])
 
     @property
     def work_tiles(self) -> int:
         """How many scratch tiles `tiles` needs."""
         return max(self.kernels[k].work_tiles for k in self.roots)
 
-    def width(self, dims: Sequence[int]) -> int:
-        """Columns of all prepared arrays for variables of so many columns each."""
-        return sum(
-            kernel.width(dims[self.variables[k]])
-            for k in self.roots
-            if isinstance(kernel := self.kernels[k], Kernel)
-        )
+    def rows(
+        self,
+        values: Sequence[NDArray[Any]],
+        dtype: DTypeLike,
+        needed: Container[int] | None = None,
+    ) -> list[Matrix]:
+        """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root.
 
-    def rows(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
-        """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root."""
-        return [self.kernels[k].rows(values[self.variables[k]], dtype) for k in self.roots]
+        Kernels that are not needed have arrays without columns.
+        """
+        found: list[Found] = [{} for _ in values]
+        each = [(k, self.kernels[k], self.variables[k]) for k in self.roots]
+        return [
+            rows_beside(kernel, values[m], dtype, found[m])
+            if needed is None or k in needed
+            else np.empty((len(values[0]), 0), dtype)
+            for k, kernel, m in each
+        ]
 
     def columns(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
         """Prepare landmarks (p, d_m) of every variable for `tiles`: an array for every root."""
-        return [
-            kernel.columns(values[self.variables[k]], dtype)
-            for k in self.roots
-            if isinstance(kernel := self.kernels[k], Kernel)
-        ]
+        return self.rows_and_columns(values, dtype)[1]
 
     def rows_and_columns(
         self,
@@ -133,20 +119,13 @@ class SharedTiles:
         dtype: DTypeLike,
         needed: Container[int] | None = None,
     ) -> tuple[list[Matrix], list[Matrix]]:
-        """Prepare rows as both arguments of `tiles`, where all are of kernels.
-
-        Kernels that are not needed have arrays without columns.
-        """
-        kernels = ((k, self.kernels[k]) for k in self.roots)
-        none = np.empty((len(values[0]), 0), dtype)
-        both = [
-            kernel.rows_and_columns(values[self.variables[k]], dtype)
-            if needed is None or k in needed
-            else (none, none)
-            for k, kernel in kernels
-            if isinstance(kernel, Kernel)
+        """Prepare rows as both arguments of `tiles`, as `rows`."""
+        rows = self.rows(values, dtype, needed)
+        columns = [
+            self.kernels[k].as_columns(x) if x.shape[1] else x
+            for k, x in zip(self.roots, rows, strict=True)
         ]
-        return [rows for rows, _ in both], [columns for _, columns in both]
+        return rows, columns
 
     def sources(self, wanted: Iterable[int]) -> frozenset[int]:
         """Some kernels, and those that their tiles follow from."""
@@ -187,66 +166,38 @@ class SharedTiles:
                 power.write(outs)
 
 
-def family_of(kernel: TileKernel) -> tuple[type[TileKernel], tuple[int, ...]]:
-    """The class and the columns of a kernel, which kernels that are powers of it have, too."""
-    return type(kernel), kernel.at if isinstance(kernel, OnColumns) else ()
-
-
-def powers_among(
-    tiles: Sequence[T], squarings: Callable[[T, T], int], families: Sequence[Hashable]
-) -> tuple[Power, ...]:
+def powers_among(tiles: Sequence[tuple[Hashable, float]]) -> tuple[Power, ...]:
     """Tiles that are powers of others, each after the one that it follows from.
 
     Parameters
     ----------
-    tiles : sequence
-        Whatever tells a tile.
-    squarings : callable
-        How often the second tile is to be squared to give the first; 0 if never.
-    families : sequence of Hashable
-        One for each tile; only tiles of one family may be powers of each other. To compare all
-        pairs of tiles would take minutes for thousands of columns.
+    tiles : sequence of (Hashable, float)
+        What all powers of one tile share, and the exponent of each.
 
     Returns
     -------
     tuple of Power
     """
-    alike: dict[Hashable, list[int]] = {}
-    for k, family in enumerate(families):
-        alike.setdefault(family, []).append(k)
-    return tuple(
-        Power(some[power.k], some[power.source], power.squarings)
-        for some in alike.values()
-        for power in _powers_in_family([tiles[k] for k in some], squarings)
-    )
-
-
-def _powers_in_family(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> list[Power]:
+    families: dict[Hashable, list[tuple[float, int]]] = {}
+    for k, (family, exponent) in enumerate(tiles):
+        families.setdefault(family, []).append((exponent, k))
     powers = []
-    depths: dict[int, int] = {}
-    all_wider = [
-        {
-            j: count
-            for j, wide in enumerate(tiles)
-            if j != k and (count := squarings(tile, wide)) > 0
-        }
-        for k, tile in enumerate(tiles)
-    ]
-    # Kernels with few wider ones come first, so that each finds those it may follow from.
-    for k in sorted(range(len(tiles)), key=lambda k: len(all_wider[k])):
-        wider = all_wider[k]
-        # The nearest of the wider ones takes the fewest squarings, and loses the fewest digits.
-        near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
-        depth = 0 if near is None else depths[near] + wider[near]
-        # A chain that got too long begins anew, with a tile that is computed.
-        depths[k] = depth if depth <= _MOST_SQUARINGS else 0
-        if near is not None and depths[k] > 0:
-            powers.append(Power(k, near, wider[near]))
-    return powers
+    for some in families.values():
+        depths: dict[int, int] = {}
+        for exponent, k in sorted(some):  # the widest first
+            wider = ((_doublings(exponent / wide), j) for wide, j in some if j in depths)
+            # The nearest of the wider ones takes the fewest squarings, and loses the fewest digits.
+            squarings, source = min((one for one in wider if one[0]), default=(0, k))
+            depth = depths.get(source, 0) + squarings
+            # A chain that got too long begins anew, with a tile that is computed.
+            depths[k] = depth if depth <= _MOST_SQUARINGS else 0
+            if depths[k]:
+                powers.append(Power(k, source, squarings))
+    return tuple(powers)
 
 
-def _squarings(narrow: TileKernel, wide: TileKernel) -> int:
-    """Squarings between kernels of a variable."""
-    if isinstance(narrow, Kernel) and isinstance(wide, Kernel):
-        return narrow.squarings(wide)
-    return 0
+def _doublings(ratio: float) -> int:
+    """The whole number of times that 1 is doubled to give a ratio; 0 where there is none."""
+    doublings = math.log2(ratio)
+    near = round(doublings)
+    return near if near > 0 and math.isclose(doublings, near, rel_tol=1e-12) else 0

@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product, Sum
-from dhsic.kernels.discrete import Delta
-from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
 from dhsic.kernels.radial import (
     Distance,
     Gaussian,
@@ -23,7 +22,7 @@ from dhsic.kernels.radial import (
     Matern,
     RationalQuadratic,
 )
-from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
+from dhsic.kernels.ranked import Ranked, Scale
 from dhsic.kernels.wrap import Columns, OnColumns
 from dhsic.results import Codec
 

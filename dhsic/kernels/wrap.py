@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Self
@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample, median_distances
-from dhsic.kernels.base import Kernel, Matrix, Parts, Product, Sum
+from dhsic.kernels.base import ColumnNumbers, Composite, Kernel, Matrix, Product, Sum
 from dhsic.kernels.radial import Laplacian
 
 _ROWS = 256  # whose mean a missing row has: what is left of it when centred is 1/16 of a row
@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class OfKernel(Kernel):
+class OfKernel(Composite):
     """Base of kernels that change rows, and leave what they are then to another kernel.
 
     Lengths and scales are those of that kernel, which also centres the changed rows.
@@ -41,55 +41,27 @@ class OfKernel(Kernel):
     kernel: Kernel
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
-    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
-        return self.kernel.scale_columns(d)
-
-    def measured(self, d: int) -> frozenset[int]:
-        return self.kernel.measured(d)
-
     @property
-    def has_length(self) -> bool:
-        return self.kernel.has_length
+    def _given(self) -> tuple[Kernel]:
+        return (self.kernel,)
 
-    def widened(self, factor: float) -> Self:
-        return self._of(self.kernel.widened(factor))
+    def _of(self, kernels: Iterable[Kernel | None]) -> Self:
+        (changed,) = kernels
+        return self if changed is None else replace(self, kernel=changed)
 
-    def _of(self, kernel: Kernel) -> Self:
-        """The same changes of rows with another kernel."""
-        return replace(self, kernel=kernel)
+    def as_power(self) -> tuple[Kernel, float]:
+        inner, exponent = self.kernel.as_power()
+        return self._of([inner]), exponent
 
-    def squarings(self, wide: Kernel) -> int:
-        # Kernels of rows that are changed otherwise compare other distances.
-        if not isinstance(wide, type(self)):
-            return 0
-        others = (f.name for f in fields(self) if f.name != "kernel")
-        same = all(getattr(self, name) == getattr(wide, name) for name in others)
-        return self.kernel.squarings(wide.kernel) if same else 0
-
-    @property
-    def work_tiles(self) -> int:
-        return self.kernel.work_tiles
-
-    def width(self, d: int) -> int:
-        return self.kernel.width(d)
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.kernel.rows(self._changed(x), dtype)
-
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.kernel.columns(self._changed(z), dtype)
-
-    def rows_and_columns(
-        self, x: NDArray[Any], dtype: DTypeLike = np.float64
-    ) -> tuple[Matrix, Matrix]:
-        return self.kernel.rows_and_columns(self._changed(x), dtype)
-
-    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Rows (b, d) as the kernel sees them."""
-        return x
+    def as_columns(self, rows: Matrix) -> Matrix:
+        return self.kernel.as_columns(rows)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         self.kernel.tile(rows, columns, out, work)
+
+    @property
+    def differentiable(self) -> bool:
+        return False
 
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns)
@@ -142,33 +114,28 @@ class OnColumns(OfKernel):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         # The kernel checks its columns: rows that miss a value in others are as good as any.
         sample = np.asarray(sample, np.float64)
-        scaled = self
+        self._check_shape(sample)
+        own, scaled = sample[:, self.at], self
         if self.scaled and self.scales is None:
-            chosen = self._changed(sample)
-            there = ~np.isnan(chosen).any(axis=1)
-            spread = (chosen if there.all() else chosen[there]).std(axis=0)
+            spread = _complete(own).std(axis=0)
             # A constant column stays as it is, where it would be divided by 0.
             scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
         try:
-            return replace(scaled, kernel=self.kernel.fit(scaled._changed(sample)))
+            return scaled._of([self.kernel.fit(scaled._seen(own))])
         except DataError as error:
             listed = ", ".join(map(str, self.at))
             msg = f"column{'s' if len(self.at) > 1 else ''} {listed}: {error}"
             raise DataError(msg) from error
 
     def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
-        if self.scaled and self.scales is None:
-            return tuple((j,) for j in self.at)
-        inner = self.kernel.scale_columns(len(self.at))
-        return tuple(tuple(self.at[j] for j in columns) for columns in inner)
+        own_scales = self.scaled and self.scales is None
+        return tuple((j,) for j in self.at) if own_scales else super().scale_columns(d)
 
-    def measured(self, d: int) -> frozenset[int]:
+    def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
         del d
-        return frozenset(self.at[j] for j in self.kernel.measured(len(self.at)))
-
-    def width(self, d: int) -> int:
-        del d
-        return self.kernel.width(len(self.at))
+        first = self.at[0]
+        # A slice of one column is a view; numbers of columns would copy.
+        return [(self.kernel, range(first, first + 1) if len(self.at) == 1 else self.at)]
 
     def spec(self) -> str:
         inner = self.kernel.spec()
@@ -176,15 +143,13 @@ class OnColumns(OfKernel):
         inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
         return f"{inner}@{','.join(map(str, self.at))}"
 
-    def _changed(self, x: NDArray[Any]) -> NDArray[Any]:
-        """These columns of rows (b, d), a view where there is one."""
-        x = np.asarray(x)
+    def _seen(self, x: NDArray[Any]) -> NDArray[Any]:
+        return x if self.scales is None else x / self.scales
+
+    def _check_shape(self, x: NDArray[Any]) -> None:
         if x.ndim != 2 or x.shape[1] <= max(self.at):
             msg = f"rows must have shape (n, d) with d > {max(self.at)}; got {x.shape}"
             raise InvalidArgumentError(msg)
-        # A slice of one column is a view; numbers of columns would copy.
-        chosen = x[:, self.at[0] : self.at[0] + 1] if len(self.at) == 1 else x[:, self.at]
-        return chosen if self.scales is None else chosen / self.scales
 
 
 @dataclass(frozen=True)
@@ -287,39 +252,34 @@ class WithMissing(OfKernel):
             raise DataError(msg)
         return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
 
-    def squarings(self, wide: Kernel) -> int:
+    def as_power(self) -> tuple[Kernel, float]:
         # A mean of squares is no square of a mean.
-        return 0
+        return self, 1.0
 
     def width(self, d: int) -> int:
         # Those of the kernel, the mean kernel with the present rows, and whether it is missing.
         return self.kernel.width(d) + 2
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        values, missing = self._split(x)
-        return _joined(self.kernel.rows(values, dtype), missing)
+        x = np.asarray(x)
+        missing = np.isnan(x).any(axis=1)
+        # One that is there is in place of those that are missing.
+        there = np.where(missing[:, None], self._there[0], x) if missing.any() else x
+        return _joined(self.kernel.rows(there, dtype), np.nan, missing)
 
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        values, missing = self._split(z)
-        return _joined(self.kernel.columns(values, dtype), missing)
-
-    def rows_and_columns(
-        self, x: NDArray[Any], dtype: DTypeLike = np.float64
-    ) -> tuple[Matrix, Matrix]:
-        values, missing = self._split(x)
-        inner = self.kernel.rows_and_columns(values, dtype)
-        rows, columns = (_joined(prepared, missing) for prepared in inner)
-        # Computed once here, where all pairs of rows are compared, and tiles are many.
-        rows[:, -2] = columns[:, -2] = self._means(columns, 0)
-        return rows, columns
+    def as_columns(self, rows: Matrix) -> Matrix:
+        # Noted in the rows as well: where all pairs of rows are compared, tiles are many.
+        rows[:, -2] = self._means(rows)
+        return _joined(self.kernel.as_columns(rows[:, :-2]), rows[:, -2], rows[:, -1])
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         self.kernel.tile(rows[:, :-2], columns[:, :-2], out, work)
         missing_rows, missing_columns = (np.flatnonzero(x[:, -1]) for x in (rows, columns))
         if len(missing_columns):
-            out[:, missing_columns] = self._means(rows, 1)[:, None]
+            known = len(rows) and not np.isnan(rows[0, -2])
+            out[:, missing_columns] = (rows[:, -2] if known else self._means(rows))[:, None]
         if len(missing_rows):
-            out[missing_rows] = self._means(columns, 0)
+            out[missing_rows] = columns[:, -2]
 
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns[:, :-2])
@@ -335,12 +295,6 @@ class WithMissing(OfKernel):
     def spec(self) -> str:
         return self.kernel.spec()
 
-    def _split(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Rows with one that is there in place of those that are missing, and which these are."""
-        x = np.asarray(x)
-        missing = np.isnan(x).any(axis=1)
-        return np.where(missing[:, None], self._there[0], x) if missing.any() else x, missing
-
     @property
     def _there(self) -> NDArray[np.float64]:
         if self.present is None:
@@ -349,36 +303,27 @@ class WithMissing(OfKernel):
         return self.present
 
     @cached_property
-    def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, Matrix, float]]:
-        """The present rows as rows and as columns, and the mean of their kernel, by precision."""
+    def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, float]]:
+        """The present rows as columns, and the mean of their kernel, by precision."""
         return {}
 
-    def _present_as(self, dtype: np.dtype[Any]) -> tuple[Matrix, Matrix, float]:
-        if dtype not in self._prepared:
-            rows, columns = self.kernel.rows_and_columns(self._there, dtype)
-            mean = float(self._mean_tiles(columns, rows, axis=0).mean())
-            self._prepared[dtype] = rows, columns, mean
-        return self._prepared[dtype]
+    def _means(self, rows: Matrix) -> Vector:
+        """k(x, missing) of prepared rows."""
+        if rows.dtype not in self._prepared:
+            own, columns = self.kernel.rows_and_columns(self._there, rows.dtype)
+            mean = float(self._mean_tiles(own, columns).mean())
+            self._prepared[rows.dtype] = columns, mean
+        columns, missing = self._prepared[rows.dtype]
+        return np.where(rows[:, -1] > 0.0, missing, self._mean_tiles(rows[:, :-2], columns))
 
-    def _means(self, prepared: Matrix, axis: int) -> Matrix:
-        """k(x, missing) of prepared rows, for axis 1, k(missing, z) of columns, for axis 0."""
-        known = prepared[:, -2]
-        if len(known) and not np.isnan(known[0]):
-            return known
-        *present, missing = self._present_as(prepared.dtype)
-        means = self._mean_tiles(prepared[:, :-2], present[axis], axis)
-        means[prepared[:, -1] > 0.0] = missing
-        return means.astype(prepared.dtype)
-
-    def _mean_tiles(self, prepared: Matrix, present: Matrix, axis: int) -> NDArray[np.float64]:
-        """Means along an axis of the tiles of prepared rows with the present ones."""
-        means = np.empty(len(prepared))
-        for start in range(0, len(prepared), _MEANS):
+    def _mean_tiles(self, rows: Matrix, present: Matrix) -> Vector:
+        """Means of the kernel of prepared rows with the present ones."""
+        means = np.empty(len(rows))
+        for start in range(0, len(rows), _MEANS):
             at = slice(start, start + _MEANS)
-            pair = (prepared[at], present) if axis else (present, prepared[at])
             # In double precision, as all sums.
-            gram = self.kernel.gram(*pair, prepared.dtype)
-            means[at] = gram.mean(axis=axis, dtype=np.float64)
+            gram = self.kernel.gram(rows[at], present, rows.dtype)
+            means[at] = gram.mean(axis=1, dtype=np.float64)
         return means
 
 
@@ -402,7 +347,8 @@ def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
 
 def _complete(sample: NDArray[np.float64]) -> NDArray[np.float64]:
     """The rows that miss nothing."""
-    return sample[~np.isnan(sample).any(axis=1)] if sample.ndim == 2 else sample
+    missing = np.isnan(sample).any(axis=-1)
+    return sample[~missing] if missing.any() else sample
 
 
 def of_present(kernel: Kernel) -> Kernel:
@@ -410,17 +356,15 @@ def of_present(kernel: Kernel) -> Kernel:
     return kernel.kernel if isinstance(kernel, WithMissing) else kernel
 
 
-def _joined(prepared: Matrix, missing: NDArray[np.bool_]) -> Matrix:
-    """Prepared rows, a mean kernel that is not known yet, and whether they are missing."""
+def _joined(prepared: Matrix, means: Matrix | float, missing: NDArray[Any]) -> Matrix:
+    """Prepared rows, their mean kernel where it is known yet, and whether they are missing."""
     joined = np.empty((len(prepared), prepared.shape[1] + 2), prepared.dtype)
-    joined[:, :-2] = prepared
-    joined[:, -2] = np.nan
-    joined[:, -1] = missing
+    joined[:, :-2], joined[:, -2], joined[:, -1] = prepared, means, missing
     return joined
 
 
 @dataclass(frozen=True)
-class Columns(Parts):
+class Columns(Composite):
     """Mean over the columns of a kernel of one column, each fitted to its own column.
 
     HSIC is linear in a kernel, so with it HSIC is the mean over columns of their HSIC (SubHSIC of
@@ -503,15 +447,9 @@ class Columns(Parts):
             self._check_range(np.square(scaled, dtype=np.float64), dtype)
         return scaled
 
-    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        # Those of Laplacian kernels are the rows, which are made at once.
-        return super().columns(z, dtype) if self._laplacians is None else self.rows(z, dtype)
-
-    def rows_and_columns(
-        self, x: NDArray[Any], dtype: DTypeLike = np.float64
-    ) -> tuple[Matrix, Matrix]:
-        rows = self.rows(x, dtype)
-        return rows, rows if self._laplacians is not None else self.columns(x, dtype)
+    def as_columns(self, rows: Matrix) -> Matrix:
+        # Those of Laplacian kernels are the rows.
+        return rows if self.of_laplacians else super().as_columns(rows)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         if self._laplacians is None:
@@ -551,7 +489,7 @@ class Columns(Parts):
             return _laplacians_at(rows, at, np.concatenate(columns)[:, 0])
         out = np.empty((len(rows), sum(counts)), rows.dtype)
         places = (pairwise(accumulate(sizes, initial=0)) for sizes in (widths, counts))
-        parts = self.counted(self.dimension(rows.shape[1]))
+        parts = self.placed(self.dimension(rows.shape[1]))
         for (part, _), z, of, to in zip(parts, columns, *places, strict=True):
             work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
             part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
@@ -575,11 +513,10 @@ class Columns(Parts):
         at, origins, scales = map(np.array, zip(*parts, strict=True))
         return at, origins, scales
 
-    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
+    def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
         """The kernels that count in the mean, with the one column each that is theirs."""
-        for j, part in enumerate(self._each(d)):
-            if part is not None:
-                yield part, slice(j, j + 1)
+        each = enumerate(self._each(d))
+        return [(part, range(j, j + 1)) for j, part in each if part is not None]
 
     @property
     def alike(self) -> bool:
@@ -600,11 +537,6 @@ class Columns(Parts):
     def spec(self) -> str:
         specs = ["none" if part is None else part.spec() for part in self._given]
         return f"{self.name}({','.join(specs[:1] if len(set(specs)) == 1 else specs)})"
-
-    @property
-    def _given(self) -> tuple[Kernel | None, ...]:
-        assert isinstance(self.parts, tuple)
-        return self.parts
 
     def _each(self, d: int) -> tuple[Kernel | None, ...]:
         return self._given * d if self.alike else self._given

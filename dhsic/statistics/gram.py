@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
-from dhsic.kernels import Combinations
-from dhsic.kernels.shared import Power, SharedTiles, TileKernel
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.shared import Power, SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture
 from dhsic.statistics.gram_sums import GramSums, rounding
@@ -221,7 +221,7 @@ class Lines(NamedTuple):
             yield at, self._replace(start=start, stop=stop)
 
     def write(
-        self, kernel: TileKernel, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix
+        self, kernel: Kernel, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix
     ) -> None:
         """Write the values (stop - start, b) of a kernel, with scratch (1 + work_tiles, _)."""
         if self.stays:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
-from dhsic.kernels.ranked import OrderedColumns
-from dhsic.kernels.shared import Power, family_of, powers_among
+from dhsic.kernels.ranked import Found, rows_beside
+from dhsic.kernels.shared import Power, powers_among
 from dhsic.linalg import consecutive
 from dhsic.statistics.sides import Side
 
@@ -166,11 +166,11 @@ class Layout:
         # Kernels of one family at scales of powers of two: a tile of one is the square of
         # another's.
         numbers = [number for number, _ in self.kernels]
-        maps = [side.map for _, side in self.kernels]
-        families = [(side.variable, *_family_of(side.map)) for _, side in self.kernels]
         return {
             numbers[k]: Power(numbers[k], numbers[source], squarings)
-            for k, source, squarings in powers_among(maps, _squarings, families)
+            for k, source, squarings in powers_among(
+                [_as_power(*kernel) for kernel in self.kernels]
+            )
         }
 
     @cached_property
@@ -217,13 +217,14 @@ class Layout:
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""
         largest = max(side.scratch(rows) for _, side in self.kernels)
-        # The order of every variable that has kernels of ranks.
+        # Of every variable that has kernels of ranks its columns, their order, and all scales.
         ranked = {
-            side.variable: len(kernel.knots or ())
+            (side.variable, scale): len(kernel.knots or ())
             for _, side in self.kernels
             if (kernel := _ranked_kernel(side.map)) is not None
+            for scale in ("columns", "orders", kernel.scale)
         }
-        ordered = 2 * 8 * sum(ranked.values())
+        ordered = 8 * sum(ranked.values())
         return largest + rows * (ordered + self.dtype.itemsize * (self.n_features + self.n_held))
 
     def place(self, pair: Pair) -> ProductPlace:
@@ -253,12 +254,12 @@ class Layout:
         Those of a kernel that is a power of a wider one follow from that one's.
         """
         held: dict[int, Matrix] = {}
-        ordered: dict[int, OrderedColumns] = {}
+        found: dict[int, Found] = {}
         sides = dict(self.kernels)
         # Each after the one that it is a power of.
         for number in [*(k for k in sides if k not in self.powers), *self.powers]:
             side, power = sides[number], self.powers.get(number)
-            whole = power.of(held[power.source]) if power else _mapped(side, values, ordered)
+            whole = power.of(held[power.source]) if power else _mapped(side, values, found)
             if number in self._sources:
                 # Powers are taken of the values themselves, before their mean is taken off.
                 held[number] = whole
@@ -274,19 +275,14 @@ class Layout:
         return slice(self.places[numbers[0]].start, self.places[numbers[-1]].stop)
 
 
-def _mapped(
-    side: KernelSide, values: Sequence[NDArray[Any]], ordered: dict[int, OrderedColumns]
-) -> Matrix:
-    """Features of rows of all variables, whose order is found once for all kernels of ranks."""
-    x, kernel = values[side.variable], _ranked_kernel(side.map)
-    if kernel is None:
-        return side.map(x)
-    assert isinstance(side.map, KernelFeatures)
-    # Sorting a column takes longer than any kernel of its ranks.
-    if side.variable not in ordered:
-        ordered[side.variable] = kernel.ordered(x)
-    rows = kernel.rows_of(ordered[side.variable], side.map.dtype)
-    return side.map.of_rows(rows, single=x.shape[1] == 1)
+def _mapped(side: KernelSide, values: Sequence[NDArray[Any]], found: dict[int, Found]) -> Matrix:
+    """Features of rows of all variables, whose ranks are found once for all kernels of them."""
+    x, features = values[side.variable], side.map
+    if not isinstance(features, KernelFeatures):
+        return features(x)
+    # To find the ranks of a column takes longer than any kernel of them.
+    rows = rows_beside(features.kernel, x, features.dtype, found.setdefault(side.variable, {}))
+    return features.of_rows(rows, single=x.shape[1] == 1)
 
 
 def _ranked_kernel(features: FeatureMap) -> Ranked | None:
@@ -295,16 +291,14 @@ def _ranked_kernel(features: FeatureMap) -> Ranked | None:
     return kernel if isinstance(kernel, Ranked) else None
 
 
-def _squarings(narrow: FeatureMap, wide: FeatureMap) -> int:
-    """How often features are to be squared to give others; 0 if never."""
-    return narrow.squarings(wide) if isinstance(narrow, KernelFeatures) else 0
-
-
-def _family_of(features: FeatureMap) -> tuple[Hashable, ...]:
-    """The rows, the class and the columns, which features that are powers of these have, too."""
-    if not isinstance(features, KernelFeatures):
-        return ()
-    return features.rows, *family_of(features.kernel)
+def _as_power(number: int, side: KernelSide) -> tuple[Hashable, float]:
+    """What features share that are powers of each other, and their exponent."""
+    features = side.map
+    # Values are squares of one another at the same landmarks only.
+    if not isinstance(features, KernelFeatures) or features.rows is None:
+        return number, 1.0
+    kernel, exponent = features.kernel.as_power()
+    return (side.variable, features.rows, kernel), exponent
 
 
 def _runs(numbers: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:
