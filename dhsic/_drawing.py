@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dhsic._text import printable
@@ -55,9 +55,9 @@ def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
 def draw_bars(
     axes: Axes,
     names: Sequence[str],
-    lengths: Sequence[float],
+    lengths: Any,
     quantity: str,
-    parts: Iterable[tuple[Sequence[int], str, str | None]] = (),
+    parts: Sequence[tuple[Any, str, str | None]] = (),
 ) -> Axes:
     """Draw bars one below another, in their order.
 

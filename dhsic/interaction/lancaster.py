@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dhsic._arguments import Precision, choose_measure, open_session
+from dhsic._arguments import Precision, RunOptions, choose_measure
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -19,7 +18,7 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Estimate, Estimator, Null, NystromMHSIC, find_null
 from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
@@ -31,7 +30,7 @@ from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
+from dhsic.nulls import Permutation, Replicates, Shifts, monte_carlo_error, pvalue
 from dhsic.statistics.neighbours import Neighbours
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
@@ -44,7 +43,7 @@ INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
 InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
 InteractionNull = Literal["auto", "shifts", "permutation"]
 
-_NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
+_NAMES: dict[type[Estimator], str] = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 _QUANTITY = "squared interaction"
 
 
@@ -146,20 +145,15 @@ def interaction_test(
     >>> [one.separated for one in found.factorisations]
     ['x1', 'x2', 'x3']
     """
-    began = perf_counter()
-    place = client, threads, memory, progress, checkpoint
-    rows = RowLabels(strata, groups)
-    session = open_session(
-        variables, names, rng, precision, *place, time=time, data=data, missing=missing, rows=rows
-    )
-    _check_three(session)
-    method = _LancasterMethod.choose(session, kernels, estimator, null, n_resamples)
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    session = run.open(variables, names, data, missing, RowLabels(strata, groups))
+    method = _choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     neighbours = Neighbours(session, ("groups", "strata"))
     replicated = method.run(session)
     neighbours.warn()
-    return _interaction_result(session, method, replicated, began)
+    return _interaction_result(session, method, replicated)
 
 
 @named_arguments
@@ -202,50 +196,35 @@ def plan_interaction(
     >>> dhsic.plan_interaction(*np.zeros((3, 10_000)), threads=1).n_landmarks
     800
     """
-    place = client, threads, memory, None
-    rows = RowLabels(strata, groups)
-    session = open_session(
-        variables, names, 0, precision, *place, time=time, data=data, missing=missing, rows=rows
-    )
-    _check_three(session)
-    return _LancasterMethod.choose(session, kernels, estimator, null, n_resamples).plan(session)
+    run = RunOptions(0, precision, client, threads, memory, time)
+    session = run.open(variables, names, data, missing, RowLabels(strata, groups))
+    return _choose_method(session, kernels, estimator, null, n_resamples).plan(session)
+
+
+class _Way(NamedTuple):
+    """How an estimator has the replicates of every factorisation."""
+
+    null: str
+    """The exact null that it takes by itself: of three variables one is moved."""
+    plan: Callable[..., Plan]
+    replicate: Callable[..., LancasterReplicates]
+
+
+_WAYS: dict[type, _Way] = {
+    NystromMHSIC: _Way(Shifts.name, plan_at_landmarks, replicate_at_landmarks),
+    VHSIC: _Way(Permutation.name, plan_of_pairs, replicate_pairs),
+}
 
 
 @dataclass(frozen=True)
 class _LancasterMethod:
     """How a test is run: statistic, kernels to fit, null distribution and why this one."""
 
-    estimator: NystromMHSIC | VHSIC
+    estimator: Estimator
     estimator_reason: str
     kernels: tuple[Kernel, ...]
-    null: Resampling
+    null: Null
     null_reason: str
-
-    @classmethod
-    def choose(
-        cls,
-        session: Session,
-        kernels: Any,
-        estimator: Any,
-        null: Any,
-        n_resamples: int | None,
-    ) -> _LancasterMethod:
-        """Check what the user passed, and choose the rest."""
-        asked = _read_estimator(estimator)
-        _check_kernels(kernels)
-        _check_null(null, asked)
-        # Before the estimator is settled, since its plan is that of a null.
-        chosen_null, why = _interaction_null(null, asked, session, n_resamples)
-        name_or_value = asked.name if isinstance(estimator, str) else asked
-        chosen, reason, fitting = choose_measure(
-            session,
-            kernels,
-            name_or_value,
-            planner=partial(_interaction_plan, null=chosen_null),
-            runner=partial(_run_interaction, null=chosen_null),
-        )
-        assert isinstance(chosen, NystromMHSIC | VHSIC)
-        return cls(chosen, reason, fitting, chosen_null, why)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -254,65 +233,26 @@ class _LancasterMethod:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
-        combinations = Combinations.single(self.kernels)
-        plan = planned(
-            partial(_interaction_plan, null=self.null), self.estimator, session, combinations
-        )
+        planner = partial(_WAYS[type(self.estimator)].plan, null=self.null)
+        plan = planned(planner, self.estimator, session, Combinations.single(self.kernels))
         return replace(plan, pilot=partial(session.timed, self.run))
 
     def run(self, session: Session) -> LancasterReplicates:
         """The statistic and its replicates."""
         single = Combinations.single(self.kernels)
-        return _run_interaction(self.estimator, session, single, self.null)
+        return _WAYS[type(self.estimator)].replicate(self.estimator, session, single, self.null)
 
 
-def _interaction_plan(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> Plan:
-    if isinstance(estimator, VHSIC):
-        assert isinstance(null, Permutation)
-        return plan_of_pairs(session, combinations.kernels, null)
-    assert isinstance(estimator, NystromMHSIC)
-    return plan_at_landmarks(session, estimator, combinations.kernels, null)
-
-
-def _run_interaction(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> LancasterReplicates:
-    if isinstance(estimator, VHSIC):
-        assert isinstance(null, Permutation)
-        return replicate_pairs(session, combinations.kernels, null)
-    assert isinstance(estimator, NystromMHSIC)
-    return replicate_at_landmarks(session, estimator, combinations.kernels, null)
-
-
-def _interaction_null(
-    null: Any, estimator: NystromMHSIC | VHSIC, session: Session, n_resamples: int | None
-) -> tuple[Resampling, str]:
-    # Three variables of which one is moved: shifts, where joint independence takes a chain.
-    exact = Shifts.name if isinstance(estimator, NystromMHSIC) else Permutation.name
-    single = Combinations.single([estimator.kernel(None)] * len(session.sources))
-    chosen = isinstance(null, str) and null == "auto"
-    asked = exact if chosen else null
-    chosen_null, reason = find_null(asked, estimator, session, n_resamples, single)
-    assert isinstance(chosen_null, Resampling)
-    if not chosen:
-        return chosen_null, reason
-    moves = session.moves
-    return chosen_null, "exact for exchangeable rows" if moves is None else moves.assumption
-
-
-def _check_three(session: Session) -> None:
+def _choose_method(
+    session: Session, kernels: Any, estimator: Any, null: Any, n_resamples: int | None
+) -> _LancasterMethod:
+    """Check what the user passed, and choose the rest."""
     if len(session.sources) != len(FACTORISATIONS):
         msg = (
             f"an interaction test takes three variables, got {len(session.sources)}: "
             "independence_test takes any number"
         )
         raise InvalidArgumentError(msg)
-
-
-def _check_kernels(kernels: Any) -> None:
-    """Refuse several for a variable."""
     each = kernels if isinstance(kernels, list | tuple) else [kernels]
     if any(isinstance(kernel, Grid | Candidates) for kernel in each):
         msg = (
@@ -320,6 +260,23 @@ def _check_kernels(kernels: Any) -> None:
             "as 'gaussian'"
         )
         raise InvalidArgumentError(msg)
+    asked = _read_estimator(estimator)
+    _check_null(null, asked)
+    # Before the estimator is settled, since its plan is that of a null.
+    way, left_open = _WAYS[type(asked)], isinstance(null, str) and null == "auto"
+    single = Combinations.single([asked.kernel(None)] * len(session.sources))
+    law, why = find_null(way.null if left_open else null, asked, session, n_resamples, single)
+    if left_open:
+        moves = session.moves
+        why = "exact for exchangeable rows" if moves is None else moves.assumption
+    chosen, reason, fitting = choose_measure(
+        session,
+        kernels,
+        asked.name if isinstance(estimator, str) else asked,
+        planner=partial(way.plan, null=law),
+        runner=partial(way.replicate, null=law),
+    )
+    return _LancasterMethod(chosen, reason, fitting, law, why)
 
 
 def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
@@ -330,7 +287,7 @@ def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
             "which is exact as well"
         )
         raise InvalidArgumentError(msg)
-    if not isinstance(null, Resampling):
+    if not isinstance(null, Shifts | Permutation):
         check_choice("null", null, ("auto", Shifts.name, Permutation.name))
     elif isinstance(null, Permutation) and null.within == "groups" and isinstance(estimator, VHSIC):
         msg = (
@@ -344,27 +301,23 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
-    if not isinstance(estimator, NystromMHSIC | VHSIC):
+    if type(estimator) not in _WAYS:
         msg = f"estimator must be a name, a NystromMHSIC or a VHSIC, got {estimator!r}"
         raise InvalidArgumentError(msg)
-    if isinstance(estimator, NystromMHSIC):
-        _check_landmarks(estimator)
-    return estimator
-
-
-def _check_landmarks(estimator: NystromMHSIC) -> None:
     # Landmarks that are rows of the data carry which values stand together, and a permutation that
     # keeps them fixed is no draw from the null.
-    if estimator.pairing == "joint":
+    if isinstance(estimator, NystromMHSIC) and estimator.pairing == "joint":
         msg = (
             "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
             "know of the pairing that is tested"
         )
         raise InvalidArgumentError(msg)
+    asked: NystromMHSIC | VHSIC = estimator
+    return asked
 
 
 def _interaction_result(
-    session: Session, method: _LancasterMethod, replicated: LancasterReplicates, began: float
+    session: Session, method: _LancasterMethod, replicated: LancasterReplicates
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
     names, count = session.names, len(replicated.replicates)
@@ -376,24 +329,25 @@ def _interaction_result(
             replicated.statistics, replicated.replicates.T, roundings, strict=True
         )
     ]
+    errors = [monte_carlo_error(p, count) for p in pvalues]
+    each = zip(FACTORISATIONS, pvalues, errors, strict=True)
     # All three have to be rejected, so that the largest p-value decides, without a correction.
     largest = int(np.argmax(pvalues))
     statistic = float(replicated.statistics[largest])
     estimate = Estimate(
         statistic / session.n, replicated.kernels, replicated.landmarks, quantity=_QUANTITY
     )
-    fields = result_fields(session, method.estimator, method.estimator_reason, estimate, began)
+    fields = result_fields(session, method.estimator, method.estimator_reason, estimate)
     fields["estimator"] = _NAMES[type(method.estimator)]
     return InteractionTestResult(
         statistic=statistic,
         pvalue=pvalues[largest],
-        pvalue_error=monte_carlo_error(pvalues[largest], count),
+        pvalue_error=errors[largest],
         null_distribution=replicated.replicates[:, largest],
         null=method.null.name,
         null_reason="; ".join(filter(None, (method.null_reason, replicated.detail))),
         factorisations=tuple(
-            Factorisation(names[s], (names[a], names[b]), p, monte_carlo_error(p, count))
-            for (a, b, s), p in zip(FACTORISATIONS, pvalues, strict=True)
+            Factorisation(names[s], (names[a], names[b]), p, error) for (a, b, s), p, error in each
         ),
         **fields,
     )

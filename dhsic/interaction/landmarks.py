@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -46,7 +45,7 @@ class LancasterReplicates(NamedTuple):
 
 
 def replicate_at_landmarks(
-    session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
+    estimator: NystromMHSIC, session: Session, kernels: Combinations, null: Resampling
 ) -> LancasterReplicates:
     """T = n v' K_J^-1 v with v_j = <mu_L, k_J(z_j)> the mean of the centred products, two passes.
 
@@ -56,9 +55,7 @@ def replicate_at_landmarks(
     which leaves d_a d_b and every mean as they are, gives v of the permuted data exactly.
     """
     # Of every variable by itself: landmarks of a test must not know of the pairing.
-    basis = estimator.draw_landmarks(
-        session, Combinations.single(kernels), "independent", hold=True
-    )
+    basis = estimator.draw_landmarks(session, kernels, "independent", hold=True)
     tuples = Tuples.at(basis, _PAIRS, session.dtype, "centred")
     # About the means, products of small numbers lose no digits of their covariance.
     tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
@@ -78,11 +75,11 @@ def replicate_at_landmarks(
 
 
 def plan_at_landmarks(
-    session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
+    estimator: NystromMHSIC, session: Session, kernels: Combinations, null: Resampling
 ) -> Plan:
     """The plan of `replicate_at_landmarks`, with the landmarks as drawn."""
     p = estimator.most_landmarks(session)
-    guessed = Combinations.single(kernels).guessed(session.dims)
+    guessed = kernels.guessed(session.dims)
     # As many as are drawn: how many pruning keeps is known only when they are.
     tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")
     passes = [*plan_tuples(session, tuples, None), *plan_tuples(session, tuples, null)]

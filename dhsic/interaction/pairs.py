@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
+from dhsic.estimators import VHSIC
 from dhsic.estimators.base import fit_combinations_on_sample
 from dhsic.estimators.exact import (
     CostedStep,
@@ -21,7 +21,7 @@ from dhsic.estimators.exact import (
     run_steps,
 )
 from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation
 from dhsic.statistics.gram import GramOrbit, PermutedGrams
 from dhsic.statistics.gram_sums import Centring, GramSums
@@ -33,22 +33,26 @@ _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
 def replicate_pairs(
-    session: Session, kernels: Sequence[Kernel], null: Permutation
+    estimator: VHSIC, session: Session, kernels: Combinations, null: Permutation
 ) -> LancasterReplicates:
     """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, with replicates.
 
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
     those of a and b, centred: what permutes s is that of two variables.
     """
-    fitted, _ = fit_combinations_on_sample(session, Combinations.single(kernels))
+    del estimator  # its option is of the estimate of two variables
+    fitted, _ = fit_combinations_on_sample(session, kernels)
     values, error = run_steps(session, _pair_steps(session, fitted, null))
     detail = orbit_of(session, null).detail
     return LancasterReplicates(values[0], values[1:], fitted.kernels, None, detail, error)
 
 
-def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Permutation) -> Plan:
+def plan_of_pairs(
+    estimator: VHSIC, session: Session, kernels: Combinations, null: Permutation
+) -> Plan:
     """The steps that `replicate_pairs` would run."""
-    guessed = Combinations.single(kernels).guessed(session.dims)
+    del estimator
+    guessed = kernels.guessed(session.dims)
     return plan_steps(session, [_pair_steps(session, guessed, null)], _REMEDY)
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, figure_of, shortened
+from dhsic._drawing import (
+    BLUE,
+    GREY,
+    ORANGE,
+    axes_of,
+    draw_bars,
+    figure_of,
+    legend_above,
+    shortened,
+)
 from dhsic._validation import check_integer, check_level
 from dhsic.errors import InvalidArgumentError
 from dhsic.plots.values import check_pvalues, finite_vector, names_or_numbered
@@ -152,30 +162,22 @@ def dag_scores(
     order = np.argsort(-values, kind="stable")[:most]
     labels = [_edges_in_words(graphs[k], words) for k in order]
     axes, beside = _bars_and_graph(ax, len(order), max(map(len, labels)))
-    shown = values[order]
-    at = np.arange(len(order))
-    accepted = int((values > level).sum())
-    legend = {True: f"not rejected at {100 * level:g} %: {accepted:,}", False: "rejected"}
-    for passes, colour in ((True, BLUE), (False, GREY)):
-        chosen = (shown > level) == passes
-        if chosen.any():
-            axes.barh(at[chosen], shown[chosen], color=colour, height=0.72, label=legend[passes])
+    shown, kept = values[order], values > level
+    parts = [
+        (np.flatnonzero(kept[order]), BLUE, f"not rejected at {100 * level:g} %: {kept.sum():,}"),
+        (np.flatnonzero(~kept[order]), GREY, "rejected"),
+    ]
+    count = f", the largest {len(order):,} of {len(values):,}" if len(order) < len(values) else ""
+    draw_bars(axes, labels, shown, f"p-value{count}", parts)
+    axes.set_yticks(range(len(order)), labels, fontsize=8)  # whole
     said = f"level {level:g}"
     axes.axvline(level, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
-    room = 0.02 * max(float(shown.max()), level)
-    for place, value in zip(at, shown, strict=True):
-        axes.text(
-            value + room, float(place), _rounded_text(value), va="center", fontsize=7, bbox=_CLEAR
-        )
-    axes.set_yticks(at, labels)
-    axes.tick_params(axis="y", labelsize=8, length=0)
-    axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0.0, 1.16 * max(float(shown.max()), level)))
-    axes.locator_params(axis="x", nbins=5)
-    count = f", the largest {len(order):,} of {len(values):,}" if len(order) < len(values) else ""
-    axes.set_xlabel(f"p-value{count}")
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    # Above the bars, where it can hide none of them.
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False, ncols=3)
+    longest = max(float(shown.max()), level)
+    for place, value in enumerate(shown):
+        at = value + 0.02 * longest, place
+        axes.text(*at, _rounded_text(value), va="center", fontsize=7, bbox=_CLEAR)
+    axes.set_xlim(0.0, 1.16 * longest)
+    legend_above(axes, fontsize=8, ncols=3)
     if beside is not None:
         causal_graph(graphs[order[0]], words, ax=beside)
         beside.set_anchor("N")
@@ -225,16 +227,8 @@ def _checked_parents(parents: Any) -> list[tuple[int, ...]]:
 
 def _causal_order(edges: Sequence[Sequence[int]]) -> list[int]:
     """Nodes, each after its parents."""
-    order: list[int] = []
-    while len(order) < len(edges):
-        ready = [
-            child
-            for child, causes in enumerate(edges)
-            if child not in order and set(causes) <= set(order)
-        ]
-        # Where none is ready, there is a cycle.
-        if not ready:
-            msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
-            raise InvalidArgumentError(msg)
-        order.extend(ready)
-    return order
+    try:
+        return list(TopologicalSorter(dict(enumerate(edges))).static_order())
+    except CycleError as error:
+        msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
+        raise InvalidArgumentError(msg) from error

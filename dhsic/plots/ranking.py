@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, rounded, shortened
+from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, draw_bars, legend_above, rounded
 from dhsic._validation import check_integer, check_level, check_number
 from dhsic.plots.values import check_pvalues, finite_vector, names_or_numbered
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAR, _MARGIN = 0.21, 1.4  # inches
-_NAME = 34
 
 
 def ranking(
@@ -83,30 +82,19 @@ def ranking(
     if threshold is not None:
         check_number("threshold", threshold, "a finite number", math.isfinite, "leave it out")
     order = np.argsort(-sizes, kind="stable")[:most]
+    of = f" ({control})" if control else ""
+    found = f"adjusted p ≤ {level:g}{of}: {int(chosen.sum()):,}", "not significant"
+    legend = (None, None) if pvalues is None else found
+    parts = [
+        (np.flatnonzero(chosen[order] == passes), colour, label)
+        for passes, colour, label in zip((True, False), (BLUE, GREY), legend, strict=True)
+    ]
+    shown = "" if len(order) == len(sizes) else f", the largest {len(order)} of {len(sizes):,}"
     axes = axes_of(ax, (6.4, _MARGIN + _BAR * max(len(order), 5)))
-    for passes, colour in ((True, BLUE), (False, GREY)):
-        at = np.flatnonzero(chosen[order] == passes)
-        label = None if pvalues is None else _legend(passes, level, control, int(chosen.sum()))
-        if len(at):
-            axes.barh(at, sizes[order[at]], color=colour, height=0.72, label=label)
+    draw_bars(axes, [labels[k] for k in order], sizes[order], f"{quantity}{shown}", parts)
     if threshold is not None:
         said = f"critical value {rounded(threshold)}"
         axes.axvline(threshold, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
-    axes.set_yticks(range(len(order)), [shortened(labels[k], _NAME) for k in order])
-    axes.tick_params(axis="y", labelsize=9, length=0)
-    axes.set_ylim(len(order) - 0.4, -0.6)
-    shown = "" if len(order) == len(sizes) else f", the largest {len(order)} of {len(sizes):,}"
-    axes.set_xlabel(f"{quantity}{shown}")
-    axes.locator_params(axis="x", nbins=5)
-    axes.spines[["top", "right", "left"]].set_visible(False)
     if pvalues is not None or threshold is not None:
-        # Above the bars, where it can hide none of them.
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=9, frameon=False)
+        legend_above(axes)
     return axes
-
-
-def _legend(passes: bool, level: float, control: str, count: int) -> str:
-    if not passes:
-        return "not significant"
-    of = f" ({control})" if control else ""
-    return f"adjusted p ≤ {level:g}{of}: {count:,}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dhsic._drawing import BLUE, ORANGE, PURPLE, axes_of, rounded, shortened
+from dhsic._drawing import BLUE, ORANGE, PURPLE, axes_of, legend_above, rounded, shortened
 from dhsic.errors import InvalidArgumentError
 from dhsic.plots.values import finite_vector
 
@@ -86,8 +86,7 @@ def scaling(
     axes.set_ylabel(ylabel)
     axes.spines[["top", "right"]].set_visible(False)
     if any(text for text in axes.get_legend_handles_labels()[1]):
-        # Above the lines, where it can hide none of them.
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=9, frameon=False)
+        legend_above(axes)
     return axes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dhsic.engine.units import format_bytes
-from dhsic.report.parts import Cell, Facts, Listing, Note, Part, Section, Table, number
+from dhsic.report.parts import Cell, Part, facts, listing, note, number, section, table
 from dhsic.results import PassSummary
 
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
@@ -83,44 +83,40 @@ class Run:
 
 def timings(
     passes: Sequence[PassSummary], seconds: float, n: int, memory: Sequence[MemoryUse]
-) -> Section:
+) -> Part:
     """Time of every pass, and memory as planned and measured."""
-    rows = [
-        (
-            Cell(done.name),
-            number(done.blocks, ",d"),
-            Cell(format_bytes(done.bytes_read), float(done.bytes_read)),
-            number(done.seconds, ".3g"),
-            number(n / done.seconds if done.seconds > 0 else 0.0, ",.0f"),
-        )
+    read = [
+        {
+            "pass over the data": done.name,
+            "row blocks": done.blocks,
+            "read": _bytes(done.bytes_read),
+            "seconds": number(done.seconds, ".3g"),
+            "rows a second": number(n / done.seconds if done.seconds > 0 else 0.0, ",.0f"),
+        }
         for done in passes
     ]
-    header = ("pass over the data", "row blocks", "read", "seconds", "rows a second")
-    table = Table("Passes over the data", header, rows) if rows else None
-    return Section.of(
-        "Time and memory",
-        [Facts([("whole time", f"{seconds:.3g} s")]), table, _memory_part(memory)],
-    )
-
-
-def _memory_part(memory: Sequence[MemoryUse]) -> Part:
-    if not memory:
-        return Note("The peak of memory was not measured.")
-    rows = [
-        (
-            Cell(use.process),
-            Cell(format_bytes(use.planned), float(use.planned)),
-            Cell("not known", 0.0)
+    taken = [
+        {
+            "process": use.process,
+            "planned peak": _bytes(use.planned),
+            "measured peak": Cell("not known", 0.0) if use.peak is None else _bytes(use.peak),
+            "% of plan": Cell("", 0.0)
             if use.peak is None
-            else Cell(format_bytes(use.peak), float(use.peak)),
-            Cell("", 0.0) if use.peak is None else number(100 * use.peak / use.planned, ".0f"),
-        )
+            else number(100 * use.peak / use.planned, ".0f"),
+        }
         for use in memory
     ]
-    return Table("Memory", ("process", "planned peak", "measured peak", "% of plan"), rows)
+    unknown = note("The peak of memory was not measured.")
+    whole = facts([("whole time", f"{seconds:.3g} s")])
+    parts = [whole, table("Passes over the data", read), table("Memory", taken) or unknown]
+    return section("Time and memory", parts)
 
 
-def reproduction(run: Run, seed: int | None, made_by: str) -> Section:
+def _bytes(count: int) -> Cell:
+    return Cell(format_bytes(count), float(count))
+
+
+def reproduction(run: Run, seed: int | None, made_by: str) -> Part:
     """How to get the result again."""
     from importlib.metadata import version  # slow to import
 
@@ -128,7 +124,7 @@ def reproduction(run: Run, seed: int | None, made_by: str) -> Section:
     # The libraries on which the last digits depend.
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    facts = [
+    told = [
         *([] if seed is None else [("seed", str(seed))]),
         ("dhsic", made_by),
         ("libraries", versions),
@@ -138,7 +134,5 @@ def reproduction(run: Run, seed: int | None, made_by: str) -> Section:
         "The same data, arguments and seed give the same answer: bit for bit for the same row "
         "blocks, whatever the threads and workers, and to rounding for any blocks."
     )
-    return Section.of(
-        "How to get it again",
-        [*(Listing(name, text) for name, text in listings if text), Note(same), Facts(facts)],
-    )
+    parts = [*(listing(name, text) for name, text in listings if text), note(same), facts(told)]
+    return section("How to get it again", parts)

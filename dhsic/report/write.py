@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.resources import files
@@ -16,7 +15,7 @@ from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import write_whole
-from dhsic.report.parts import Facts, Note, Picture, Section, Table
+from dhsic.report.parts import Part, facts, note, picture, section, table
 from dhsic.report.run import Run, reproduction, timings
 from dhsic.results import Result, RunFields
 
@@ -90,28 +89,24 @@ def write_report(
     True
     """
     # Refused before the pictures are drawn, which takes longest.
-    _check_result(result)
-    _check_run(run)
+    _check_given(result, run)
     target = Path(check_path("path", path))
     known = run or Run()
     findings = result.findings(check_level(alpha), control)
-    pictures = [Picture.drawn(sketch) for sketch in findings.sketches]
-    tables = [Table.of(name, records) for name, records in findings.tables.items()]
-    notes = [Note(text) for text in findings.notes]
+    tables = [table(name, records) for name, records in findings.tables.items()]
     sections = [
-        Section("Result", [Facts(result.summary()), *pictures]),
-        Section.of("Data and method", [*tables, *notes]),
-        *_provenance_sections(result.origin, known),
+        section("Result", [facts(result.summary()), *map(picture, findings.sketches)]),
+        section("Data and method", [*tables, *map(note, findings.notes)]),
+        *_provenance(result.origin, known),
     ]
     # Sections without parts have no heading either.
-    page = _page(
-        findings.title, findings.lead, [section for section in sections if section.parts], known
-    )
+    told = [one for one in sections if one["parts"]]
+    page = _page(title=findings.title, lead=findings.lead, sections=told, run=known)
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
     write_whole(target, printable(page, keep="\n\t"))
 
 
-def _provenance_sections(result: Any, run: Run) -> list[Section]:
+def _provenance(result: Any, run: Run) -> list[Part]:
     """How it came about, as far as it tells."""
     if not hasattr(result, "version"):
         return [reproduction(run, getattr(result, "seed", None), __version__)]
@@ -121,60 +116,39 @@ def _provenance_sections(result: Any, run: Run) -> list[Section]:
     return [time, reproduction(run, result.seed, result.version)]
 
 
-def _check_run(run: object) -> None:
-    if not isinstance(run, Run | None):
-        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
-        raise InvalidArgumentError(msg)
-
-
-def _check_result(result: object) -> None:
+def _check_given(result: object, run: object) -> None:
     if not isinstance(result, Result):
         msg = (
             "a report needs a result, as dhsic.independence_test returns, got a "
             f"{type(result).__name__}: give the result itself"
         )
         raise InvalidArgumentError(msg)
+    if not isinstance(run, Run | None):
+        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
+        raise InvalidArgumentError(msg)
 
 
-def _page(title: str, lead: str, sections: Sequence[Section], run: Run) -> str:
-    jinja2 = _needed("jinja2")
-    folder = files("dhsic.report")
+def _page(**told: Any) -> str:
+    jinja2, folder = _needed("jinja2"), files("dhsic.report")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    # These texts alone may run in the page, by the digests of their bytes: they are no data to
+    # escape, and stand in it unchanged.
+    marked = _needed("markupsafe").Markup
+    hashes = (hashlib.sha256(text.encode()).digest() for text in (script, style))
+    of_script, of_style = (base64.b64encode(digest).decode("ascii") for digest in hashes)
+    policy = (
+        f"default-src 'none'; img-src data:; script-src 'sha256-{of_script}'; "
+        f"style-src 'sha256-{of_style}'; base-uri 'none'; form-action 'none'"
+    )
     # Strict: a name that the template misspells is an error, and no gap in the page.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string(folder.joinpath("page.html").read_text("utf-8"))
-    page: str = template.render(
-        title=title,
-        lead=lead,
-        sections=sections,
-        run=run,
-        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        script=_own(script),
-        style=_own(style),
-        # The hash of the texts in the policy is of their bytes: they stand in the page unchanged.
-        policy=_policy(script, style),
-    )
+    written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    own = {"script": marked(script), "style": marked(style), "policy": policy}
+    page: str = template.render(**told, **own, written=written)
     return page
-
-
-def _own(text: str) -> Any:
-    """Text of this package, which is no data to escape."""
-    return _needed("markupsafe").Markup(text)
-
-
-def _policy(script: str, style: str) -> str:
-    """Content policy of a page: this script, this style and pictures in it, nothing else."""
-    # These texts alone may run in the page.
-    digests = [
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
-        for text in (script, style)
-    ]
-    return (
-        f"default-src 'none'; img-src data:; script-src 'sha256-{digests[0]}'; "
-        f"style-src 'sha256-{digests[1]}'; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _needed(module: str) -> Any:
