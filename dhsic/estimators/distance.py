@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, check_number
-from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.reduction import GroupBlock
+from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Null
-from dhsic.estimators.exact import CostedStep, Quadratic, read_step
+from dhsic.estimators.exact import Quadratic, Tell
 from dhsic.kernels import Combinations, Distance, Kernel
 from dhsic.linalg import rounding_unit
-from dhsic.nulls import Gamma, Permutation
-from dhsic.statistics.gram import RowOrders
-from dhsic.statistics.gram_sums import GramSums, gram_hsic, marginal_hsic, rounding
-from dhsic.statistics.orbit import Replicated, orbit_of
+from dhsic.nulls import Gamma, Permutation, Resampling
+from dhsic.statistics.gram import GramFound, PairSums, RowOrders, RowsPass, RowsSum
+from dhsic.statistics.gram_sums import GramSums
+from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
+from dhsic.statistics.replicate import Permuted, Statistic
 
 Vector = NDArray[np.float64]
 PlanePoints = NDArray[np.complex128]
@@ -92,36 +92,21 @@ class _DistanceStatistic(Quadratic):
             return Permutation(n_resamples, within="all"), "exact; n log n for single columns"
         return super().choose_null(session, n_resamples)
 
-    def _steps(
+    def statistic(
         self,
         session: Session,
-        fitted: Combinations,
+        combinations: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
-        planned: Plan | None = None,
-    ) -> list[CostedStep]:
-        """In O(n log n) for single columns, else those of all pairs of rows."""
-        kernels = {kernel.exponent for kernel in fitted.kernels if isinstance(kernel, Distance)}
+        tell: Tell,
+    ) -> Statistic[Any]:
+        """In O(n log n) for single columns, else that of all pairs of rows."""
+        kernels = {k.exponent for k in combinations.kernels if isinstance(k, Distance)}
         # Sorting gives the sums of the distances themselves, and of no power of them.
-        if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
-            return super()._steps(session, fitted, samples, null, planned)
-        n, threads = session.n, session.runtime.threads
-        orbit = orbit_of(session, null if isinstance(null, Permutation) else Permutation(1, "all"))
-
-        def sort(block: GroupBlock) -> SortedGrams:
-            x, y = (_half(values) for values in block.values)
-            return SortedGrams.of(x, y, RowOrders.of_all(orbit), unbiased=self.unbiased)
-
-        def permute(grams: SortedGrams) -> SortedGrams:
-            values = session.map("permutation null", grams, orbit.cosets - 1)
-            return replace(grams, replicates=np.concatenate(values))
-
-        steps = [
-            read_step(session, orbit.groups),
-            CostedStep(DriverStep("sums of distances", 120 * n, 64 * n), sort),
-            CostedStep(DriverStep("permutation null", 120 * n * threads), permute),
-        ]
-        return steps if isinstance(null, Permutation) else steps[:2]
+        if len(combinations) == 1 and kernels == {1.0} and self._fast(session, null):
+            unbiased = self.unbiased and isinstance(null, Resampling)
+            return SortedStatistic(unbiased, self.factor, tell)
+        return super().statistic(session, combinations, samples, null, tell)
 
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""
@@ -184,7 +169,7 @@ class DCov(_DistanceStatistic):
     name: ClassVar[str] = "dcov"
     measures: ClassVar[str] = "distance covariance"
 
-    def factor(self, sums: GramSums) -> float:
+    def factor(self, sums: GramSums) -> Vector | float:
         """[2]: dCov^2 = 4 HSIC^2."""
         del sums
         return 4.0
@@ -236,22 +221,23 @@ class DCor(_DistanceStatistic):
     name: ClassVar[str] = "dcor"
     measures: ClassVar[str] = "distance correlation"
 
-    def factor(self, sums: GramSums) -> float:
+    def factor(self, sums: GramSums) -> Vector | float:
         """1 / sqrt(HSIC(x, x) HSIC(y, y)); 0 where a variance is 0 but for rounding."""
-        variances = marginal_hsic(sums, unbiased=self.unbiased)
+        variances = sums.own(unbiased=self.unbiased)
         # A variance below the rounding of its terms would make the quotient anything.
-        errors = rounding_unit(np.float64) * sums.squares / sums.n**2
-        if (variances <= errors).any():
-            return 0.0
+        errors = rounding_unit(np.float64) * sums.squares[np.array(sums.chosen)] / sums.n**2
+        varies = (variances > errors).all(axis=1)
         # Zhang et al. (2018), footnote 1: HSIC over the norms of both centred Gram matrices.
-        return float((1.0 / np.sqrt(variances)).prod())
+        inverse = 1.0 / np.sqrt(np.where(varies, variances.T, 1.0))
+        factors: Vector = np.where(varies, inverse.prod(axis=0), 0.0)
+        return factors
 
 
-def distance_sums(x: Vector, y: Vector) -> GramSums:
-    """Sums of the matrices of distances |x_i - x_j| and |y_i - y_j|.
+def distance_sums(x: Vector, y: Vector) -> tuple[GramSums, SortedColumns]:
+    """Sums of the matrices of distances |x_i - x_j| and |y_i - y_j|, and the sorted columns.
 
-    By `dhsic.statistics.gram_sums` they give distance covariance: `gram_hsic` is its square, as
-    a V-statistic or U-centred, and `marginal_hsic` gives the squared distance variances.
+    `GramSums.hsic` is the squared distance covariance, as a V-statistic or U-centred, and
+    `GramSums.own` gives the squared distance variances.
 
     Parameters
     ----------
@@ -261,7 +247,8 @@ def distance_sums(x: Vector, y: Vector) -> GramSums:
     Returns
     -------
     GramSums
-        Those of M = 2 variables, with a diagonal of zeros.
+        Those of two variables, with a diagonal of zeros.
+    SortedColumns
 
     References
     ----------
@@ -272,19 +259,19 @@ def distance_sums(x: Vector, y: Vector) -> GramSums:
     Examples
     --------
     >>> import numpy as np
-    >>> from dhsic.statistics.gram_sums import gram_hsic
-    >>> sums = distance_sums(np.array([0.0, 1.0, 3.0]), np.array([1.0, 0.0, 2.0]))
+    >>> sums, _ = distance_sums(np.array([0.0, 1.0, 3.0]), np.array([1.0, 0.0, 2.0]))
     >>> sums.rows
     array([[4., 3., 5.],
            [2., 3., 3.]])
-    >>> print(round(gram_hsic(sums, unbiased=False), 4))
-    0.5926
+    >>> sums.hsic(unbiased=False).round(4)
+    array([0.5926])
     """
     columns = SortedColumns.of(x, y)
     rows = np.stack([_row_sums(x), _row_sums(y)])
     # sum_ij (v_i - v_j)^2 = 2 n sum_i (v_i - mean)^2, about the mean so that no digits cancel.
     squares = np.array([2.0 * len(v) * np.square(v - v.mean()).sum() for v in (x, y)])
-    return GramSums(rows, np.zeros_like(rows), squares, columns.joint(np.arange(len(x))))
+    joint = np.array([columns.joint(np.arange(len(x)))])
+    return GramSums(rows, np.zeros_like(rows), squares, joint, ((0, 1),)), columns
 
 
 @dataclass(frozen=True)
@@ -344,71 +331,94 @@ class SortedColumns:
         return float(4.0 * ordered - 2.0 * everything)
 
 
-@dataclass(frozen=True)
-class SortedGrams:
-    """HSIC times n of the matrices of distances of two columns, the second permuted.
-
-    Parameters
-    ----------
-    columns : SortedColumns
-        Both of them.
-    sums : GramSums
-        As `distance_sums`.
-    orders : RowOrders
-        The permutations.
-    unbiased : bool
-        U-statistics.
-    replicates : ndarray, shape (b,)
-        Under the permutations after the first, the identity, once they are taken.
-    """
+class _SortedGrams(NamedTuple):
+    """n times squared distance covariance of two columns, the second permuted."""
 
     columns: SortedColumns
     sums: GramSums
     orders: RowOrders
+    start: int
+    """The coset of replicate 0."""
     unbiased: bool
-    replicates: Vector = field(default_factory=lambda: np.zeros(0))
-    limit: ClassVar[None] = None
-
-    @classmethod
-    def of(cls, x: Vector, y: Vector, orders: RowOrders, *, unbiased: bool) -> Self:
-        """From two columns, shapes (n,)."""
-        return cls(SortedColumns.of(x, y), distance_sums(x, y), orders, unbiased)
 
     def __call__(self, replicates: range) -> Vector:
-        """Under some permutations after the first, the identity."""
-        return np.array(
-            [self._under(self.orders.of(range(r + 1, r + 2), 1)[0]) for r in replicates]
-        )
+        """Under some permutations, shape (r,)."""
+        values = np.empty(len(replicates))
+        for place, r in enumerate(replicates):
+            coset = self.start + r
+            order = self.orders.of(range(coset, coset + 1), 1)[0]
+            # A permutation moves row sums along with rows, and changes the joint sum alone.
+            rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
+            joint = np.array([self.columns.joint(order)])
+            moved = self.sums._replace(rows=rows, joint=joint)
+            values[place] = moved.n * moved.hsic(unbiased=self.unbiased)[0]
+        return values
 
-    def _under(self, order: Ranks) -> float:
-        # A permutation moves row sums along with rows, and changes the joint sum alone.
-        rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
-        sums = self.sums._replace(rows=rows, joint=self.columns.joint(order))
-        return sums.n * gram_hsic(sums, unbiased=self.unbiased)
 
-    @property
-    def detail(self) -> str:
-        """How the replicates are made, for a result."""
-        return self.orders.orbit.detail
+@dataclass(frozen=True)
+class SortedStatistic(Statistic[RowsSum]):
+    """n times a multiple of the squared distance covariance of two columns, by sorting.
 
-    def sums_of(self, combination: tuple[int, ...]) -> GramSums:
-        """Those of the only combination."""
-        del combination
-        return self.sums
+    Parameters
+    ----------
+    unbiased : bool
+        U-statistics.
+    factor : callable
+        The multiple, from the sums.
+    tell : callable
+        What is to be kept of what is found of the data.
+    """
 
-    def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
-        """Those of both kernels."""
-        del kernels
-        return self.sums
+    unbiased: bool
+    factor: Callable[[GramSums], Vector | float]
+    tell: Tell
 
-    def resampled(self) -> Replicated:
+    def __len__(self) -> int:
+        return 1
+
+    def part(self, numbers: range) -> Self:
+        """The only one."""
+        del numbers
+        return self
+
+    def orbit(self, session: Session, null: Resampling | None) -> Orbit:
+        """Permutations of all rows, or none."""
+        if isinstance(null, Permutation):
+            return orbit_of(session, null)
+        return Orbit(whole_group(session), 1, shifted=False)
+
+    def over(self, orbit: Orbit, cosets: range) -> RowsPass:
+        """All rows are sorted by this process."""
+        return RowsPass(orbit, cosets, (1, 1))
+
+    def step(self, session: Session, reduction: RowsPass) -> DriverStep:  # type: ignore[override]
+        """Bytes of the sorted columns and their sums."""
+        threads = session.runtime.threads if len(reduction.orbit) > 1 else 1
+        return DriverStep("sums of distances", session.n * (64 + 120 * threads))
+
+    def values(  # type: ignore[override]
+        self, session: Session, reduction: RowsPass, sums: RowsSum
+    ) -> Permuted:
         """The statistic and its replicates."""
-        statistic = self.sums.n * gram_hsic(self.sums, unbiased=self.unbiased)
-        return Replicated(np.array([statistic]), self.replicates[:, None], self.rounding())
+        session.step("sums of distances")
+        found, columns = distance_sums(*map(_half, sums.values))
+        cosets, orders = reduction.cosets, RowOrders.of_all(reduction.orbit)
+        start = max(cosets.start, 1)
+        values = [session.n * found.hsic(unbiased=self.unbiased)] if cosets.start == 0 else []
+        if cosets.stop > start:
+            grams = _SortedGrams(columns, found, orders, start, self.unbiased)
+            values += session.map("permutation null", grams, cosets.stop - start)
+        factor = self.factor(found)
+        errors = factor * found.rounding(np.dtype(np.float64))
+        zeros = np.zeros_like(found.rows)
+        pairs = PairSums(*(np.zeros(1),) * 2, found.rows, zeros, found.diagonal, found.squares)
+        told = self.tell(GramFound(found, pairs, None))
+        return Permuted((factor * np.concatenate(values))[:, None], errors, told)
 
-    def rounding(self) -> Vector:
-        """How far apart equal statistics may come out, shape (1,)."""
-        return np.array([rounding(self.sums, np.dtype(np.float64))])
+    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
+        """Errors are those of the statistics themselves."""
+        del statistics
+        return errors
 
 
 def _later_terms(points: PlanePoints, ranks: Ranks) -> float:

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import GroupBlock, RowGroups
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     Estimator,
+    Guess,
     Null,
+    Prepared,
     fit_combinations_on_sample,
     fitting_step,
-    plan_of,
 )
 from dhsic.estimators.identities import compared_in_samples, left_out_text
-from dhsic.estimators.outcomes import (
-    ColumnEstimates,
-    ColumnOutcome,
-    Estimate,
-    GridOutcome,
-    Outcome,
-)
+from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome, Estimate, Outcome
 from dhsic.kernels import Columns, Combinations, Gaussian, Kernel
 from dhsic.nulls import (
+    Chain,
     ChiSquareMixture,
     Distribution,
     Gamma,
@@ -45,59 +38,14 @@ from dhsic.nulls import (
     Shifts,
     Spectral,
 )
-from dhsic.statistics.gram import (
-    BATCH,
-    GramOrbit,
-    GramPass,
-    PairSums,
-    RowPiece,
-    rows_in_order,
-)
-from dhsic.statistics.gram_sums import (
-    Centring,
-    GramSums,
-    check_rows,
-    gram_hsic,
-    limit_mixture,
-    marginal_hsic,
-)
-from dhsic.statistics.groups import Groups
+from dhsic.statistics.gram import PILOTS, GramFound, GramStatistic, rows_in_order
+from dhsic.statistics.gram_sums import GramSums, check_rows
 from dhsic.statistics.null_moments import null_moments
-from dhsic.statistics.orbit import (
-    Orbit,
-    exact_null,
-    keeping_replicates,
-    orbit_of,
-    whole_group,
-)
+from dhsic.statistics.orbit import Replicated
+from dhsic.statistics.replicate import Statistic, replicate
 
 Vector = NDArray[np.float64]
-
-_FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
-_VECTORS = 8  # of all rows, for every statistic
-_REMEDY = (
-    "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
-)
-
-
-class CostedStep(NamedTuple):
-    """A step with its cost."""
-
-    cost: DriverStep | PassPlan
-    """Its name, and the bytes that it takes."""
-    run: Callable[[Any], Any]
-    """Takes what the step before it returned, or None."""
-
-
-class HeldGrams(NamedTuple):
-    """Gram matrices of all rows that are held."""
-
-    sums: PairSums
-    """Their sums."""
-    grams: list[Matrix]
-    """One a kernel, shapes (n, n), about the pilots."""
-    piece: RowPiece
-    """The rows."""
+Tell = Callable[[GramFound], Any]
 
 
 class GramFit(NamedTuple):
@@ -109,13 +57,13 @@ class GramFit(NamedTuple):
     """The estimate."""
 
 
-class _Planned(NamedTuple):
-    """Decisions about a run."""
+class Sizes(NamedTuple):
+    """What all pairs of rows say of C combinations."""
 
-    parts: list[range]
-    """The combinations that are taken at a time."""
-    plan: Plan
-    """Its steps."""
+    estimates: Vector
+    """The multiple of squared HSIC, shape (C,)."""
+    own: Vector
+    """Squared HSIC of every variable with itself, shape (C, M)."""
 
 
 class Quadratic(Estimator):
@@ -123,6 +71,13 @@ class Quadratic(Estimator):
 
     Estimators derive from it: they say what the multiple is, and which kernels it takes.
     """
+
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
+    cost: ClassVar[str] = "n^2"
+    remedy: ClassVar[str] = (
+        "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer "
+        "resamples"
+    )
 
     @property
     def quantity(self) -> str:
@@ -139,8 +94,8 @@ class Quadratic(Estimator):
         """The U-statistic as the estimate, whatever the statistic of a test is."""
         return self.unbiased
 
-    def factor(self, sums: GramSums) -> float:
-        """The factor of the squared HSIC; permutations must leave it as it is."""
+    def factor(self, sums: GramSums) -> Vector | float:
+        """The factors of the squared HSIC; permutations must leave them as they are."""
         del sums
         return 1.0
 
@@ -148,108 +103,93 @@ class Quadratic(Estimator):
         """The estimate, from the multiple of the squared HSIC."""
         return size
 
-    def kernel(self, given: Kernel | None) -> Kernel:
-        """Any, Gaussian where not given."""
-        return given or Gaussian()
+    def statistic(
+        self,
+        session: Session,
+        combinations: Combinations,
+        samples: Sequence[Vector],
+        null: Null | None,
+        tell: Tell,
+    ) -> Statistic[Any]:
+        """The statistic of kernels that are fitted; a limit law needs the diagonal."""
+        return GramStatistic(
+            combinations,
+            tuple(sample[:PILOTS] for sample in samples),
+            session.dtype,
+            unbiased=self.unbiased and isinstance(null, Resampling),
+            limit=isinstance(null, Spectral),
+            factor=self.factor,
+            tell=tell,
+        )
 
-    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; permutations of three variables or more."""
-        return exact_null(len(session.sources), n_resamples)
-
-    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """The steps that would run."""
+    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
+        """The kernels, as if they were fitted."""
         self._check(session, combinations, null)
-        return self._planned(session, combinations, null).plan
+        samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
+        guessed = combinations.guessed(session.dims)
+        statistic = self.statistic(session, guessed, samples, null, self.tell)
+        return Guess([fitting_step(session)], statistic)
 
-    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """In one pass."""
-        # One combination is one part, which is all that is unpacked here.
-        fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
-        return self._estimate(grams.sums_of(fitted.chosen[0]), fitted.kernels)
+    def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
+        """Fit the kernels; those of a grid that are 0 between nearly all rows are left out."""
+        return self._prepare(session, combinations, null, self.tell)[0]
+
+    def tell(self, found: GramFound) -> Sizes:
+        """What is kept of the sums of the data."""
+        sizes = self.factor(found.sums) * found.sums.hsic(unbiased=self.unbiased_estimate)
+        return Sizes(sizes, found.sums.own(unbiased=self.unbiased))
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
         """The estimate with all that it is made of."""
-        fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
-        estimate = self._estimate(grams.sums_of(fitted.chosen[0]), fitted.kernels)
-        return GramFit(grams.row_means(range(len(kernels))), estimate)
 
-    def sizes(
-        self, session: Session, combinations: Combinations
-    ) -> tuple[Vector, Vector, Combinations]:
-        """The sizes of all combinations, HSIC of every variable with itself, and the kernels."""
-        fitted, _, parts = self._run(session, combinations, None)
-        sums = [grams.sums_of(one) for part, grams in parts for one in part.chosen]
-        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in sums])
-        return np.array([self._size(one, self.unbiased) for one in sums]), own, fitted
+        def tell(found: GramFound) -> tuple[Sizes, Vector]:
+            return self.tell(found), found.pairs.means
 
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The size of the estimate times n, and its null distribution."""
-        combinations = Combinations.single(kernels)
-        if isinstance(null, Resampling):
-            return self.test_grid(session, combinations, null).only
-        assert isinstance(null, Gamma | Spectral)
-        return self.test_each(session, combinations, null)[0]
+        prepared, _ = self._prepare(session, Combinations.single(kernels), None, tell)
+        orbit = prepared.statistic.orbit(session, None)
+        ((_, (sizes, means)),) = replicate(session, prepared.statistic, orbit).data
+        in_order = np.empty_like(means)
+        in_order[:, rows_in_order(orbit.groups)] = means
+        estimate = self._estimate(sizes.estimates[0], prepared.combinations.kernels)
+        return GramFit(in_order, estimate)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
-        """The outcome of every combination by itself, from Gram tiles that they share."""
-        _, note, parts = self._run(session, combinations, null)
-        outcomes = []
-        for part, grams in parts:
-            for c, (one, error) in enumerate(zip(part.chosen, grams.rounding(), strict=True)):
-                sums = grams.sums_of(one)
-                factor, statistic = self.factor(sums), session.n * self._size(sums, self.unbiased)
-                law = self._law(null, sums, grams.limit, session.seed)
-                estimate = self._estimate(sums, part.kernels_of(c))
-                outcomes.append(Outcome(statistic, law, estimate, note, factor * error))
+        """The outcome of every combination by itself, by a law of its own."""
+        tell = partial(self._laws, null, session.seed)
+        prepared, samples = self._prepare(session, combinations, null, tell)
+        fitted = prepared.combinations
+        note = guard_grams(session, fitted, samples, null)
+        found = replicate(session, prepared.statistic, prepared.statistic.orbit(session, None))
+        outcomes, told = [], chain.from_iterable(some for _, some in found.data)
+        for c, (size, estimate, law) in enumerate(told):
+            value = self._estimate(estimate, fitted.kernels_of(c))
+            statistic, rounding = session.n * size, float(found.rounding[c])
+            outcomes.append(Outcome(statistic, law, value, note, rounding))
         return outcomes
 
-    def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> GridOutcome:
-        """Statistics of all combinations, and replicates that they share.
+    def _prepare(
+        self, session: Session, combinations: Combinations, null: Null | None, tell: Tell
+    ) -> tuple[Prepared, list[Vector]]:
+        self._check(session, combinations, null)
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        # Kernels that are 0 between nearly all rows are left out of a grid: their replicates have
+        # heavy tails, which cost the others their power.
+        if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
+            numbers = compared_in_samples(fitted, samples, session.n)
+            fitted = fitted.part(numbers) if len(numbers) < len(fitted) else fitted
 
-        As many combinations are taken at a time as fit in memory.
-        """
-        fitted, note, parts = self._run(session, combinations, null)
-        found, replicates, done = [], np.empty((0, 0)), 0
-        told: list[GramSums] = []
-        for part, grams in parts:
-            each = [grams.sums_of(one) for one in part.chosen]
-            factors = np.array([self.factor(sums) for sums in each])
-            used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
-            own = marginal_hsic(grams.sums_of_kernels(used.tolist()), unbiased=self.unbiased)
-            statistics, values, errors, _ = grams.resampled()
-            found.append((factors * statistics, factors * errors, own[at.reshape(len(part), -1)]))
-            values *= factors
-            note = note or grams.detail
-            # An estimate of its own is told of one combination, and of those of columns none is.
-            if self.unbiased_estimate != self.unbiased and not part.features:
-                told += each
-            # Each part has the replicates of some columns: all of them are held once alone.
-            if not done:
-                whole = len(part) == len(fitted)
-                replicates = values if whole else np.empty((len(values), len(fitted)))
-            if values is not replicates:
-                replicates[:, done : done + len(part)] = values
-            done += len(part)
-            del values, grams
-        statistics, errors, with_itself = (
-            np.concatenate(some) for some in zip(*found, strict=True)
-        )
+        def estimate(found: Replicated, c: int) -> Estimate:
+            return self._estimate(_sizes(found).estimates[c], fitted.kernels_of(c))
 
-        def estimate(c: int) -> Estimate:
-            kernels = fitted.kernels_of(c)
-            if told:
-                return self._estimate(told[c], kernels)
-            return Estimate(
-                self.reported(statistics[c] / session.n), kernels, quantity=self.quantity
-            )
-
-        left_out = left_out_text(len(combinations) - len(fitted))
-        detail = "; ".join(filter(None, (note, left_out)))
-        return GridOutcome(fitted, statistics, replicates, estimate, detail, errors, with_itself)
+        return Prepared(
+            fitted,
+            self.statistic(session, fitted, samples, null, tell),
+            estimate,
+            left_out_text(len(combinations) - len(fitted)),
+            lambda found: _sizes(found).own,
+        ), samples
 
     def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
         """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
@@ -270,114 +210,39 @@ class Quadratic(Estimator):
             )
             raise InvalidArgumentError(msg)
 
-    def _size(self, sums: GramSums, unbiased: bool) -> float:
-        """The multiple of the squared HSIC; n times it is the statistic."""
-        return self.factor(sums) * gram_hsic(sums, unbiased=unbiased)
+    def _estimate(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
+        return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
 
-    def _estimate(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
-        value = self.reported(self._size(sums, self.unbiased_estimate))
-        return Estimate(value, kernels, quantity=self.quantity)
+    def _laws(
+        self, null: Gamma | Spectral, seed: int, found: GramFound
+    ) -> list[tuple[float, float, Distribution]]:
+        """The size, the estimate and the law of n times the size of every combination."""
+        laws = []
+        for c in range(len(found.sums.chosen)):
+            sums = found.sums.only(c)
+            factor = float(np.ravel(self.factor(sums))[0])
+            (size,), (estimate,) = (
+                factor * sums.hsic(unbiased=unbiased)
+                for unbiased in (self.unbiased, self.unbiased_estimate)
+            )
+            # Mean and variance over all permutations, as of the sums at hand; of a multiple the
+            # variance goes with the square of the factor.
+            mean, variance = null_moments(sums, unbiased=self.unbiased)
+            moments = factor * mean, factor**2 * variance
+            law: Distribution = GammaDistribution(*moments)
+            if isinstance(null, Spectral) and (limit := found.limit) is not None:
+                mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
+                # Eigenvalues of a sample spread too far; the mean and the variance are those under
+                # independence.
+                law = null.distribution(mixture.with_moments(*moments), seed)
+            laws.append((float(size), float(estimate), law))
+        return laws
 
-    def _law(
-        self, null: Gamma | Spectral, sums: GramSums, limit: ChiSquareMixture | None, seed: int
-    ) -> Distribution:
-        """The law of the statistic, by its moments and for a spectral null by its limit."""
-        factor = self.factor(sums)
-        # Mean and variance over all permutations, as of the sums at hand.
-        mean, variance = null_moments(sums, unbiased=self.unbiased)
-        # Of a multiple: the variance goes with the square of the factor.
-        moments = factor * mean, factor**2 * variance
-        if isinstance(null, Gamma) or limit is None:
-            return GammaDistribution(*moments)
-        mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
-        # Eigenvalues of a sample spread too far; the mean and the variance are those under
-        # independence.
-        return null.distribution(mixture.with_moments(*moments), seed)
 
-    def _run(
-        self, session: Session, combinations: Combinations, null: Null | None
-    ) -> tuple[Combinations, str, Iterator[tuple[Combinations, Any]]]:
-        """Fit the kernels, guard the null, and run the steps of part after part."""
-        self._check(session, combinations, null)
-        fitted, samples = fit_combinations_on_sample(session, combinations)
-        parts, planned = self._planned(session, combinations, null)
-        # Kernels that are 0 between nearly all rows are left out of a grid: their replicates have
-        # heavy tails, which cost the others their power.
-        if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
-            numbers = compared_in_samples(fitted, samples, session.n)
-            if len(numbers) < len(fitted):
-                left = (sum(c in part for c in numbers) for part in parts)
-                ends = accumulate(filter(None, left), initial=0)
-                fitted, parts = fitted.part(numbers), [range(*both) for both in pairwise(ends)]
-        note = ""
-        if isinstance(null, Gamma | Spectral):
-            note = guard_grams(session, fitted, samples, null)
-        cut = _cut(fitted, parts)
-        # Generators: a part is read and summed only once the one before it is done.
-        steps = (self._steps(session, part, samples, null, planned) for part in cut)
-        runs = (run_steps(session, some) for some in steps)
-        return fitted, note, zip(cut, runs, strict=True)
-
-    def _planned(self, session: Session, combinations: Combinations, null: Null | None) -> _Planned:
-        """Decisions about the run, found once: planning takes as long as a test of few rows."""
-        key = self, combinations, null
-        return session.once(key, lambda: self._plan_parts(session, combinations, null))
-
-    def _plan_parts(
-        self, session: Session, combinations: Combinations, null: Null | None
-    ) -> _Planned:
-        """Combinations that are taken at a time: as many as fit in memory, and one at least.
-
-        Eigenvalues are those of one.
-        """
-        count = len(combinations)
-        samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
-
-        def planned(size: int) -> _Planned:
-            parts = [range(at, min(at + size, count)) for at in range(0, count, size)]
-            # Kernels are not fitted yet: bytes depend on no value.
-            guessed = (part.guessed(session.dims) for part in _cut(combinations, parts))
-            steps = (self._steps(session, part, samples, null) for part in guessed)
-            plan = plan_steps(session, steps)
-            return _Planned(parts, keeping_replicates(plan, combinations, null))
-
-        if isinstance(null, Spectral):
-            return planned(1)
-        whole = planned(count)
-        if count == 1 or whole.plan.fits:
-            return whole
-        # As many at a time as fit, where the dearest of the parts decides: kernels of some take
-        # more than those of others.
-        sizes = range(1, count)
-        return planned(max(bisect_left(sizes, True, key=lambda k: not planned(k).plan.fits), 1))
-
-    def _steps(
-        self,
-        session: Session,
-        fitted: Combinations,
-        samples: Sequence[Vector],
-        null: Null | None,
-        planned: Plan | None = None,
-    ) -> list[CostedStep]:
-        """All that a run does once kernels are fitted; the last step returns a `GramOrbit`.
-
-        Gram matrices of permutations of all rows, and those that eigenvalues are taken of, are
-        held, others pass by in tiles.
-        """
-        if isinstance(null, Spectral):
-            return _spectral_steps(session, fitted, samples)
-        unbiased = self.unbiased and isinstance(null, Resampling)
-        orbit = _orbit(session, fitted, null)
-        reduction = GramPass.of(session, fitted, samples, orbit, unbiased=unbiased)
-        if isinstance(null, Permutation) and orbit.groups.count == 1:
-            return [*_permuting_steps(session, reduction), _statistics(session, reduction)]
-        # The plan of one block is that of all, also of fewer kernels: it was made when the
-        # estimator was chosen.
-        known = () if planned is None else planned.passes
-        one = len(known) == 1 and known[0].blocks == 1 and reduction.one_block
-        plan = known[0] if one else session.plan(reduction)
-        step = CostedStep(plan, lambda _: session.reduce(reduction, plan))
-        return [step, _statistics(session, reduction)]
+def _sizes(found: Replicated) -> Sizes:
+    """Those of all combinations."""
+    some = [sizes for _, sizes in found.data]
+    return some[0] if len(some) == 1 else Sizes(*map(np.concatenate, zip(*some, strict=True)))
 
 
 @final
@@ -428,6 +293,8 @@ class VHSIC(Quadratic):
         check_flag("unbiased_estimate", self.unbiased_estimate)
 
     name: ClassVar[str] = "v-hsic"
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
+    most_variables: ClassVar[int | None] = None
     takes_missing: ClassVar[bool] = True
 
     def test_features(
@@ -436,16 +303,19 @@ class VHSIC(Quadratic):
         """Statistics and replicates of as many features at a time as fit in memory."""
         grid = self.test_grid(session, combinations, null)
         assert grid.own is not None
-        values = grid.statistics / session.n
-        estimates = ColumnEstimates(grid.combinations, values, *grid.own.T)
+        estimates = ColumnEstimates(grid.combinations, grid.statistics / session.n, *grid.own.T)
         return ColumnOutcome(
             estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
         )
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of as many features at a time as fit in memory."""
-        values, with_itself, fitted = self.sizes(session, combinations)
-        return ColumnEstimates(fitted, values, *with_itself.T)
+        prepared = self.prepare(session, combinations, None)
+        orbit = prepared.statistic.orbit(session, None)
+        found = replicate(session, prepared.statistic, orbit)
+        return ColumnEstimates(
+            prepared.combinations, found.statistics / session.n, *_sizes(found).own.T
+        )
 
 
 @final
@@ -475,6 +345,7 @@ class UHSIC(Quadratic):
     """
 
     name: ClassVar[str] = "u-hsic"
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Spectral)
     takes_missing: ClassVar[bool] = True
 
     @property
@@ -516,135 +387,3 @@ class SubHSIC(Quadratic):
     def kernel(self, given: Kernel | None) -> Kernel:
         """The mean over columns of any kernel of one column, Gaussian where not given."""
         return Columns(given or Gaussian())
-
-
-def _cut(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
-    return [combinations.part(numbers) for numbers in parts] if len(parts) > 1 else [combinations]
-
-
-def _orbit(session: Session, combinations: Combinations, null: Null | None) -> Orbit:
-    """The permutations of a null; of none the data alone."""
-    if isinstance(null, Permutation):
-        # All rows are permuted where half the memory holds what that takes for one combination, of
-        # which as many are taken at a time as fit, and the orders of a batch of permutations.
-        held = _gram_bytes(session, combinations.part([0]))
-        held += 8 * session.n * BATCH * (len(session.sources) - 1)
-        return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
-    if isinstance(null, Shifts):
-        # More shifts than rows of a small group are of several cosets. They are more than were
-        # asked for where fewer would take longer.
-        asked = replace(null, n_resamples=max(null.n_resamples, min(session.n, _FEWEST)))
-        return session.once(("orbit", asked), lambda: orbit_of(session, asked))
-    return Orbit(Groups.of(session.n, min(session.n, _FEWEST), session.seed), 1, shifted=False)
-
-
-def _permuting_steps(session: Session, reduction: GramPass) -> list[CostedStep]:
-    """Hold the Gram matrices, and take their permutations by number, where tasks run."""
-
-    def permute(held: HeldGrams) -> PairSums:
-        grams: dict[tuple[int, ...], Matrix] = {(k,): x for k, x in enumerate(held.grams)}
-        function = reduction.permuted(grams, held.piece, held.piece)
-        parts = session.map(reduction.name, function, reduction.orbit.cosets - 1)
-        # The data were summed when the matrices were made.
-        held.sums.products[1:, :, 0] = np.concatenate(parts)
-        return held.sums
-
-    working = session.runtime.threads * reduction.permuting_bytes(session.n)
-    cost = DriverStep(reduction.name, working + reduction.state_bytes())
-    return [*held_steps(session, reduction), CostedStep(cost, permute)]
-
-
-def _spectral_steps(
-    session: Session, combinations: Combinations, samples: Sequence[Vector]
-) -> list[CostedStep]:
-    """Hold the Gram matrices of one combination, and take their eigenvalues."""
-    reduction = held_pass(session, combinations, samples)
-
-    def solve(held: HeldGrams) -> GramOrbit:
-        grams = GramOrbit(reduction, held.sums)
-        centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
-        return replace(grams, limit=limit_mixture(held.grams, centring))
-
-    # Eigenvalues of products of many kernels take workspaces for each centred matrix.
-    working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
-    cost = DriverStep("eigenvalues", working)
-    return [*held_steps(session, reduction), CostedStep(cost, solve)]
-
-
-def _statistics(session: Session, reduction: GramPass) -> CostedStep:
-    values = 8 * len(reduction.statistics) * (3 * len(reduction.orbit) + _VECTORS * session.n)
-    cost = DriverStep("statistics", reduction.state_bytes() + values)
-    return CostedStep(cost, lambda sums: GramOrbit(reduction, sums))
-
-
-def _gram_bytes(session: Session, combinations: Combinations) -> int:
-    """Bytes of the Gram matrices of all rows."""
-    return session.dtype.itemsize * session.n**2 * len(combinations.kernels)
-
-
-def run_steps(session: Session, steps: Iterable[CostedStep]) -> Any:
-    """Run one step after another, and return what the last one returns.
-
-    Passes over data and over resamples tell of themselves when they start.
-    """
-    value = None
-    for cost, run in steps:
-        if isinstance(cost, DriverStep):
-            session.step(cost.name)
-        value = run(value)
-    return value
-
-
-def plan_steps(
-    session: Session, parts: Iterable[Sequence[CostedStep]], remedy: str = _REMEDY
-) -> Plan:
-    """The plan of steps in parts, after the kernels of combinations are fitted.
-
-    Whatever a part holds is gone when the next one starts, so its steps count what is held by them.
-    """
-    costs: list[DriverStep | PassPlan] = [fitting_step(session)]
-    for part in parts:
-        # A step holds its bytes for those of its own part, and parts come one after another.
-        held = 0
-        for cost, _ in part:
-            if isinstance(cost, PassPlan):
-                costs.append(replace(cost, worker_bytes=cost.worker_bytes + held))
-            else:
-                costs.append(replace(cost, working_bytes=cost.working_bytes + held, held_bytes=0))
-                held += cost.held_bytes
-    return plan_of(session, costs, remedy)
-
-
-def read_step(session: Session, groups: RowGroups) -> CostedStep:
-    """Read all rows, into one `GroupBlock`."""
-    # Read once, since all pairs of rows meet.
-    rows = 8 * session.n * sum(session.dims)
-
-    def read(_: None) -> GroupBlock:
-        numbers = [rows_in_order(groups)] * len(session.sources)
-        return GroupBlock(0, groups, tuple(session.take(numbers)))
-
-    return CostedStep(DriverStep("read all rows", 3 * rows, rows), read)
-
-
-def held_pass(session: Session, combinations: Combinations, samples: Sequence[Vector]) -> GramPass:
-    """All rows as one group, and no permutation of them."""
-    orbit = Orbit(whole_group(session), 1, shifted=False)
-    return GramPass.of(session, combinations, samples, orbit)
-
-
-def held_steps(session: Session, reduction: GramPass) -> list[CostedStep]:
-    """Read all rows, and compute their Gram matrices, into `HeldGrams`."""
-    held = _gram_bytes(session, reduction.combinations)
-    kept = held + reduction.state_bytes()
-
-    def compute(block: GroupBlock) -> HeldGrams:
-        # One piece: all rows are one group.
-        sums, (piece,) = reduction.zeros(), reduction.pieces(block)
-        grams = reduction.add_plain(sums, piece, piece)
-        sums.products[0, :, 0] += reduction.joint_sums(grams)
-        return HeldGrams(sums, [grams[k,] for k in range(len(grams))], piece)
-
-    scratch = reduction.footprint(session.n).scratch
-    cost = DriverStep("Gram matrices", scratch + kept - held, kept)
-    return [read_step(session, reduction.groups), CostedStep(cost, compute)]

@@ -25,40 +25,88 @@ _UNCENTRED = 32.0
 
 
 class GramSums(NamedTuple):
-    """Sums of the Gram matrices K_m of n rows and of their Hadamard product."""
+    """Sums of the Gram matrices of K kernels and n rows, and of C products of some of them."""
 
     rows: Vector
-    """sum_j K_m,ij, shape (M, n)."""
+    """sum_j K_k,ij, shape (K, n)."""
     diagonal: Vector
-    """K_m,ii, shape (M, n)."""
+    """K_k,ii, shape (K, n)."""
     squares: Vector
-    """sum_ij K_m,ij^2, shape (M,)."""
-    joint: float
-    """sum_ij prod_m K_m,ij."""
+    """sum_ij K_k,ij^2, shape (K,)."""
+    joint: Vector
+    """sum_ij prod_m K_m,ij, shape (C,)."""
+    chosen: tuple[tuple[int, ...], ...]
+    """Numbers of the M kernels of every product."""
 
     @classmethod
     def of(cls, grams: Sequence[Matrix]) -> Self:
-        """From Gram matrices in memory."""
+        """From Gram matrices in memory, and the product of all."""
         return cls(
             np.array([gram.sum(axis=1, dtype=np.float64) for gram in grams]),
             np.array([gram.diagonal() for gram in grams], np.float64),
             np.array([np.vdot(gram, gram) for gram in grams], np.float64),
-            float(hadamard([grams[0].copy(), *grams[1:]]).sum(dtype=np.float64)),
+            np.array([hadamard([grams[0].copy(), *grams[1:]]).sum(dtype=np.float64)]),
+            (tuple(range(len(grams))),),
         )
 
     @property
     def n(self) -> int:
         """Rows."""
-        return len(self.rows[0])
+        return self.rows.shape[1]
+
+    def only(self, c: int) -> GramSums:
+        """Those of one of the products."""
+        at = list(self.chosen[c])
+        every = (tuple(range(len(at))),)
+        sums = self.rows[at], self.diagonal[at], self.squares[at]
+        return GramSums(*sums, self.joint[c : c + 1], every)
 
     def without_diagonal(self) -> GramSums:
         """The same of matrices whose diagonal is zero, as in U-statistics."""
-        return GramSums(
-            self.rows - self.diagonal,
-            np.zeros_like(self.diagonal),
-            self.squares - (self.diagonal**2).sum(axis=1),
-            self.joint - float(self.diagonal.prod(axis=0).sum()),
+        products = self.diagonal[np.array(self.chosen)].prod(axis=1).sum(axis=1)
+        return self._replace(
+            rows=self.rows - self.diagonal,
+            diagonal=np.zeros_like(self.diagonal),
+            squares=self.squares - (self.diagonal**2).sum(axis=1),
+            joint=self.joint - products,
         )
+
+    def hsic(self, *, unbiased: bool) -> Vector:
+        """Squared HSIC of every product, shape (C,).
+
+        The U-statistic is for M = 2 (Song et al. 2012; Zhang et al. 2018, equation 6); else it is
+        the V-statistic for M >= 2 (Kalinke and Szabo 2023, equation 5).
+        """
+        chosen, n = np.array(self.chosen), self.n
+        if unbiased:
+            sums = self.without_diagonal()
+            return _u_products(sums.joint, *sums.rows[chosen.T])
+        means = self.rows / n
+        # Kalinke and Szabo (2023), equation 5: a mean of products, a product of means, and the
+        # cross term; row means are all that the last two need, so that no Gram matrix stays in
+        # memory.
+        cross = hadamard(list(means[chosen.T])).mean(axis=1)
+        product: Vector = means.mean(axis=1)[chosen].prod(axis=1)
+        return self.joint / n**2 + product - 2.0 * cross
+
+    def own(self, *, unbiased: bool) -> Vector:
+        """Squared HSIC of every variable of every product with itself, shape (C, M)."""
+        chosen, n = np.array(self.chosen), self.n
+        if unbiased:
+            off = self.rows - self.diagonal
+            squares = self.squares - (self.diagonal**2).sum(axis=1)
+            return _u_products(squares, off, off)[chosen]
+        means = self.rows / n
+        # The same V-statistic of a kernel with itself: squares take the place of products.
+        crosses = 2.0 * np.vecdot(means, means) / n
+        norms: Vector = self.squares / n**2 + means.mean(axis=1) ** 2 - crosses
+        return norms[chosen]
+
+    def rounding(self, dtype: np.dtype[Any]) -> Vector:
+        """The error that the terms of n times HSIC leave where they cancel, shape (C,)."""
+        scales = np.abs(self.rows / self.n).mean(axis=1)[np.array(self.chosen)]
+        errors: Vector = _UNCENTRED * rounding_unit(dtype) * self.n * scales.prod(axis=1)
+        return errors
 
 
 def check_rows(n: int, *, unbiased: bool) -> None:
@@ -77,58 +125,14 @@ def check_rows(n: int, *, unbiased: bool) -> None:
         raise DataError(msg)
 
 
-def gram_hsic(sums: GramSums, *, unbiased: bool) -> float:
-    """Squared HSIC.
-
-    Parameters
-    ----------
-    sums : GramSums
-        Those of M variables.
-    unbiased : bool
-        The U-statistic for M = 2 (Song et al. 2012; Zhang et al. 2018, equation 6); else the
-        V-statistic for M >= 2 (Kalinke and Szabo 2023, equation 5).
-
-    Returns
-    -------
-    float
-    """
-    n = sums.n
-    if unbiased:
-        sums = sums.without_diagonal()
-        return _u_product(sums.joint, *sums.rows)
-    means = sums.rows / n
-    # Kalinke and Szabo (2023), equation 5: a mean of products, a product of means, and the cross
-    # term; row means are all that the last two need, so that no Gram matrix stays in memory.
-    product_of_means = float(means.mean(axis=1).prod())
-    return sums.joint / n**2 + product_of_means - 2.0 * float(means.prod(axis=0).mean())
-
-
-def marginal_hsic(sums: GramSums, *, unbiased: bool) -> Vector:
-    """Squared HSIC of every variable with itself, shape (M,)."""
-    n = sums.n
-    if unbiased:
-        sums = sums.without_diagonal()
-        pairs = zip(sums.squares, sums.rows, strict=True)
-        return np.array([_u_product(square, rows, rows) for square, rows in pairs])
-    means = sums.rows / n
-    # The same V-statistic of a kernel with itself: squares take the place of products.
-    norms: Vector = sums.squares / n**2 + means.mean(axis=1) ** 2 - 2.0 * (means**2).mean(axis=1)
-    return norms
-
-
-def rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
-    """The error that the terms of n times HSIC leave where they cancel."""
-    scale = float(np.abs(sums.rows / sums.n).mean(axis=1).prod())
-    return _UNCENTRED * rounding_unit(dtype) * sums.n * scale
-
-
-def _u_product(joint: float, left: Vector, right: Vector) -> float:
-    """Inner product of two U-centred matrices from their sum of products and their row sums."""
-    n = len(left)
+def _u_products(joint: Vector, left: Vector, right: Vector) -> Vector:
+    """Inner products of U-centred matrices from their sums of products and their row sums."""
+    n = left.shape[1]
     # Song et al. (2012); Zhang et al. (2018), equation 6: diagonals are 0, and the divisors count
     # the quadruples of different rows.
-    totals = float(left.sum() * right.sum()) / ((n - 1) * (n - 2))
-    return (joint + totals - 2.0 * float(left @ right) / (n - 2)) / (n * (n - 3))
+    totals = left.sum(axis=1) * right.sum(axis=1) / ((n - 1) * (n - 2))
+    products: Vector = (joint + totals - 2.0 * np.vecdot(left, right) / (n - 2)) / (n * (n - 3))
+    return products
 
 
 @dataclass(frozen=True)

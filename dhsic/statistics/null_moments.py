@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.statistics.gram_sums import GramSums, marginal_hsic
+from dhsic.statistics.gram_sums import GramSums
 
 Vector = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
     Parameters
     ----------
     sums : GramSums
-        Sums of M variables and n >= 4 rows.
+        Sums of one product of M variables, and n >= 4 rows.
     unbiased : bool
         The U-statistic, for M = 2.
 
@@ -40,7 +40,7 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
     n = sums.n
     if unbiased:
         # The U-statistic is unbiased, so its mean is 0; its variance is that over all permutations.
-        return 0.0, 2.0 * n / (n - 3) * float(marginal_hsic(sums, unbiased=True).prod())
+        return 0.0, 2.0 * n / (n - 3) * float(sums.own(unbiased=True).prod())
     if len(sums.rows) == 2:
         means = sums.rows / n
         # The diagonal of H K H, from the row sums of K.
@@ -50,7 +50,7 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
             # variable.
             n,
             traces=diagonal.mean(axis=1),
-            squares=marginal_hsic(sums, unbiased=False),
+            squares=sums.own(unbiased=False)[0],
             fourths=(diagonal**2).mean(axis=1),
         )
     # Pfister et al. (2018): moments of the products need sums over different rows alone, which the

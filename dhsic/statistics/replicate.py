@@ -56,6 +56,11 @@ class Statistic(ABC, Generic[State]):
     def __len__(self) -> int:
         """C."""
 
+    @property
+    def most(self) -> int:
+        """How many may share a pass."""
+        return len(self)
+
     @abstractmethod
     def part(self, numbers: range) -> Self:
         """Some of the statistics."""
@@ -184,14 +189,17 @@ def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterat
     """
 
     def cut(some: Statistic[Any], numbers: range, cosets: range) -> Iterator[_Part]:
-        piece = _planned(session, some, orbit, cosets, numbers)
-        if piece.fits(session):
-            yield piece
-            return
+        piece = None
+        if len(numbers) <= statistic.most:
+            piece = _planned(session, some, orbit, cosets, numbers)
+            if piece.fits(session):
+                yield piece
+                return
         if len(numbers) > 1:
             for half in _halves(numbers):
                 yield from cut(statistic.part(half), half, cosets)
             return
+        assert piece is not None
 
         def fits(part: Statistic[Any]) -> bool:
             # The last coset takes more than the first: it moves rows.
