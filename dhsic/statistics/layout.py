@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
-from dhsic.kernels.ranked import Found, rows_beside
 from dhsic.kernels.shared import Power, powers_among
+from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import consecutive
 from dhsic.statistics.sides import Side
 
