@@ -34,6 +34,7 @@ from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner, run_null
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
+from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import (
     Candidates,
@@ -149,8 +150,10 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     return Runtime.on(client, memory, threads)
 
 
-def read_given(given: Any) -> list[Any]:
-    """The given variables, one or a list of them.
+def read_given(
+    x: Any, y: Any, given: Any, names: Sequence[str] | None, data: Any
+) -> tuple[tuple[Any, ...], Sequence[str] | None]:
+    """Two variables with the given ones, one or a list of them, and the names of all.
 
     Raises
     ------
@@ -161,7 +164,12 @@ def read_given(given: Any) -> list[Any]:
     if not conditions:
         msg = "given must hold a variable or more, got none: use dhsic.independence_test"
         raise InvalidArgumentError(msg)
-    return conditions
+    variables = (x, y, *conditions)
+    # A variable without a name of its own is known by its part in the question.
+    if names is None and data is None:
+        several = [f"z{j}" for j in range(1, len(conditions) + 1)]
+        names = names_of(variables, ["x", "y", *(several if len(conditions) > 1 else ["z"])])
+    return variables, names
 
 
 def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
