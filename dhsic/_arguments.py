@@ -38,6 +38,7 @@ from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
+from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import (
     Candidates,
@@ -203,8 +204,10 @@ def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def read_given(given: Any) -> list[Any]:
-    """The given variables, one or a list of them.
+def read_given(
+    x: Any, y: Any, given: Any, names: Sequence[str] | None, data: Any
+) -> tuple[tuple[Any, ...], Sequence[str] | None]:
+    """Two variables with the given ones, one or a list of them, and the names of all.
 
     Raises
     ------
@@ -215,7 +218,12 @@ def read_given(given: Any) -> list[Any]:
     if not conditions:
         msg = "given must hold a variable or more, got none: use dhsic.independence_test"
         raise InvalidArgumentError(msg)
-    return conditions
+    variables = (x, y, *conditions)
+    # A variable without a name of its own is known by its part in the question.
+    if names is None and data is None:
+        several = [f"z{j}" for j in range(1, len(conditions) + 1)]
+        names = names_of(variables, ["x", "y", *(several if len(conditions) > 1 else ["z"])])
+    return variables, names
 
 
 def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:

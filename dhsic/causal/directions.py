@@ -28,7 +28,6 @@ from dhsic.causal.nodes import FEWEST_ROWS, open_nodes
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import (
@@ -41,10 +40,9 @@ from dhsic.estimators import (
     find_estimator,
 )
 from dhsic.estimators.base import passes_of, plan_of
-from dhsic.estimators.choose import Runner, choose_among, plan_test
+from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import (
     Offer,
-    Planner,
     Way,
     first_that_fits,
     plan_once,
@@ -64,6 +62,7 @@ from dhsic.regression.residuals import (
     fit_regressions,
     plan_regressions,
 )
+from dhsic.regression.ridge import Bound, Folds, SecondMomentsPass
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity.maps import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
@@ -78,6 +77,7 @@ _FEWEST_CHOSEN = 256
 _GAUSSIAN_PROCESS_ROWS, _ALL_PAIRS_ROWS = 2048, 2**17  # of a run of minutes
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
 _GIVEN = {1: [(0,)]}  # the effect given the cause
+_RESIDUALS = "residuals of {}"
 
 
 @named_arguments
@@ -190,11 +190,10 @@ def direction(
     'x -> y'
     """
     began = perf_counter()
-    measure = _ResidualMeasure(criterion, estimator, null, n_resamples, kernel)
     place = client, threads, memory, progress, checkpoint
-    fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng, "float64", *place, time=time)
-    asked = _Directed(session, fitted, measure)
+    fitted, measure = find_regression(regression), (estimator, null, n_resamples, kernel)
+    asked = _Directed(session, fitted, criterion, *measure)
     # As many rows as the regression and the measure can take: drawn at random, told by the result.
     rows, rows_reason = asked.rows(max_rows)
     run, reason = asked.settled(rows)
@@ -202,7 +201,7 @@ def direction(
     session.resume(
         computes="causal direction",
         criterion=criterion,
-        estimator=run.measure.estimator,
+        estimator=run.estimator,
         null=null,
         n_resamples=n_resamples,
         kernel=read_kernel(kernel),
@@ -213,7 +212,7 @@ def direction(
     first, second = session.names
     return CausalDirection(
         names=(first, second),
-        score=measure.score(forward.evidence, backward.evidence),
+        score=run.score(forward.evidence, backward.evidence),
         forward=forward.evidence,
         backward=backward.evidence,
         criterion=criterion,
@@ -286,10 +285,10 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
-    measure = _ResidualMeasure(criterion, estimator, null, n_resamples, kernel)
     place = client, threads, memory, None
     session = open_nodes((x, y), names, data, missing, 0, "float64", *place, time=time)
-    run = _Directed(session, find_regression(regression), measure)
+    measure = estimator, null, n_resamples, kernel
+    run = _Directed(session, find_regression(regression), criterion, *measure)
     return run.told(run.rows(max_rows)[0])
 
 
@@ -352,38 +351,26 @@ def directions(
     for number, (name, (x, y)) in enumerate(named.items()):
         if callable(progress):
             progress(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
+        # A seed and a folder of its own, so that a pair which is run alone has the same result.
+        own: dict[str, Any] = {
+            "rng": _own_seed(seed, number),
+            "checkpoint": _own_folder(checkpoint, number),
+        }
         try:
-            results.append(
-                direction(
-                    x,
-                    y,
-                    # A seed and a folder of its own, so that a pair which is run alone has the same
-                    # result.
-                    rng=_own_seed(seed, number),
-                    progress=progress,
-                    checkpoint=_own_folder(checkpoint, number),
-                    **options,
-                )
-            )
+            results.append(direction(x, y, progress=progress, **own, **options))
         except DhsicError as error:
             # An error of the same class, which says of which pair it is.
             msg = f"pair {name!r}: {error}"
             raise type(error)(msg) from error
-    return CausalDirections(
-        pairs=tuple(named),
-        results=tuple(results),
-        seed=seed,
-        seconds=perf_counter() - began,
-    )
+    seconds = perf_counter() - began
+    return CausalDirections(pairs=tuple(named), results=tuple(results), seed=seed, seconds=seconds)
 
 
 def _own_folder(checkpoint: str | None, number: int) -> str | None:
     """The folder of one of many pairs."""
-    return (
-        None
-        if checkpoint is None
-        else Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}").url
-    )
+    if checkpoint is None:
+        return None
+    return Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}").url
 
 
 def _own_seed(seed: int, number: int) -> int:
@@ -422,11 +409,15 @@ class _MeasuredSide(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ResidualMeasure:
-    """How the dependence of residuals is measured, and what of it is compared.
+class _Directed:
+    """Regressions of two variables on each other, and how their residuals are measured.
 
     Parameters
     ----------
+    session : Session
+        Over the two variables.
+    regression : Regression
+        How each is regressed on the other.
     criterion, estimator, null, n_resamples, kernel
         As for `direction`.
 
@@ -437,11 +428,13 @@ class _ResidualMeasure:
         linear.
     """
 
-    criterion: DirectionCriterion = "p-value"
-    estimator: EstimatorName | Estimator = "auto"
-    null: NullName | Null | None = None
-    n_resamples: int | None = None
-    kernel: KernelName | str | Kernel | None = "gaussian"
+    session: Session
+    regression: Regression
+    criterion: DirectionCriterion
+    estimator: EstimatorName | Estimator
+    null: NullName | Null | None
+    n_resamples: int | None
+    kernel: KernelName | str | Kernel | None
 
     def __post_init__(self) -> None:
         check_choice("criterion", self.criterion, get_args(DirectionCriterion))
@@ -452,62 +445,88 @@ class _ResidualMeasure:
                 "'linear': take 'gaussian'"
             )
             raise InvalidArgumentError(msg)
-        if self.criterion in _BY_PVALUE:
-            return
         for name in ("null", "n_resamples"):
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None and self.criterion not in _BY_PVALUE:
                 msg = (
                     f"{name} must be left out with criterion={self.criterion!r}, which compares no "
                     f"p-values, got {getattr(self, name)!r}: drop it, or take criterion='p-value'"
                 )
                 raise InvalidArgumentError(msg)
 
-    def settled(
-        self, session: Session, planner: Planner | None = None, runner: Runner | None = None
-    ) -> tuple[_ResidualMeasure, str]:
-        """With the estimator for two variables and the residuals of either, and why this one.
+    def rows(self, most: int | None) -> tuple[int, str]:
+        """As many rows as were asked for, or as fit the memory and the time; and why so many."""
+        n = self.session.n
+        if most is not None:
+            return min(n, check_integer("max_rows", most, minimum=FEWEST_ROWS)), AS_ASKED
+        if getattr(self.regression, "regressor", "") == "gaussian-process":
+            n = min(n, _GAUSSIAN_PROCESS_ROWS)
+        elif isinstance(self.estimator, VHSIC) or str(self.estimator) == VHSIC.name:
+            n = min(n, _ALL_PAIRS_ROWS)
+        # All rows, or the powers of two below, until the plan fits.
+        offers = [
+            Offer(k, f"{k:,} rows", partial(self._plan, k), partial(self._run, k))
+            for k in powers_below(n, min(n, _FEWEST_CHOSEN))
+        ]
+        number, reason = first_that_fits(self.session, [offers])
+        if not reason and number < self.session.n:
+            reason = f"{number:,} rows, since more would take long: set max_rows for them"
+        return number, reason or AS_ASKED
 
-        Parameters
-        ----------
-        session : Session
-            Over two variables of these shapes.
-        planner, runner : callable, optional
-            Functions that plan and run, where that is not the measure of one side alone.
-
-        Returns
-        -------
-        measure : _ResidualMeasure
-            The same for both directions.
-        reason : str
-            Why this estimator.
-        """
+    def settled(self, rows: int) -> tuple[_Directed, str]:
+        """With the estimator for so many rows, the same for both directions, and why this one."""
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
-        # The plan is that of the wider variable, whichever is the effect.
-        widest = session.over(sorted(session.sources, key=lambda x: x.shape[1]))
-        auto = self.estimator == "auto"
-        names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
-        first, _ = find_estimator(names[0], widest)
-        asked = self._single(first), planner or self._plan, runner
-        chosen, _, reason = choose_among(names, widest, *asked)
+
+        # Of all that runs, whichever variable is the effect.
+        def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
+            del some, combinations
+            return replace(self, estimator=estimator)._plan(rows)
+
+        def runner(estimator: Estimator, some: Session, combinations: Combinations) -> object:
+            del combinations
+            whole = some.over(self.session.sources)
+            return replace(self, session=whole, estimator=estimator).measured(rows)
+
+        session, _ = self._selected(rows)
+        both = VHSIC.name, NystromMHSIC.name
+        names = both if self.estimator == "auto" else (self.estimator,)
+        combinations = self._kernels(find_estimator(names[0], session)[0])
+        chosen, _, reason = choose_among(names, session, combinations, planner, runner)
         return replace(self, estimator=chosen), reason
 
-    def plan(self, session: Session) -> Plan:
-        """The plan of `side`, of a measure that is settled."""
-        estimator, _ = find_estimator(self.estimator, session)
-        return self._plan(estimator, session, self._single(estimator))
+    def told(self, rows: int) -> Plan:
+        """The plan, whose refusal names the most rows that fit."""
+        ways = [Way("rows", rows, self._plan, min(rows, _FEWEST_CHOSEN))]
+        pilot = partial(self.session.timed, partial(self._run, rows))
+        return replace(telling(self._plan(rows), ways), pilot=pilot)
 
-    def _single(self, estimator: Estimator) -> Combinations:
-        return Combinations.single([estimator.kernel(read_kernel(self.kernel))] * 2)
+    def _plan(self, rows: int) -> Plan:
+        """All steps with so many rows, of both directions."""
+        if isinstance(self.estimator, str):
+            return self.settled(rows)[0]._plan(rows)
+        session, steps = self._selected(rows)
+        made, both = _plan_standardised(session)
+        steps, landmarks = [*steps, *made], None
+        for cause, effect in (both, both[::-1]):
+            pair = session.over([cause, effect])
+            made, (left,) = plan_regressions(pair, self.regression, _GIVEN, _RESIDUALS)
+            measured = self._plan_measure(session.over([cause, left]), self.estimator)
+            steps += [*made, *measured.steps]
+            landmarks = measured.n_landmarks
+        return plan_of(session, steps, _REMEDY, landmarks)
 
-    def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+    def _plan_measure(self, session: Session, estimator: Estimator) -> Plan:
+        """The plan of `_side`, after the regression."""
+        combinations = self._kernels(estimator)
         if self.criterion == "sensitivity":
-            kernels = combinations.kernels
             # The map is summed up here, and never written.
-            return map_passes(session, estimator, "statistic", kernels, (0, 1))
+            return map_passes(session, estimator, "statistic", combinations.kernels, (0, 1))
         if self.criterion == "hsic":
             return plan_once(estimator, session, combinations, None)
         return plan_test(estimator, session, combinations, self._null, self.n_resamples)
+
+    def _kernels(self, estimator: Estimator) -> Combinations:
+        return Combinations.single([estimator.kernel(read_kernel(self.kernel))] * 2)
 
     @property
     def _null(self) -> str | Null:
@@ -515,22 +534,51 @@ class _ResidualMeasure:
         # over their number.
         return "gamma" if self.null is None else self.null
 
-    def side(self, session: Session) -> _MeasuredSide:
-        """The dependence of residuals on the cause, as much of it as the criterion needs.
+    def _selected(self, rows: int) -> tuple[Session, list[DriverStep | PassPlan]]:
+        """The shapes of the selected rows, which are held, and the step that reads them."""
+        whole = self.session
+        if rows == whole.n:
+            return whole, []
+        size = 8 * rows * sum(whole.dims)
+        fetch = size + max(source.take_bytes for source in whole.sources)
+        # A plan asks for shapes, so that the rows take no memory.
+        shapes = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
+        held = map(ArraySource, whole.names, shapes)
+        return whole.over(list(held)), [DriverStep("select rows", size + fetch, size)]
 
-        Parameters
-        ----------
-        session : Session
-            Over the cause and the residuals, in this order.
+    def _select(self, rows: int) -> Session:
+        """The session over so many rows, drawn at random and held where they are not all."""
+        whole = self.session
+        if rows == whole.n:
+            return whole
+        whole.step("select rows")
+        # At random and not the first ones: data are often stored sorted.
+        drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
+        # In order, so that chunks are read one after another.
+        values = whole.take([np.sort(drawn)] * len(whole.sources))
+        return whole.over(list(map(ArraySource, whole.names, values)), "selected rows")
 
-        Returns
-        -------
-        _MeasuredSide
+    def _run(self, rows: int, session: Session) -> object:
+        return replace(self, session=session).settled(rows)[0].measured(rows)
+
+    def measured(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
+        """The first variable as the cause, and the second."""
+        session = self._select(rows)
+        first, second = _standardised(session)
+        # One after the other by the same draws, so that exchanged variables give the opposite.
+        forward = self._side(session.over([first, second], "forward"))
+        return forward, self._side(session.over([second, first], "backward"))
+
+    def _side(self, both: Session) -> _MeasuredSide:
+        """The dependence of residuals of the second variable on the first, their cause.
+
+        As much of it as the criterion needs.
         """
+        (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN, _RESIDUALS)
+        session = both.over([both.sources[0], left], "residuals")
         if self.criterion in _BY_PVALUE:
-            method = choose_method(
-                session, self.kernel, self.estimator, self._null, self.n_resamples
-            )
+            options = self.kernel, self.estimator, self._null, self.n_resamples
+            method = choose_method(session, *options)
             neighbours = Neighbours(session, arguments=())
             fields = tested_fields(session, method, perf_counter())
             neighbours.warn()
@@ -542,8 +590,8 @@ class _ResidualMeasure:
             # The statistic n HSIC, since its derivative in one entry does not shrink with n.
             measured, squares = column_sensitivities(session, chosen, "statistic", kernels, (0, 1))
             parts = np.split(squares, [measured.gradient.dims[0]])
-            norms = [math.sqrt(float(part.sum())) for part in parts]
-            side = DirectionEvidence(float(measured.estimate.value), None, (norms[0], norms[1]))
+            cause, effect = (math.sqrt(float(part.sum())) for part in parts)
+            side = DirectionEvidence(float(measured.estimate.value), None, (cause, effect))
         else:
             side = DirectionEvidence(float(chosen.estimate(session, kernels).value))
         return _MeasuredSide(side, chosen.name, None)
@@ -576,196 +624,32 @@ class _ResidualMeasure:
 
 
 @dataclass(frozen=True)
-class _Directed:
-    """Regressions of two variables on each other, and how their residuals are measured.
+class _EvenColumns:
+    """All columns about provisional centres in powers of two, and their squares, as a design.
 
     Parameters
     ----------
-    session : Session
-        Over the two variables.
-    regression : Regression
-        How each is regressed on the other.
-    measure : _ResidualMeasure
-        How the dependence of residuals is measured.
-    """
-
-    session: Session
-    regression: Regression
-    measure: _ResidualMeasure
-
-    def rows(self, most: int | None) -> tuple[int, str]:
-        """As many rows as were asked for, or as fit the memory and the time; and why so many."""
-        n = self.session.n
-        if most is not None:
-            return min(n, check_integer("max_rows", most, minimum=FEWEST_ROWS)), AS_ASKED
-        if getattr(self.regression, "regressor", "") == "gaussian-process":
-            n = min(n, _GAUSSIAN_PROCESS_ROWS)
-        elif isinstance(self.measure.estimator, VHSIC) or str(self.measure.estimator) == VHSIC.name:
-            n = min(n, _ALL_PAIRS_ROWS)
-        # All rows, or the powers of two below, until the plan fits.
-        offers = [
-            Offer(k, f"{k:,} rows", partial(self.plan, k), partial(self._run, k))
-            for k in powers_below(n, min(n, _FEWEST_CHOSEN))
-        ]
-        number, reason = first_that_fits(self.session, [offers])
-        if not reason and number < self.session.n:
-            reason = f"{number:,} rows, since more would take long: set max_rows for them"
-        return number, reason or AS_ASKED
-
-    def _run(self, rows: int, session: Session) -> object:
-        return replace(self, session=session).settled(rows)[0].measured(rows)
-
-    def settled(self, rows: int) -> tuple[_Directed, str]:
-        """With the estimator for so many rows, the same for both directions, and why this one."""
-
-        def planner(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-            del session, combinations  # of one side, where the plan is of all that runs
-            return replace(self, measure=replace(self.measure, estimator=estimator))._plan(rows)
-
-        def runner(estimator: Estimator, some: Session, combinations: Combinations) -> object:
-            del combinations
-            measure = replace(self.measure, estimator=estimator)
-            whole = some.over(self.session.sources)
-            return replace(self, session=whole, measure=measure).measured(rows)
-
-        session, _ = self._selected(rows)
-        side = _residual_session(session, *_stand_ins(session))
-        measure, reason = self.measure.settled(side, planner, runner)
-        return replace(self, measure=measure), reason
-
-    def told(self, rows: int) -> Plan:
-        """The plan, whose refusal names the most rows that fit."""
-        ways = [Way("rows", rows, self.plan, min(rows, _FEWEST_CHOSEN))]
-        pilot = partial(self.session.timed, partial(self._run, rows))
-        return replace(telling(self.plan(rows), ways), pilot=pilot)
-
-    def plan(self, rows: int) -> Plan:
-        """All steps with so many rows."""
-        return self.settled(rows)[0]._plan(rows)
-
-    def _plan(self, rows: int) -> Plan:
-        session, steps = self._selected(rows)
-        steps = [*steps, *_plan_units(session)]
-        landmarks = None
-        first, second = _stand_ins(session)
-        for cause, effect in ((first, second), (second, first)):
-            steps += plan_regressions(session.over([cause, effect]), self.regression, _GIVEN)
-            measured = self.measure.plan(_residual_session(session, cause, effect))
-            steps += measured.steps
-            landmarks = measured.n_landmarks
-        return plan_of(session, steps, _REMEDY, landmarks)
-
-    def _selected(self, rows: int) -> tuple[Session, list[DriverStep | PassPlan]]:
-        """Stand-ins of the selected rows, which are held, and the step that reads them."""
-        whole = self.session
-        if rows == whole.n:
-            return whole, []
-        size = 8 * rows * sum(whole.dims)
-        fetch = size + max(source.take_bytes for source in whole.sources)
-        # A plan asks for shapes, so that the rows take no memory.
-        zero = np.float64(0.0)
-        stand_ins = [
-            ArraySource(source.name, np.broadcast_to(zero, (rows, source.shape[1])))
-            for source in whole.sources
-        ]
-        return whole.over(stand_ins), [DriverStep("select rows", size + fetch, size)]
-
-    def select(self, rows: int) -> Session:
-        """The session over so many rows, drawn at random and held where they are not all."""
-        whole = self.session
-        if rows == whole.n:
-            return whole
-        whole.step("select rows")
-        # At random and not the first ones: data are often stored sorted.
-        drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
-        # In order, so that chunks are read one after another.
-        numbers = np.sort(drawn)
-        values = whole.take([numbers] * len(whole.sources))
-        pairs = zip(whole.names, values, strict=True)
-        return whole.over([ArraySource(name, x) for name, x in pairs], "selected rows")
-
-    def measured(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
-        """The first variable as the cause, and the second."""
-        session = self.select(rows)
-        first, second = _standardised(session)
-        # One after the other by the same draws, so that exchanged variables give the opposite.
-        forward = self._side(session, first, second, "forward")
-        return forward, self._side(session, second, first, "backward")
-
-    def _side(self, session: Session, cause: Source, effect: Source, way: str) -> _MeasuredSide:
-        return self.measure.side(self._regressed(session, cause, effect, way))
-
-    def _regressed(self, session: Session, cause: Source, effect: Source, way: str) -> Session:
-        """The session over a cause and the residuals of its effect."""
-        both = session.over([cause, effect], way)
-        (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN)
-        named: Any = replace(left, name=_residuals_of(effect))  # type: ignore[type-var]
-        return both.over([cause, named], "residuals")
-
-
-def _stand_ins(session: Session) -> tuple[Source, Source]:
-    """The standardised variables, for plans."""
-    first, second = (_shaped(one.name, (one,), one.shape[1]) for one in session.sources)
-    return first, second
-
-
-def _residual_session(session: Session, cause: Source, effect: Source) -> Session:
-    """The session over a cause and the residuals of its effect, for plans."""
-    left = _shaped(_residuals_of(effect), (effect, cause), effect.shape[1])
-    return session.over([cause, left])
-
-
-def _residuals_of(effect: Source) -> str:
-    return f"residuals of {effect.name}"
-
-
-def _shaped(name: str, others: tuple[Source, ...], width: int) -> Source:
-    """A variable that is to be made of others, of which a plan reads no row."""
-    return DerivedSource(name, others, JoinRows(), width)
-
-
-class _CentredSums(NamedTuple):
-    """Sums over rows of what is about the centres, one after another variable."""
-
-    sums: Vector
-    """Shape (d,)."""
-    squares: Vector
-    """Shape (d,)."""
-
-
-@dataclass(frozen=True)
-class _ScalesPass(Pass[_CentredSums]):
-    """Means and mean squares of all columns about provisional centres, in powers of two.
-
-    Parameters
-    ----------
-    dims : tuple of int
-        Columns of every variable.
-    centres : tuple of ndarray, shapes (d_m,), optional
-        Medians of a sample, which a run has, from which a mean is at most a standard deviation
-        away, so that no digits cancel; those of a constant column are exactly its value.
-    exponents : tuple of ndarray, shapes (d_m,), optional
+    centre : ndarray, shape (d,)
+        Medians of a sample, from which a mean is at most a standard deviation away, so that no
+        digits cancel; those of a constant column are exactly its value.
+    exponent : ndarray, shape (d,)
         Powers of two that the columns are divided by, which is exact, so that no square overflows
         or vanishes.
     """
 
-    dims: tuple[int, ...]
-    centres: tuple[Vector, ...] = ()
-    exponents: tuple[Exponents, ...] = ()
-    name: str = "means and standard deviations"
+    centre: Vector
+    exponent: Exponents
 
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        d = sum(self.dims)
-        return Footprint(16 * d, 3 * 8 * rows * max(self.dims), 16 * d)
+    @property
+    def size(self) -> int:
+        """Columns and squares."""
+        return 2 * len(self.centre)
 
-    def chunk(self, block: RowBlock) -> _CentredSums:
-        """Sums over one block."""
-        parts = zip(block.values, self.centres, self.exponents, strict=True)
-        # Powers of two scale without rounding, so that squares neither overflow nor vanish.
-        even = [np.ldexp(x - centre, -exponent) for x, centre, exponent in parts]
-        sums = np.concatenate([x.sum(axis=0) for x in even])
-        return _CentredSums(sums, np.concatenate([np.einsum("ij,ij->j", x, x) for x in even]))
+    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+        """Columns and squares of rows, shape (b, 2 d)."""
+        del fold
+        even = np.ldexp(np.concatenate(values, axis=1) - self.centre, -self.exponent)
+        return np.concatenate([even, np.square(even)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -785,18 +669,19 @@ class _Standardise:
         return out
 
 
+def _moments(session: Session) -> SecondMomentsPass:
+    """The pass of means and mean squares, to which a run adds the columns."""
+    d = sum(session.dims)
+    return SecondMomentsPass(
+        Bound(2 * d, 16 * d, 8 * 3 * d),
+        Folds(1),
+        "means and standard deviations",
+        products=False,
+    )
+
+
 def _standardised(session: Session) -> list[Source]:
-    """All variables, each column of mean 0 and variance 1.
-
-    Parameters
-    ----------
-    session : Session
-        Over the variables.
-
-    Returns
-    -------
-    list of source
-        Computed when they are read.
+    """All variables, each column of mean 0 and variance 1, computed when they are read.
 
     Raises
     ------
@@ -808,34 +693,36 @@ def _standardised(session: Session) -> list[Source]:
     if session.n > _UNIT_ROWS:
         # A second stream of this purpose: the first draws the rows of a pair.
         rows = generator(session.seed, "selection", 1).choice(session.n, _UNIT_ROWS, replace=False)
-    samples = session.take([rows] * len(session.sources))
-    centres = tuple(np.median(x, axis=0) for x in samples)
-    pairs = zip(samples, centres, strict=True)
+    sample = np.concatenate(session.take([rows] * len(session.sources)), axis=1)
+    centre = np.median(sample, axis=0)
     # The power of two that brings what the sample holds of a column to about 1.
-    exponents = tuple(np.frexp(np.abs(x - c).max(axis=0))[1].astype(np.int32) for x, c in pairs)
-    moments = session.reduce(_ScalesPass(session.dims, centres, exponents))
-    means = moments.sums / session.n
+    exponent = np.frexp(np.abs(sample - centre).max(axis=0))[1].astype(np.int32)
+    design = _EvenColumns(centre, exponent)
+    sums = session.reduce(replace(_moments(session), design=design)).whole()
+    mean, square = np.split(sums.totals / session.n, 2)
     # The centre is near the mean, so that little cancels.
-    deviations = np.sqrt(np.maximum(moments.squares / session.n - means**2, 0.0))
+    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
     out: list[Source] = []
-    edges = np.cumsum([0, *session.dims])
-    for m, source in enumerate(session.sources):
-        columns = slice(edges[m], edges[m + 1])
-        _check_deviations(source.name, deviations[columns])
-        function = _Standardise(centres[m], exponents[m], means[columns], deviations[columns])
-        out.append(DerivedSource(source.name, (source,), function, source.shape[1]))
+    stop = 0
+    for source, d in zip(session.sources, session.dims, strict=True):
+        units: list[Any] = [one[stop : stop + d] for one in (centre, exponent, mean, deviation)]
+        stop += d
+        (constant,) = np.nonzero(units[-1] == 0.0)
+        if len(constant):
+            msg = (
+                f"variable {source.name!r} is constant in column {int(constant[0])}: leave the "
+                "column out"
+            )
+            raise DataError(msg)
+        out.append(DerivedSource(source.name, (source,), _Standardise(*units), d))
     return out
 
 
-def _plan_units(session: Session) -> list[DriverStep | PassPlan]:
-    """The plan of `_standardised`."""
+def _plan_standardised(session: Session) -> tuple[list[DriverStep | PassPlan], list[Source]]:
+    """The steps of `_standardised`, and variables of the shapes of what it makes."""
     size = 8 * min(session.n, _UNIT_ROWS) * sum(session.dims)
     fetch = 3 * size + max(source.take_bytes for source in session.sources)
-    return [DriverStep(_UNITS, fetch), session.plan(_ScalesPass(session.dims))]
-
-
-def _check_deviations(name: str, deviations: Vector) -> None:
-    (constant,) = np.nonzero(deviations == 0.0)
-    if len(constant):
-        msg = f"variable {name!r} is constant in column {int(constant[0])}: leave the column out"
-        raise DataError(msg)
+    shapes: list[Source] = [
+        DerivedSource(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
+    ]
+    return [DriverStep(_UNITS, fetch), session.plan(_moments(session))], shapes

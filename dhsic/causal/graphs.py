@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
 from dhsic._arguments import Precision
@@ -28,11 +29,10 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
-    HeldRegressions,
+    FittedRegressions,
     Regression,
     RegressionName,
     Regressions,
-    StreamedRegressions,
     described_regression,
     find_regression,
     fit_regressions,
@@ -225,28 +225,7 @@ class DAGScores(RunFields):
         return tuple(graph for graph in accepted if set(graph.dag.edges) in least)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST) -> Axes:
-        """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw the bars; a new figure, with the graph beside them, where not given.
-        alpha : float, optional
-            The level, drawn as a line.
-        most : int, optional
-            Bars to draw, of the largest p-values.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        InvalidArgumentError
-            The level is not between 0 and 1.
-        MissingDependencyError
-            matplotlib is not installed.
-        """
+        """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`."""
         ranked = self._order
         return plots.dag_scores(
             [self.pvalues[number] for number in ranked],
@@ -392,22 +371,7 @@ class DAGSearch(RunFields):
         ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the graph, see `dhsic.plots.causal_graph`.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        MissingDependencyError
-            matplotlib is not installed.
-        """
+        """Draw the graph, see `dhsic.plots.causal_graph`."""
         return plots.causal_graph(self.parents, self.names, ax=ax)
 
     def summary(self) -> list[tuple[str, str]]:
@@ -533,22 +497,21 @@ def score_dags(
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
     # A regression is one of a node on a set of parents, and serves all graphs that have both.
-    sets = {j: _sets_of(j, graphs) for j in range(len(session.sources))}
-    kernel_of = kernels_of_nodes(kernels, session)
+    by_size = partial(sorted, key=lambda given: (len(given), given))  # the smaller sets first
+    sets = {j: by_size({one[j] for one in graphs}) for j in range(len(session.sources))}
+    kernel_of = _read_kernels(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
-    method = choose_residual_test(session, estimator, null, n_resamples, len(graphs))
+    method = _ResidualTest.choose(session, estimator, null, n_resamples, len(graphs))
     told = {"computes": "causal graph scores", "graphs": graphs, "kernels": kernel_of}
-    fitted = _begin(session, regressor, sets, method, **told)
+    fitted = _fit(session, regressor, sets, method, **told)
     tested = session.over(fitted.variables(sets), "residuals")
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
-    method = method.on(tested, combinations)
-    tested.begin(method.plan(tested, combinations))
-    scores = method.test(tested, combinations)
+    scores, method = method.test(tested, combinations, tested.begin)
     return DAGScores(
         **_run_fields(session, regressor, began),
         parents=graphs,
-        statistics=tuple(score.statistic for score in scores),
-        pvalues=tuple(score.pvalue for score in scores),
+        statistics=tuple(statistic for statistic, _ in scores),
+        pvalues=tuple(p for _, p in scores),
         kernels=tuple(kernel.spec() for kernel in kernel_of),
         n_regressions=sum(map(len, sets.values())),
         estimator=method.estimator.name,
@@ -640,22 +603,22 @@ def search_dag(
     level = check_number("alpha", alpha, *_LEVELS)
     place = client, threads, memory, progress, checkpoint
     session = open_nodes(variables, names, data, missing, rng, precision, *place, time=time)
-    everything = tuple(range(len(session.sources)))
+    p, runtime = len(session.sources), session.runtime
     regressor = find_regression(regression)
-    kernel_of = kernels_of_nodes(kernels, session)
-    method = choose_residual_test(session, estimator, null, n_resamples, 1)
+    kernel_of = _read_kernels(kernels, session)
+    method = _ResidualTest.choose(session, estimator, null, n_resamples, 1)
     # One design over all nodes has the sums of every regression that the search may ask for.
-    wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
+    wanted = {j: [_without(range(p), j)] for j in range(p)}
     told = {"computes": "causal graph search", "alpha": level, "kernels": kernel_of}
-    fitted = _begin(session, regressor, wanted, method, **told)
+    fitted = _fit(session, regressor, wanted, method, **told)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
-    p, runtime = len(everything), session.runtime
     if runtime.seconds is not None:
         session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
     search = _Search(session, fitted, method, kernel_of)
     order, ordering = search.order()
     parents, pruning = search.prune(order, level)
-    joint, tested = search.joint(parents)
+    residuals = fitted.variables({j: [given] for j, given in enumerate(parents)})
+    (statistic, pvalue_of_all), tested = search.tested(residuals, kernel_of, ("residuals", parents))
     return DAGSearch(
         **_run_fields(session, regressor, began),
         parents=parents,
@@ -663,8 +626,8 @@ def search_dag(
         ordering=ordering,
         pruning=pruning,
         alpha=level,
-        statistic=joint.statistic,
-        pvalue=joint.pvalue,
+        statistic=statistic,
+        pvalue=pvalue_of_all,
         estimator=tested.estimator.name,
         estimator_reason=tested.estimator_reason,
         null=tested.null.name,
@@ -687,16 +650,18 @@ def _run_fields(session: Session, regression: Regression, began: float) -> dict[
     }
 
 
-def _begin(
+def _fit(
     session: Session,
     regression: Regression,
     sets: Regressions,
-    method: ResidualTest,
+    method: _ResidualTest,
     **described: Any,
-) -> StreamedRegressions | HeldRegressions:
+) -> FittedRegressions:
     """Plan and fit the regressions, whose residuals are tested by a plan of their own."""
-    session.begin(plan_of(session, plan_regressions(session, regression, sets), _REMEDY))
-    session.resume(**described, **method.described, **described_regression(regression))
+    steps, _ = plan_regressions(session, regression, sets)
+    session.begin(plan_of(session, steps, _REMEDY))
+    asked = {"estimator": method.estimator, "null": method.null}
+    session.resume(**described, **asked, **described_regression(regression))
     return fit_regressions(session, regression, sets)
 
 
@@ -708,17 +673,17 @@ class _Search:
     ----------
     session : Session
         Over the nodes.
-    fitted : StreamedRegressions or HeldRegressions
+    fitted : FittedRegressions
         Among them.
-    method : ResidualTest
+    method : _ResidualTest
         Method of the tests.
     kernels : tuple of Kernel
         Kernels of the residuals.
     """
 
     session: Session
-    fitted: StreamedRegressions | HeldRegressions
-    method: ResidualTest
+    fitted: FittedRegressions
+    method: _ResidualTest
     kernels: tuple[Kernel, ...]
 
     def order(self) -> tuple[list[int], tuple[SearchTest, ...]]:
@@ -726,7 +691,7 @@ class _Search:
         left, order = list(range(len(self.session.sources))), list[int]()
         tests: list[SearchTest] = []
         while len(left) > 1:
-            tested = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
+            tested = [self._test(j, rest := _without(left, j), rest) for j in left]
             tests += tested
             # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
             # left.
@@ -741,24 +706,15 @@ class _Search:
         parents: dict[int, tuple[int, ...]] = {}
         tests: list[SearchTest] = []
         for place, node in enumerate(order):
-            # Only nodes that come before it can be its parents.
-            before = tuple(sorted(order[:place]))
-            # With all of them it is the complete graph of the order, from which edges are taken
-            # away.
-            parents_left = before
+            # Only nodes that come before it can be its parents: with all of them it is the complete
+            # graph of the order, from which edges are taken away.
+            before = parents[node] = tuple(sorted(order[:place]))
             for candidate in before:
-                tested = self._test(node, _nodes_without(parents_left, candidate), before)
-                tests.append(tested)
+                tests.append(self._test(node, _without(parents[node], candidate), before))
                 # Phase 2: the residual is independent without this one, which is no parent then.
-                if tested.pvalue > alpha:
-                    parents_left = _nodes_without(parents_left, candidate)
-            parents[node] = parents_left
+                if tests[-1].pvalue > alpha:
+                    parents[node] = _without(parents[node], candidate)
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
-
-    def joint(self, parents: Parents) -> tuple[Score, ResidualTest]:
-        """The test that the residuals of a graph are jointly independent, and its method."""
-        residuals = self.fitted.variables({j: [given] for j, given in enumerate(parents)})
-        return self._tested(residuals, self.kernels, ("residuals", parents))
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
         # Independence of the nodes together, which is more than that of each.
@@ -766,39 +722,27 @@ class _Search:
         (residual,) = self.fitted.variables({node: [given]})
         joined = joined_source([self.session.sources[j] for j in against])
         # Nodes have units of their own.
-        beside = OnColumns(
-            self.method.estimator.kernel(None), tuple(range(joined.width)), scaled=True
-        )
-        part = "test", node, given, against
-        score, _ = self._tested([residual, joined], (self.kernels[node], beside), part)
+        usual, columns = self.method.estimator.kernel(None), tuple(range(joined.width))
+        kernels = self.kernels[node], OnColumns(usual, columns, scaled=True)
+        score, _ = self.tested([residual, joined], kernels, ("test", node, given, against))
         return SearchTest(names[node], tuple(names[j] for j in given), *score)
 
-    def _tested(
+    def tested(
         self, variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
-    ) -> tuple[Score, ResidualTest]:
+    ) -> tuple[tuple[float, float], _ResidualTest]:
+        """Statistic and p-value of the test that variables are independent, and its method."""
         tested = self.session.over(variables, part)
         combinations = Combinations.single(kernels)
-        method = self.method.on(tested, combinations)
-        tested.expect(method.plan(tested, combinations))
-        (score,) = method.test(tested, combinations)
+        (score,), method = self.method.test(tested, combinations, tested.expect)
         return score, method
 
 
-def _nodes_without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
+def _without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
     return tuple(j for j in nodes if j != node)
 
 
-class Score(NamedTuple):
-    """Result of a test of one combination."""
-
-    statistic: float
-    """Its statistic."""
-    pvalue: float
-    """Its p-value."""
-
-
 @dataclass(frozen=True)
-class ResidualTest:
+class _ResidualTest:
     """How residuals are tested.
 
     Parameters
@@ -821,116 +765,97 @@ class ResidualTest:
     null_reason: str
     names: tuple[str, ...]
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As it was asked for, for a checkpoint; passes know what it became."""
-        return {"estimator": self.estimator, "null": self.null}
+    @classmethod
+    def choose(
+        cls,
+        session: Session,
+        estimator: Any,
+        null: str | Null,
+        n_resamples: int | None,
+        n_tests: int,
+    ) -> Self:
+        """What was asked for, or what suits so many tests of the variables of a session.
 
-    def on(self, session: Session, combinations: Combinations) -> ResidualTest:
-        """With an estimator that fits the memory and the time, where that is left open."""
-        # An estimator that was given is kept, and refused where it does not fit.
-        if not self.names:
-            return self
-        chosen, _, told = choose_among(self.names, session, combinations, self._plan, self._run)
-        assert isinstance(chosen, DependenceMeasure)
-        reasons = [reason for reason in (self.estimator_reason, told) if reason != AS_ASKED]
-        return replace(self, estimator=chosen, estimator_reason="; ".join(reasons) or AS_ASKED)
+        Raises
+        ------
+        InvalidArgumentError
+            Options exclude each other, or there is none of that name.
+        """
+        reason, names = AS_ASKED, tuple[str, ...]()
+        # By name both may be tried; a value is taken as it is.
+        if isinstance(estimator, str):
+            names = (check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name)),)
+            if estimator == "auto":
+                # Many tests of all pairs of rows share more: kernels of residuals, and no
+                # replicates.
+                most = _VHSIC_ROWS if n_tests <= _MANY_GRAPHS else _VHSIC_ROWS_OF_MANY
+                quick = session.n <= most
+                reason = f"{'up to' if quick else 'more than'} {most:,} rows"
+                names = (VHSIC.name, NystromMHSIC.name)[not quick :]
+            estimator = VHSIC() if names[0] == VHSIC.name else NystromMHSIC()
+        if not isinstance(estimator, DependenceMeasure):
+            msg = (
+                "estimator must be 'auto', 'v-hsic', 'nystrom-m', or a VHSIC or NystromMHSIC "
+                f"value, got {estimator!r}"
+            )
+            raise InvalidArgumentError(msg)
+        chosen: Null
+        if not (isinstance(null, str) and null == "auto"):
+            # One combination at a time: a grid would be one test of all of them.
+            combination = Combinations.single([estimator.kernel(None)] * len(session.sources))
+            chosen, why = find_null(null, estimator, session, n_resamples, combination)
+        elif n_resamples is not None:
+            chosen, why = Permutation(n_resamples), "tests share its replicates"
+        else:
+            # Graphs are compared by p-values that may all be far below 1 / (b + 1).
+            chosen, why = Gamma(), "p-values without a smallest step"
+        if not isinstance(chosen, Gamma | Spectral | Resampling):
+            msg = (
+                f"graphs share replicates or need none, so null must not be {chosen.name!r}, which "
+                "draws its own, or tests one variable after another: take 'permutation', or "
+                "'shifts' for two nodes, for exact p-values"
+            )
+            raise InvalidArgumentError(msg)
+        return cls(estimator, reason, chosen, why, names)
 
-    def plan(self, session: Session, combinations: Combinations) -> Plan:
-        """The plan of the run; a refusal names the largest numbers that fit."""
-        return planned(self._plan, self.estimator, session, combinations)
+    def test(
+        self, session: Session, combinations: Combinations, announce: Callable[[Plan], None]
+    ) -> tuple[list[tuple[float, float]], _ResidualTest]:
+        """Statistic and p-value of every combination by itself, and the method as it was settled.
+
+        An estimator that was given is kept, and refused where it does not fit the memory; one that
+        is left open is chosen so that it fits that and the time.
+        """
+        method = self
+        if self.names:
+            choice = choose_among(self.names, session, combinations, self._plan, self._scores)
+            reasons = [one for one in (self.estimator_reason, choice.reason) if one != AS_ASKED]
+            chosen: Any = choice.estimator
+            told = "; ".join(reasons) or AS_ASKED
+            method = replace(self, estimator=chosen, estimator_reason=told)
+        announce(planned(self._plan, method.estimator, session, combinations))
+        return method._scores(method.estimator, session, combinations), method
 
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
         return plan_once(estimator, session, combinations, self.null)
 
-    def _run(self, estimator: Any, session: Session, combinations: Combinations) -> object:
-        return replace(self, estimator=estimator).test(session, combinations)
-
-    def test(self, session: Session, combinations: Combinations) -> list[Score]:
-        """Statistic and p-value of every combination by itself."""
+    def _scores(
+        self, estimator: Any, session: Session, combinations: Combinations
+    ) -> list[tuple[float, float]]:
         if isinstance(self.null, Resampling):
             # All graphs share the tiles of the kernels, and the replicates.
-            grid = self.estimator.test_grid(session, combinations, self.null)
+            grid = estimator.test_grid(session, combinations, self.null)
             laws: list[Distribution] = [Replicates(values) for values in grid.replicates.T]
             statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
         else:
-            outcomes = self.estimator.test_each(session, combinations, self.null)
+            outcomes = estimator.test_each(session, combinations, self.null)
             laws = [outcome.distribution for outcome in outcomes]
             statistics = [float(outcome.statistic) for outcome in outcomes]
             roundings = [outcome.rounding for outcome in outcomes]
         return [
-            Score(statistic, pvalue(statistic, law, session.dtype, rounding))
+            (statistic, pvalue(statistic, law, session.dtype, rounding))
             for statistic, law, rounding in zip(statistics, laws, roundings, strict=True)
         ]
-
-
-def choose_residual_test(
-    session: Session,
-    estimator: Any,
-    null: str | Null,
-    n_resamples: int | None,
-    n_tests: int,
-) -> ResidualTest:
-    """The estimator and null distribution that were asked for, or what suits so many tests.
-
-    Parameters
-    ----------
-    session : Session
-        Over the variables.
-    estimator : str, VHSIC or NystromMHSIC
-        As given.
-    null : str or Null
-        As given.
-    n_resamples : int or None
-        As given.
-    n_tests : int
-        Combinations that one call tests.
-
-    Returns
-    -------
-    ResidualTest
-
-    Raises
-    ------
-    InvalidArgumentError
-        Options exclude each other, or there is none of that name.
-    """
-    reason, names = AS_ASKED, tuple[str, ...]()
-    # By name both may be tried; a value is taken as it is.
-    if isinstance(estimator, str):
-        name = check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name))
-        names = (name,)
-        if name == "auto":
-            # Many tests of all pairs of rows share more: kernels of residuals, and no replicates.
-            most = _VHSIC_ROWS if n_tests <= _MANY_GRAPHS else _VHSIC_ROWS_OF_MANY
-            quick = session.n <= most
-            reason = f"{'up to' if quick else 'more than'} {most:,} rows"
-            names = (VHSIC.name, NystromMHSIC.name)[not quick :]
-            name = names[0]
-        estimator = VHSIC() if name == VHSIC.name else NystromMHSIC()
-    if not isinstance(estimator, DependenceMeasure):
-        msg = (
-            "estimator must be 'auto', 'v-hsic', 'nystrom-m', or a VHSIC or NystromMHSIC value, "
-            f"got {estimator!r}"
-        )
-        raise InvalidArgumentError(msg)
-    if not (isinstance(null, str) and null == "auto"):
-        # One combination at a time: a grid would be one test of all of them.
-        combination = Combinations.single([estimator.kernel(None)] * len(session.sources))
-        chosen, why = find_null(null, estimator, session, n_resamples, combination)
-    elif n_resamples is not None:
-        chosen, why = Permutation(n_resamples), "tests share its replicates"
-    else:
-        # Graphs are compared by p-values that may all be far below 1 / (b + 1).
-        chosen, why = Gamma(), "p-values without a smallest step"
-    if not isinstance(chosen, Gamma | Spectral | Resampling):
-        msg = (
-            f"graphs share replicates or need none, so null must not be {chosen.name!r}, which "
-            "draws its own, or tests one variable after another: take 'permutation', or 'shifts' "
-            "for two nodes, for exact p-values"
-        )
-        raise InvalidArgumentError(msg)
-    return ResidualTest(estimator, reason, chosen, why, names)
 
 
 def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
@@ -948,39 +873,25 @@ def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
     return tuple(dag.parents for dag in graphs)
 
 
-def _sets_of(node: int, graphs: Sequence[Parents]) -> tuple[tuple[int, ...], ...]:
-    """The different sets of parents of a node, the smaller first."""
-    return tuple(
-        sorted({parents[node] for parents in graphs}, key=lambda chosen: (len(chosen), chosen))
-    )
-
-
 def _combinations(
-    graphs: Sequence[Parents],
-    sets: dict[int, tuple[tuple[int, ...], ...]],
-    dims: Sequence[int],
-    kernels: Sequence[Kernel],
+    graphs: Sequence[Parents], sets: Regressions, dims: Sequence[int], kernels: Sequence[Kernel]
 ) -> Combinations:
     """A kernel for every node and set of parents, and for every graph one a node."""
-    every: list[Kernel] = []
-    variables: list[int] = []
+    regressions = [(node, given) for node, own in sets.items() for given in own]
     # Numbers of kernels by node and parents: graphs are combinations of them.
-    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-    for node, parent_sets in sets.items():
-        d = dims[node]
-        for r, given in enumerate(parent_sets):
-            numbers[node, given] = len(every)
-            # The residuals of a node given every set of parents stand side by side; this kernel
-            # sees one set.
-            every.append(OnColumns(kernels[node], tuple(range(d * r, d * (r + 1)))))
-            variables.append(node)
-    chosen = tuple(
-        tuple(numbers[node, given] for node, given in enumerate(parents)) for parents in graphs
+    numbers = {regression: number for number, regression in enumerate(regressions)}
+    # The residuals of a node given every set of parents stand side by side; a kernel sees one set.
+    every = tuple(
+        OnColumns(kernels[node], tuple(range(dims[node] * r, dims[node] * (r + 1))))
+        for node, own in sets.items()
+        for r in range(len(own))
     )
-    return Combinations(tuple(every), tuple(variables), chosen, (1.0,) * len(every))
+    chosen = tuple(tuple(map(numbers.__getitem__, enumerate(parents))) for parents in graphs)
+    variables = tuple(node for node, _ in regressions)
+    return Combinations(every, variables, chosen, (1.0,) * len(every))
 
 
-def kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
+def _read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
     """The kernel of every node.
 
     Raises

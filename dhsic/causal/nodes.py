@@ -22,13 +22,8 @@ def open_nodes(
     data: Any,
     missing: Missing,
     rng: RngLike,
-    precision: str = "float64",
-    client: Any = None,
-    threads: int | None = 1,
-    memory: int | str = "2GiB",
-    progress: Any = None,
-    checkpoint: str | None = None,
-    *,
+    precision: str,
+    *place: Any,
     time: float | str | None = None,
     most: int | None = None,
     labels: RowLabels = ALL_ROWS,
@@ -41,8 +36,10 @@ def open_nodes(
         As for `dhsic.independence_test`; one of two columns or more stands for its columns.
     names : sequence of str or None
         Names of the nodes; their own where not given, as those of the columns of a data frame.
-    data, missing, rng, precision, client, threads, memory, progress, checkpoint, time
+    data, missing, rng, precision, time
         As for `dhsic.independence_test`.
+    *place : object
+        Its client, threads, memory, progress and checkpoint.
     most : int, optional
         Nodes that are taken.
     labels : RowLabels, optional
@@ -59,6 +56,7 @@ def open_nodes(
     DataError
         As for `dhsic.io.open.open_data`; categories, which have no residuals; or fewer than 4 rows.
     """
+    client, threads, memory, *_ = place
     with graphs_on(client, threads):
         opened = open_rows(variables, names, data, missing, labels, memory)
     sources = opened.sources
@@ -80,7 +78,6 @@ def open_nodes(
     if sources[0].shape[0] < FEWEST_ROWS:
         msg = f"a test of residuals needs at least {FEWEST_ROWS} rows, got {sources[0].shape[0]}"
         raise DataError(msg)
-    place = client, threads, memory, progress, checkpoint
     session = session_over(sources, rng, precision, *place, time=time)
     session.dropped, session.remedy = opened.dropped, DROP_MISSING
     session.moves = opened.moves(session.seed)

@@ -19,7 +19,6 @@ from dhsic.engine.graphs import graphs_on
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
 from dhsic.io.held import HeldSource
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
 from dhsic.regression.residuals import (
@@ -178,20 +177,17 @@ def residual_independence_test(
     True
     """
     began = perf_counter()
-    conditions = read_given(given)
-    if names is None and data is None:
-        usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
-        names = names_of((x, y, *conditions), usual)
+    variables, names = read_given(x, y, given, names, data)
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(None, groups, order)
     session = open_nodes(
-        (x, y, *conditions), names, data, missing, rng, precision, *place, time=time, labels=rows
+        variables, names, data, missing, rng, precision, *place, time=time, labels=rows
     )
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))
     # The same set for both, so that one design of splines serves either regression.
     wanted = {0: [others], 1: [others]}
-    steps = plan_regressions(session, regressor, wanted)
+    steps, _ = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
     session.resume(
         computes="test of residuals",

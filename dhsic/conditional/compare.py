@@ -31,7 +31,6 @@ from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimate
 from dhsic.io.held import held_sources
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, KernelName
@@ -319,14 +318,9 @@ def _open(
 ) -> _Asked:
     """Check and open what the user passed."""
     check_choice("method", method, get_args(ConditionalMethod))
-    conditions = read_given(given)
-    # A variable without a name of its own is known by its part in the question.
-    if names is None and data is None:
-        several = [f"z{j}" for j in range(1, len(conditions) + 1)]
-        usual = ["x", "y", *(several if len(conditions) > 1 else ["z"])]
-        names = names_of((x, y, *conditions), usual)
+    variables, names = read_given(x, y, given, names, data)
     # Opened together, so that a row is left out of all where one of them misses a value.
-    sources, dropped = open_data((x, y, *conditions), names, data, missing)
+    sources, dropped = open_data(variables, names, data, missing)
     n = sources[0].shape[0]
     if n < _FEWEST_ROWS:
         msg = f"a conditional test needs at least {_FEWEST_ROWS} rows, got {n}: add rows"

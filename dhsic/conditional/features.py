@@ -40,7 +40,7 @@ from dhsic.engine.blocks import ValueKind
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, at_quantiles
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
-from dhsic.regression.ridge import Bound, Ridges, SumsByFold
+from dhsic.regression.ridge import Bound, Ridges, SecondMoments
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -658,7 +658,7 @@ class ConditionalDesign:
         x = rows.products if self.indices else rows.x
         return np.concatenate([*rows[:3], x, rows.y], axis=1)
 
-    def first_fits(self, sums: SumsByFold) -> tuple[FirstFits, FirstFits]:
+    def first_fits(self, sums: SecondMoments) -> tuple[FirstFits, FirstFits]:
         """Regressions of x and of y, by the sums of the first pass."""
         given, *parts = self.places
         targets, left_out = np.concatenate(parts), self.left_out

@@ -23,7 +23,7 @@ from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
-from dhsic.regression.ridge import TILE_ROWS, DesignPass, Folds, Ridges, Sums
+from dhsic.regression.ridge import TILE_ROWS, Folds, Ridges, SecondMoments, SecondMomentsPass
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -217,7 +217,7 @@ class ProductsPass(Pass[ProductSums]):
         return plain, row_products(row_products(x, rows.weights), y)
 
 
-def partial_correlation(design: ConditionalDesign, sums: Sums, alone: Ridges) -> float:
+def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: Ridges) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -233,7 +233,7 @@ def partial_correlation(design: ConditionalDesign, sums: Sums, alone: Ridges) ->
     ----------
     design : ConditionalDesign
         That of the second pass.
-    sums : Sums
+    sums : SecondMoments
         Its sums.
     alone : Ridges
         Regressions of y on what is given.
@@ -330,15 +330,15 @@ class KernelResiduals:
 
     def _passes(
         self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[Sizes, DesignPass, DesignPass, ProductsPass]:
+    ) -> tuple[Sizes, SecondMomentsPass, SecondMomentsPass, ProductsPass]:
         """The passes with their sizes; a run adds the designs, for which rows have to be drawn."""
         n, kinds = session.n, given_kinds(session)
         sizes = Sizes.of(session.dims, kinds, predicted_columns(session, kernels))
         folds = Folds(FOLDS, session.seed, rows_of_regression(n) / n)
         return (
             sizes,
-            DesignPass(sizes.first, folds, "first regressions", by_fold=True),
-            DesignPass(sizes.second, folds, "regressions"),
+            SecondMomentsPass(sizes.first, folds, "first regressions", by_fold=True),
+            SecondMomentsPass(sizes.second, folds, "regressions"),
             ProductsPass(sizes, n, session.seed),
         )
 

@@ -280,12 +280,13 @@ class MeanEmbedding(BarResult):
             msg = f"{path} already exists: choose another path, or pass overwrite=True"
             raise InvalidArgumentError(msg)
         indices = np.asarray(self.indices, np.int64)
-        arrays = {"landmarks": self.landmarks, "indices": indices, "digits": self.sums.digits}
+        arrays: dict[str, Any] = {"landmarks": self.landmarks, "indices": indices}
+        arrays["digits"] = self.sums.digits
         told = {"format": _FORMAT, "kernel": json.dumps(plain_kernel(self.kernel))}
         told |= {name: getattr(self, name) for name in _TOLD}
         if path.endswith(".npz"):
             with written_whole(Path(path)) as partial, partial.open("wb") as file:
-                np.savez(file, **{_ATTRIBUTES: np.array(json.dumps(told))}, **arrays)
+                np.savez(file, **(arrays | {_ATTRIBUTES: np.array(json.dumps(told))}))
             return
         _write_group(path, arrays, told, overwrite=overwrite)
 

@@ -18,16 +18,10 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, require
-from dhsic.io.derived import DerivedSource
+from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.sources import ArraySource
-from dhsic.regression.ridge import DesignPass, SumsByFold
-from dhsic.regression.splines import (
-    PILOT_ROWS,
-    SplineDesign,
-    SplineResiduals,
-    Splines,
-    check_varied,
-)
+from dhsic.regression.ridge import SecondMoments
+from dhsic.regression.splines import PILOT_ROWS, SplineDesign, Splines, check_varied
 
 Vector = NDArray[np.float64]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
@@ -268,9 +262,51 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
     raise InvalidArgumentError(msg)
 
 
-def _regressing(session: Session, regression: Splines, wanted: Regressions) -> DesignPass:
-    """The pass of all regressions on splines, to which a run adds the design."""
-    return regression.regressing(session.dims, _regressors(wanted), tuple(wanted))
+def plan_regressions(
+    session: Session, regression: Regression, wanted: Regressions, called: str = "{}"
+) -> tuple[list[DriverStep | PassPlan], list[Source]]:
+    """The steps of `fit_regressions` and of all residuals that are wanted, and their shapes.
+
+    Parameters
+    ----------
+    session, regression, wanted
+        As for `fit_regressions`.
+    called : str, optional
+        Name of residuals, with that of their variable in braces.
+
+    Returns
+    -------
+    steps : list of DriverStep and PassPlan
+    residuals : list of Source
+        Of the shapes of `FittedRegressions.variables`, for plans, which read no row.
+    """
+    n, dims = session.n, session.dims
+    residuals: list[Source] = []
+    for target, sets in wanted.items():
+        numbers = target, *_regressors({target: sets})
+        others = tuple(session.sources[j] for j in numbers)
+        name, width = called.format(session.names[target]), dims[target] * len(sets)
+        residuals.append(DerivedSource(name, others, JoinRows(), width))
+    if isinstance(regression, Splines):
+        reduction = regression.moments(dims, _regressors(wanted), tuple(wanted))
+        size = reduction.bound.size
+        rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + size)
+        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+        square = 8 * regression.n_folds * size**2
+        solving = DriverStep("solve", 5 * square, square)
+        return [DriverStep("pilot rows", fetch), session.plan(reduction), solving], residuals
+    made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
+    # Nothing is known of the regressions of a user.
+    beside = regression.working_bytes(n) if isinstance(regression, CrossFitted) else 0
+    steps: list[DriverStep | PassPlan] = [
+        DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims)),
+        *(
+            DriverStep(_named(session, target, own), 2 * made + beside, 8 * n * dims[target])
+            for target, sets in wanted.items()
+            for own in sets
+        ),
+    ]
+    return steps, residuals
 
 
 def _regressors(wanted: Regressions) -> tuple[int, ...]:
@@ -282,77 +318,51 @@ def _named(session: Session, target: int, given: tuple[int, ...]) -> str:
     return f"regression of {session.names[target]} on {len(given)} others"
 
 
-def plan_regressions(
-    session: Session, regression: Regression, wanted: Regressions
-) -> list[DriverStep | PassPlan]:
-    """The steps of `fit_regressions`, and of all residuals that are wanted."""
-    n, dims = session.n, session.dims
-    if isinstance(regression, Splines):
-        reduction = _regressing(session, regression, wanted)
-        size = reduction.bound.size
-        rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + size)
-        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        square = 8 * regression.n_folds * size**2
-        return [
-            DriverStep("pilot rows", fetch),
-            session.plan(reduction),
-            DriverStep("solve", 5 * square, square),
-        ]
-    made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
-    # Nothing is known of the regressions of a user.
-    beside = regression.working_bytes(n) if isinstance(regression, CrossFitted) else 0
-    return [
-        DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims)),
-        *(
-            DriverStep(_named(session, target, own), 2 * made + beside, 8 * n * dims[target])
-            for target, sets in wanted.items()
-            for own in sets
-        ),
-    ]
-
-
 @dataclass(frozen=True)
-class StreamedRegressions:
-    """Regressions on splines, which sums determine."""
+class FittedRegressions:
+    """Regressions among the variables of a session, with all that their residuals need.
 
-    session: Session
-    regression: Splines
-    design: SplineDesign
-    sums: SumsByFold
-
-    def variables(self, wanted: Regressions) -> list[Source]:
-        """For everything that is regressed its residuals given every set, computed when read."""
-        sources: list[Source] = []
-        for target, sets in wanted.items():
-            fits = [self.regression.fits(self.design, self.sums, target, own) for own in sets]
-            for own, parts in zip(sets, fits, strict=True):
-                _check_noise(self.session, target, own, np.min([fit.left for fit in parts]))
-            function = SplineResiduals.of(self.design, target, sets, fits)
-            others = tuple(self.session.sources[j] for j in function.variables)
-            name = self.session.names[target]
-            sources.append(DerivedSource(name, others, function, function.width))
-        return sources
-
-
-@dataclass(frozen=True)
-class HeldRegressions:
-    """Regressions that need all rows at once."""
+    Parameters
+    ----------
+    session : Session
+        Over the variables.
+    regression : Regression
+        How they are regressed.
+    design, sums : SplineDesign and SecondMoments, optional
+        Of splines, which their sums determine.
+    values : tuple of ndarray, optional
+        One block of all rows, of regressions that need them at once.
+    """
 
     session: Session
     regression: Regression
-    values: tuple[Vector, ...]
+    design: SplineDesign | None = None
+    sums: SecondMoments | None = None
+    values: tuple[Vector, ...] = ()
 
-    def variables(self, wanted: Regressions) -> list[Source]:
-        """Residuals in memory."""
-        return [
-            ArraySource(
-                self.session.names[target],
-                np.concatenate([self._residuals(target, own) for own in sets], axis=1),
-            )
-            for target, sets in wanted.items()
-        ]
+    def variables(self, wanted: Regressions, called: str = "{}") -> list[Source]:
+        """For everything that is regressed its residuals given every set, side by side.
 
-    def _residuals(self, target: int, given: tuple[int, ...]) -> Vector:
+        Those of splines are computed when they are read; `called` is as for `plan_regressions`.
+        """
+        session, regression = self.session, self.regression
+        sources: list[Source] = []
+        for target, sets in wanted.items():
+            name = called.format(session.names[target])
+            if not isinstance(regression, Splines):
+                parts = [self._of_all_rows(target, own) for own in sets]
+                sources.append(ArraySource(name, np.concatenate(parts, axis=1)))
+                continue
+            assert self.design is not None
+            assert self.sums is not None
+            function = regression.regressed(self.design, self.sums, target, sets)
+            for own, left in zip(sets, function.left, strict=True):
+                self._check_noise(target, own, left)
+            others = tuple(session.sources[j] for j in function.variables)
+            sources.append(DerivedSource(name, others, function, function.width))
+        return sources
+
+    def _of_all_rows(self, target: int, given: tuple[int, ...]) -> Vector:
         """The same draws for the same regression, in whatever order they come."""
         name = _named(self.session, target, given)
         self.session.step(name)
@@ -360,13 +370,24 @@ class HeldRegressions:
         y, x = self.values[target], [self.values[j] for j in given]
 
         def regress() -> Vector:
-            left = self.regression.residuals(y, x, rng)
-            return _checked(left, self.regression.name, y.shape)
+            return _checked(self.regression.residuals(y, x, rng), self.regression.name, y.shape)
 
         left = self.session.keep(name, regress, (self.regression, target, given))
         # As shares of the variance, so that units do not matter.
-        _check_noise(self.session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
+        self._check_noise(target, given, np.min(left.var(axis=0) / y.var(axis=0)))
         return left
+
+    def _check_noise(self, target: int, given: tuple[int, ...], left: float) -> None:
+        """Refuse residuals that are nothing but rounding."""
+        # In this form it refuses NaN, too.
+        if given and not left > _ROUNDING:
+            names = self.session.names
+            others = ", ".join(repr(names[j]) for j in given)
+            msg = (
+                f"variable {names[target]!r} is a function of {others} up to rounding, so its "
+                "residuals say nothing: leave one of them out"
+            )
+            raise DataError(msg)
 
 
 def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
@@ -387,24 +408,10 @@ def _checked(left: Any, name: str, shape: tuple[int, ...]) -> Vector:
     raise InvalidArgumentError(msg)
 
 
-def _check_noise(
-    session: Session, target: int, given: tuple[int, ...], left: np.floating[Any]
-) -> None:
-    """Refuse residuals that are nothing but rounding."""
-    # In this form it refuses NaN, too.
-    if given and not left > _ROUNDING:
-        others = ", ".join(repr(session.names[j]) for j in given)
-        msg = (
-            f"variable {session.names[target]!r} is a function of {others} up to rounding, so its "
-            "residuals say nothing: leave one of them out"
-        )
-        raise DataError(msg)
-
-
 def fit_regressions(
     session: Session, regression: Regression, wanted: Regressions
-) -> StreamedRegressions | HeldRegressions:
-    """Sums that all regressions among some variables need.
+) -> FittedRegressions:
+    """Sums or rows that all regressions among some variables need.
 
     Parameters
     ----------
@@ -425,21 +432,21 @@ def fit_regressions(
     DataError
         A column of what others are regressed on is constant.
     """
+    n, names = session.n, session.names
     if not isinstance(regression, Splines):
         session.step("read all rows")
-        values = session.take([np.arange(session.n)] * len(session.sources))
-        for x, name in zip(values, session.names, strict=True):
+        values = session.take([np.arange(n)] * len(names))
+        for x, name in zip(values, names, strict=True):
             check_varied(x, name)
             x.flags.writeable = False  # a regression of a user may write into what it gets
-        return HeldRegressions(session, regression, tuple(values))
-    n = session.n
+        return FittedRegressions(session, regression, values=tuple(values))
     session.step("pilot rows")
     pilot = np.arange(n)
     # Knots and provisional means need a sample of the rows alone.
     if n > PILOT_ROWS:
         pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
-    samples = session.take([pilot] * len(session.sources))
-    design = regression.design(samples, session.names, _regressors(wanted), tuple(wanted))
-    sums = session.reduce(replace(_regressing(session, regression, wanted), design=design))
+    numbers = _regressors(wanted), tuple(wanted)
+    design = regression.design(session.take([pilot] * len(names)), names, *numbers)
+    sums = session.reduce(replace(regression.moments(session.dims, *numbers), design=design))
     session.step("solve")
-    return StreamedRegressions(session, regression, design, sums)
+    return FittedRegressions(session, regression, design, sums)

@@ -1,8 +1,8 @@
-"""Ridge regressions of features of rows on each other, from one pass of sums.
+"""Second moments of features of rows, in one pass, and ridge regressions on each other from them.
 
 A design makes features of rows: splines of columns, kernels at landmarks, products. One pass sums
 the features and their products, by fold; every regression among them, with its penalty and with or
-without a fold, is then a matter of these sums.
+without a fold, is then a matter of these sums, and so are means and their limit law.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
@@ -90,21 +90,35 @@ class Bound(NamedTuple):
     """Bytes that a row needs besides its features."""
 
 
-class Sums(NamedTuple):
-    """Sums over rows of features and of their products."""
+class SecondMoments(NamedTuple):
+    """Sums over rows of q features and of their products: of some rows, or by fold."""
 
-    rows: int
-    """How many."""
+    rows: Any
+    """How many; by fold shape (k,), and so before the shapes of the others."""
     totals: Vector
     """Shape (q,)."""
     products: Vector
     """Shape (q, q)."""
 
+    def whole(self) -> SecondMoments:
+        """Sums over the rows of all folds."""
+        return SecondMoments(*(part.sum(axis=0) for part in self))
+
+    def splits(self) -> Iterator[tuple[SecondMoments, SecondMoments]]:
+        """Sums over the rows outside of every fold and over its own, one after the other."""
+        # Sums are additive: those without a fold need no other pass over the data.
+        whole = self.whole()
+        for own in map(SecondMoments._make, zip(*self, strict=True)):
+            others = SecondMoments._make(every - one for every, one in zip(whole, own, strict=True))
+            # Of 20 rows one in a million draws has all of them in one fold.
+            yield (others, own) if others.rows and own.rows else (whole, whole)
+
     def covariance(self) -> Vector:
         """Covariance of the features, shape (q, q)."""
         mean = self.totals / self.rows
         # Features are about the means of a sample, so that little cancels.
-        return self.products / self.rows - np.outer(mean, mean)
+        covariance: Vector = self.products / self.rows - np.outer(mean, mean)
+        return covariance
 
     def missed(self, mean: Vector, regressors: Indices, targets: Indices, slopes: Vector) -> Vector:
         """Mean squared errors (t,) of predictions about means (q,) of other rows.
@@ -126,34 +140,9 @@ class Sums(NamedTuple):
         return found
 
 
-class SumsByFold(NamedTuple):
-    """Sums over the rows of every fold, or over all of them as one."""
-
-    rows: Vector
-    """Shape (k,)."""
-    totals: Vector
-    """Shape (k, q)."""
-    products: Vector
-    """Shape (k, q, q)."""
-
-    def whole(self) -> Sums:
-        """Sums over all rows."""
-        return Sums(int(self.rows.sum()), self.totals.sum(axis=0), self.products.sum(axis=0))
-
-    def splits(self) -> Iterator[tuple[Sums, Sums]]:
-        """Sums over the rows outside of every fold and over its own, one after the other."""
-        # Sums are additive: those without a fold need no other pass over the data.
-        whole = self.whole()
-        for rows, totals, products in zip(*self, strict=True):
-            own = Sums(int(rows), totals, products)
-            left = Sums(whole.rows - own.rows, whole.totals - totals, whole.products - products)
-            # Of 20 rows one in a million draws has all of them in one fold.
-            yield (left, own) if left.rows and own.rows else (whole, whole)
-
-
 @dataclass(frozen=True)
-class DesignPass(Pass[SumsByFold]):
-    """All that regressions of features on each other need, in one pass whatever their number.
+class SecondMomentsPass(Pass[SecondMoments]):
+    """First and second moments of features of rows: all that regressions on each other need.
 
     Parameters
     ----------
@@ -167,6 +156,8 @@ class DesignPass(Pass[SumsByFold]):
         Features of rows, which a run has.
     by_fold : bool, optional
         Whether the sums of every fold stay apart.
+    products : bool, optional
+        Whether products are summed, besides the features.
     """
 
     bound: Bound
@@ -174,26 +165,30 @@ class DesignPass(Pass[SumsByFold]):
     name: str = "regressions"
     design: RowDesign | None = None
     by_fold: bool = False
+    products: bool = True
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         tile, q = min(rows, TILE_ROWS), self.bound.size
-        state = 8 * self._parts * (q * (q + 1) + 1)
+        square = q * q * self.products
+        state = 8 * self._parts * (square + q + 1)
         # Keys of all rows, twice, and numbers of the drawn ones.
-        scratch = tile * (self.bound.row + 8 * q) + 8 * q * q + 24 * rows + state
+        scratch = tile * (self.bound.row + 8 * q) + 8 * square + 24 * rows + state
         return Footprint(self.bound.payload, scratch, state)
 
-    def chunk(self, block: RowBlock) -> SumsByFold:
-        """Sums over the drawn rows of one block."""
+    def chunk(self, block: RowBlock) -> SecondMoments:
+        """Sums over the rows of one block that count, by fold."""
         assert self.design is not None
         q, parts = self.design.size, self._parts
-        found = SumsByFold(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
+        shape = (parts, q, q) if self.products else (parts, 0, 0)
+        found = SecondMoments(np.zeros(parts), np.zeros((parts, q)), np.zeros(shape))
         for fold, some in self.folds.tiles(block):
             rows = self.design.joined([x[some] for x in block.values], fold)
             at = fold % parts
             found.rows[at] += len(some)
             found.totals[at] += rows.sum(axis=0)
-            found.products[at] += rows.T @ rows
+            if self.products:
+                found.products[at] += rows.T @ rows
         return found
 
     @property
@@ -265,22 +260,23 @@ class Ridges:
     variances: Vector
     rows: int
 
-    @classmethod
+    @staticmethod
     def fit(
-        cls,
-        sums: Sums,
+        sums: SecondMoments,
         regressors: Indices,
         targets: Indices,
         excess: float = 0.0,
         left_out: Sequence[Indices] = (),
-        held: Sums | None = None,
-        **penalised: Any,
-    ) -> Self:
+        held: SecondMoments | None = None,
+        penalties: Sequence[Vector] | None = None,
+        weights: Vector = RIDGES,
+        most_freedom: float = MOST_FREEDOM,
+    ) -> Ridges:
         """Regress features on features, both by their numbers.
 
         Parameters
         ----------
-        sums : Sums
+        sums : SecondMoments
             Sums over rows.
         regressors, targets : ndarray of int
             Numbers of features.
@@ -289,74 +285,64 @@ class Ridges:
         left_out : sequence of ndarray of int, optional
             Numbers of features that one of several regressions does without. A target takes that of
             the least GCV; where there are none, that on all regressors.
-        held : Sums, optional
+        held : SecondMoments, optional
             Sums over other rows, on which predictions are tried.
-        **penalised : object
-            `penalties`, a matrix for every run of regressors, `weights`, which ascend, and
-            `most_freedom`, a share of the rows: the identity, from 1e-6 to 10, and 0.4.
+        penalties : sequence of ndarray, optional
+            A matrix for every run of regressors; the identity where not given.
+        weights : ndarray, optional
+            They ascend.
+        most_freedom : float, optional
+            Degrees of freedom at most, as a share of the rows.
         """
-        kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
-        every = (cls._on(sums, regressors, targets, excess, one, held, **penalised) for one in kept)
-        return reduce(cls._or, every)
-
-    @classmethod
-    def _on(
-        cls,
-        sums: Sums,
-        regressors: Indices,
-        targets: Indices,
-        excess: float,
-        kept: NDArray[np.bool_],
-        held: Sums | None,
-        penalties: Sequence[Vector] | None = None,
-        weights: Vector = RIDGES,
-        most_freedom: float = MOST_FREEDOM,
-    ) -> Self:
-        """The regression on some of the regressors; others have coefficients 0."""
-        every, regressors = regressors, regressors[kept]
-        n = sums.rows
-        covariance, mean = sums.covariance(), sums.totals / n
-        vectors, s, m = _diagonalised(covariance[np.ix_(regressors, regressors)], penalties)
-        c = vectors.T @ covariance[np.ix_(regressors, targets)]
+        covariance, mean, n = sums.covariance(), sums.totals / sums.rows, int(sums.rows)
         variances = covariance[targets, targets]
-        shrunk = s[:, None] + np.multiply.outer(m, weights)  # (k, weights)
-        # 1 + tr S (S + w P)^-1.
-        freedom = 1.0 + (s[:, None] / shrunk).sum(axis=0)
-        # c^2 (2 / (s + w m) - s / (s + w m)^2) of the variance is explained.
-        explained = 2.0 / shrunk - s[:, None] / shrunk**2
-        # Rounding may take it below zero where the fit is exact.
-        left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, weights)
-        errors = left / np.maximum(1.0 - freedom / n, 1e-3) ** 2
-        # Too many degrees of freedom are refused, but for the largest weight.
-        errors[:, freedom > max(most_freedom * n, freedom[-1])] = np.inf
-        least = errors.min(axis=1, keepdims=True)
-        chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # weights ascend
-        inverse = 1.0 / shrunk[:, chosen]
-        tried = least[:, 0]
-        if held is not None:
-            every_slope = (vectors @ (c / one[:, None]) for one in shrunk.T)
-            missed = [held.missed(mean, regressors, targets, one) for one in every_slope]
-            tried = np.where(np.isfinite(errors.T), missed, np.inf).min(axis=0)
-        padded = np.zeros((len(every), len(s)))
-        padded[kept] = vectors
-        at_chosen = np.arange(len(targets)), chosen
-        share = np.zeros(len(targets))
-        np.divide(left[at_chosen], variances, out=share, where=variances > 0.0)
-        return cls(
-            mean[every],
-            padded @ (c * inverse),
-            mean[targets],
-            padded,
-            inverse / n,
-            errors[at_chosen],
-            least[:, 0],
-            tried,
-            share,
-            variances,
-            n,
-        )
 
-    def _or(self, other: Self) -> Self:
+        def on(kept: NDArray[np.bool_]) -> Ridges:
+            """The regression on some of the regressors; others have coefficients 0."""
+            some = regressors[kept]
+            vectors, s, m = _diagonalised(covariance[np.ix_(some, some)], penalties)
+            c = vectors.T @ covariance[np.ix_(some, targets)]
+            shrunk = s[:, None] + np.multiply.outer(m, weights)  # (k, weights)
+            # 1 + tr S (S + w P)^-1.
+            freedom = 1.0 + (s[:, None] / shrunk).sum(axis=0)
+            # c^2 (2 / (s + w m) - s / (s + w m)^2) of the variance is explained.
+            explained = 2.0 / shrunk - s[:, None] / shrunk**2
+            # Rounding may take it below zero where the fit is exact.
+            left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, weights)
+            errors = left / np.maximum(1.0 - freedom / n, 1e-3) ** 2
+            # Too many degrees of freedom are refused, but for the largest weight.
+            errors[:, freedom > max(most_freedom * n, freedom[-1])] = np.inf
+            least = errors.min(axis=1, keepdims=True)
+            chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # weights ascend
+            inverse = 1.0 / shrunk[:, chosen]
+            tried = least[:, 0]
+            if held is not None:
+                every = (vectors @ (c / one[:, None]) for one in shrunk.T)
+                missed = [held.missed(mean, some, targets, slopes) for slopes in every]
+                tried = np.where(np.isfinite(errors.T), missed, np.inf).min(axis=0)
+            padded = np.zeros((len(regressors), len(s)))
+            padded[kept] = vectors
+            at = np.arange(len(targets)), chosen
+            share = np.zeros(len(targets))
+            np.divide(left[at], variances, out=share, where=variances > 0.0)
+            return Ridges(
+                mean[regressors],
+                padded @ (c * inverse),
+                mean[targets],
+                padded,
+                inverse / n,
+                errors[at],
+                least[:, 0],
+                tried,
+                share,
+                variances,
+                n,
+            )
+
+        kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
+        return reduce(Ridges._or, map(on, kept))
+
+    def _or(self, other: Ridges) -> Ridges:
         """The better of two regressions on the same rows, for every target."""
         better = other.least < self.least
         names = "slopes", "errors", "left"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice, check_integer, shown
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.regression.ridge import Bound, DesignPass, Folds, Ridges, SumsByFold
+from dhsic.regression.ridge import Bound, Folds, Ridges, SecondMoments, SecondMomentsPass
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -31,15 +31,15 @@ _MOST_FOLDS = 1000
 
 @dataclass(frozen=True)
 class SplineBasis:
-    """B-splines of every column of a variable, but for the last of each.
+    """B-splines of a column, but for the last.
 
-    Those of a column add up to 1, so that the last is what the others and a constant make.
+    They add up to 1, so that the last is what the others and a constant make.
 
     Parameters
     ----------
-    knots : tuple of ndarray
-        Knots of every column, increasing: those within its range, and as many on either side of it
-        as the degree.
+    knots : ndarray
+        Increasing: those within the range of the column, and as many on either side of it as the
+        degree.
     degree : int
         Degree of the polynomials between knots.
     extrapolation : {"constant", "linear"}
@@ -53,106 +53,92 @@ class SplineBasis:
     Examples
     --------
     >>> import numpy as np
-    >>> x = np.linspace(0.0, 1.0, 101)[:, None]
+    >>> x = np.linspace(0.0, 1.0, 101)
     >>> basis = SplineBasis.fit(x, 3, 2, "constant")
     >>> basis(x).shape
     (101, 3)
     """
 
-    knots: tuple[Vector, ...]
+    knots: Vector
     degree: int
     extrapolation: Extrapolation
 
     @classmethod
-    def fit(
-        cls, sample: NDArray[Any], n_knots: int, degree: int, extrapolation: Extrapolation
-    ) -> SplineBasis:
-        """Knots at quantiles of a sample, fewer where values repeat.
+    def fit(cls, sample: Vector, n_knots: int, degree: int, extrapolation: Extrapolation) -> Self:
+        """Knots at quantiles of a column that is not constant, fewer where values repeat.
 
-        Parameters
-        ----------
-        sample : ndarray, shape (s, d)
-            Rows, no column of them constant.
-        n_knots : int
-            From the smallest to the largest value of a column.
-        degree : int
-            Degree of the polynomials.
-        extrapolation : {"constant", "linear"}
-            Beyond the range of the sample.
-
-        Returns
-        -------
-        SplineBasis
+        The outermost are the least and the largest value of the sample.
         """
-        # The outermost knots are the least and the largest value of the sample.
-        levels = np.linspace(0.0, 1.0, n_knots)
-        quantiles = np.quantile(np.asarray(sample, np.float64), levels, axis=0)
         # Values that repeat would put knots on top of each other.
-        inner = [np.unique(column) for column in quantiles.T]
-        return cls(tuple(_widened(knots, degree) for knots in inner), degree, extrapolation)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """Functions of every column."""
-        # There are len(knots) - degree - 1 functions, and the last is left out.
-        return tuple(len(knots) - self.degree - 2 for knots in self.knots)
+        inner = np.unique(np.quantile(sample, np.linspace(0.0, 1.0, n_knots)))
+        # Knots beyond the ends, so that the functions add up to 1 there, too, as far apart as the
+        # outermost are.
+        steps = np.arange(1, degree + 1)
+        before = inner[0] - (inner[1] - inner[0]) * steps[::-1]
+        after = inner[-1] + (inner[-1] - inner[-2]) * steps
+        return cls(np.concatenate([before, inner, after]), degree, extrapolation)
 
     @property
     def size(self) -> int:
-        """Functions of all columns."""
-        return sum(self.counts)
+        """How many functions."""
+        # There are len(knots) - degree - 1, and the last is left out.
+        return len(self.knots) - self.degree - 2
 
-    def __call__(self, x: NDArray[Any]) -> Vector:
-        """The functions at rows, shape (b, size)."""
-        out = np.empty((len(x), self.size))
-        edges = np.cumsum((0, *self.counts))
-        for column, knots, (start, stop) in zip(x.T, self.knots, pairwise(edges), strict=True):
-            self._fill(out[:, start:stop], column.astype(np.float64), knots)
-        return out
-
-    def _fill(self, out: Vector, x: Vector, knots: Vector) -> None:
+    def __call__(self, x: Vector) -> Vector:
+        """The functions at values (b,), shape (b, size)."""
         from scipy.interpolate import BSpline  # slow to import
 
-        low, high = knots[self.degree], knots[-self.degree - 1]
+        low, high = self.knots[self.degree], self.knots[-self.degree - 1]
         # Knots come from a sample, so that other rows may lie beyond them.
         within = np.clip(x, low, high)
-        out[:] = BSpline.design_matrix(within, knots, self.degree).toarray()[:, :-1]
+        out: Vector = BSpline.design_matrix(within, self.knots, self.degree).toarray()[:, :-1]
         # Beyond the knots functions go on along their slopes, where a polynomial would run away.
         if self.extrapolation == "linear":
             for end, beyond in ((low, x < low), (high, x > high)):
                 if beyond.any():
-                    out[beyond] += np.outer(x[beyond] - end, self._functions(knots)(end, 1))
+                    out[beyond] += np.outer(x[beyond] - end, self._splines(end, 1))
+        return out
 
-    def roughness(self) -> tuple[Vector, ...]:
-        """Integrals of products of second derivatives within the range of every column."""
-        return tuple(self._roughness(knots) for knots in self.knots)
-
-    def _roughness(self, knots: Vector) -> Vector:
-        """Between two knots a polynomial, of which Gauss and Legendre's rule has the integral."""
-        curvature = self._functions(knots).derivative(2)
-        # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1.
+    def roughness(self) -> Vector:
+        """Integrals of products of second derivatives within the range, shape (size, size)."""
+        curvature = self._splines.derivative(2)
+        # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1:
+        # between two knots a polynomial, of which Gauss and Legendre's rule has the integral.
         places, weights = np.polynomial.legendre.leggauss(self.degree)
-        total = np.zeros((len(knots) - self.degree - 2,) * 2)
+        total = np.zeros((self.size, self.size))
         # The polynomials change at every knot, so that each span is a sum of its own.
-        for low, high in pairwise(knots[self.degree : -self.degree]):
+        for low, high in pairwise(self.knots[self.degree : -self.degree]):
             values = curvature(low + (high - low) * (places + 1.0) / 2.0)
             total += (high - low) / 2.0 * (values.T * weights) @ values
         return total
 
-    def _functions(self, knots: Vector) -> Any:
-        """All functions of a column but the last, as one spline."""
+    @property
+    def _splines(self) -> Any:
+        """All functions but the last, as one spline."""
         from scipy.interpolate import BSpline
 
-        return BSpline(knots, np.eye(len(knots) - self.degree - 1)[:, :-1], self.degree)
+        return BSpline(self.knots, np.eye(self.size + 1)[:, :-1], self.degree)
 
 
-def _widened(inner: Vector, degree: int) -> Vector:
-    """Knots with others beside them, as far apart as the outermost are."""
-    # Knots beyond the ends, so that the functions add up to 1 there, too.
-    steps = np.arange(1, degree + 1)
-    before = inner[0] - (inner[1] - inner[0]) * steps[::-1]
-    after = inner[-1] + (inner[-1] - inner[-2]) * steps
-    return np.concatenate([before, inner, after])
+Bases = dict[int, tuple[SplineBasis, ...]]
+"""Those of every column of variables, by the number of the variable."""
+
+
+def _functions(bases: Bases, values: Sequence[NDArray[Any]]) -> list[Vector]:
+    """The functions at rows of the variables of the bases, in their order."""
+    columns = zip(bases.values(), (np.asarray(x, np.float64) for x in values), strict=True)
+    return [one(x) for own, rows in columns for one, x in zip(own, rows.T, strict=True)]
+
+
+def _places(sizes: dict[int, int], some: Sequence[int]) -> Indices:
+    """Places of some parts among parts of sizes, side by side."""
+    starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
+    every = [starts[j] + np.arange(sizes[j]) for j in some]
+    return np.concatenate([np.empty(0, np.intp), *every])
+
+
+def _sizes(bases: Bases) -> dict[int, int]:
+    return {j: sum(one.size for one in own) for j, own in bases.items()}
 
 
 @dataclass(frozen=True)
@@ -161,10 +147,10 @@ class SplineDesign:
 
     Parameters
     ----------
-    bases : tuple of int and SplineBasis
+    bases : tuple of int and tuple of SplineBasis
         Those of the regressors, with the number of the variable.
-    penalties : tuple of int and tuple of ndarray
-        Penalties of the coefficients of every column of the regressors.
+    penalties : tuple of tuple of ndarray
+        Penalties of the coefficients of every column of each of these.
     targets : tuple of int and int
         Numbers and columns of the variables that are regressed.
     names : tuple of str
@@ -173,8 +159,8 @@ class SplineDesign:
         Means of a sample: sums about them are small, and keep their digits.
     """
 
-    bases: tuple[tuple[int, SplineBasis], ...]
-    penalties: tuple[tuple[int, tuple[Vector, ...]], ...]
+    bases: tuple[tuple[int, tuple[SplineBasis, ...]], ...]
+    penalties: tuple[tuple[Vector, ...], ...]
     targets: tuple[tuple[int, int], ...]
     names: tuple[str, ...]
     centre: Vector
@@ -186,76 +172,47 @@ class SplineDesign:
 
     def functions(self, given: Sequence[int]) -> Indices:
         """Places of the functions of some regressors."""
-        return _places({j: basis.size for j, basis in self.bases}, given)
+        return _places(_sizes(dict(self.bases)), given)
 
     def columns(self, target: int) -> Indices:
         """Places of a target."""
-        functions = sum(basis.size for _, basis in self.bases)
-        return functions + _places(dict(self.targets), [target])
+        return sum(_sizes(dict(self.bases)).values()) + _places(dict(self.targets), [target])
 
     def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Rows about the provisional means, shape (b, q); alike in all folds."""
         del fold
-        parts = [basis(values[j]) for j, basis in self.bases]
-        out = np.concatenate([*parts, *(values[t] for t, _ in self.targets)], axis=1)
+        functions = _functions(dict(self.bases), [values[j] for j, _ in self.bases])
+        out = np.concatenate([*functions, *(values[t] for t, _ in self.targets)], axis=1)
         centred: Vector = np.subtract(out, self.centre, dtype=np.float64)
         return centred
 
 
-def _places(sizes: dict[int, int], some: Sequence[int]) -> Indices:
-    """Places of some parts among parts of sizes, side by side."""
-    starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
-    every = [starts[j] + np.arange(sizes[j]) for j in some]
-    return np.concatenate([np.empty(0, np.intp), *every])
-
-
 @dataclass(frozen=True)
 class SplineResiduals:
-    """Residuals of several regressions of one target, side by side.
+    """Residuals of several regressions of one target, side by side, as a `RowFunction`.
 
     Parameters
     ----------
     target : int
         Number of the variable that is regressed.
-    bases : dict of int to SplineBasis
-        Bases of its regressors, by number.
+    bases : dict of int to tuple of SplineBasis
+        Bases of its regressors.
     mean : ndarray, shape (n_folds, r d)
         Mean of the target, in every fold for every regression.
     centre : ndarray, shape (n_folds, r d)
         Means of the fitted functions, which are taken off again.
     coefficients : ndarray, shape (n_folds, p, r d)
         Coefficients of all functions, zero where a regression is without.
+    left : tuple of float
+        The least share of a variance that the residuals of every regression have.
     """
 
     target: int
-    bases: dict[int, SplineBasis]
+    bases: Bases
     mean: Vector
     centre: Vector
     coefficients: Vector
-
-    @classmethod
-    def of(
-        cls,
-        design: SplineDesign,
-        target: int,
-        sets: Sequence[Sequence[int]],
-        regressions: Sequence[Sequence[Ridges]],
-    ) -> Self:
-        """Residuals of regressions on sets of variables, each one a fold or one for all rows."""
-        # Functions that no regression takes are not computed.
-        bases = {j: one for j, one in design.bases if any(j in own for own in sets)}
-        sizes = {j: basis.size for j, basis in bases.items()}
-        d, folds = dict(design.targets)[target], len(regressions[0])
-        mean, centre = np.zeros((2, folds, d * len(sets)))
-        coefficients = np.zeros((folds, sum(sizes.values()), d * len(sets)))
-        for r, (given, fits) in enumerate(zip(sets, regressions, strict=True)):
-            columns, rows = slice(d * r, d * (r + 1)), _places(sizes, given)
-            means = design.centre[design.functions(given)]
-            for f, fit in enumerate(fits):
-                mean[f, columns] = design.centre[design.columns(target)] + fit.target_mean
-                centre[f, columns] = (means + fit.mean) @ fit.slopes
-                coefficients[f, rows, columns] = fit.slopes
-        return cls(target, bases, mean, centre, coefficients)
+    left: tuple[float, ...]
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -272,7 +229,7 @@ class SplineResiduals:
         target, *given = values
         # A row is predicted by the fit of its fold, which has not seen it.
         folds = rows % len(self.mean)
-        functions = [basis(x) for basis, x in zip(self.bases.values(), given, strict=True)]
+        functions = _functions(self.bases, given)
         joined = np.concatenate([np.empty((len(rows), 0)), *functions], axis=1)
         out = np.tile(np.asarray(target, np.float64), (1, self.width // target.shape[1]))
         for f in range(len(self.mean)):
@@ -345,15 +302,15 @@ class Splines:
         check_integer("n_folds", self.n_folds, minimum=1, maximum=_MOST_FOLDS)
         check_choice("extrapolation", self.extrapolation, get_args(Extrapolation))
 
-    def regressing(
+    def moments(
         self, dims: Sequence[int], regressors: Sequence[int], targets: Sequence[int]
-    ) -> DesignPass:
+    ) -> SecondMomentsPass:
         """The pass of regressions among variables of so many columns, by their numbers."""
         # Where values repeat there are fewer knots.
         functions = (self.n_knots + self.degree - 2) * sum(dims[j] for j in regressors)
         q = functions + sum(dims[j] for j in targets)
         bound = Bound(q, 8 * (q + functions + 3 * self.degree * sum(dims)), 3 * 8 * q)
-        return DesignPass(bound, Folds(self.n_folds), "regressions", by_fold=True)
+        return SecondMomentsPass(bound, Folds(self.n_folds), "regressions", by_fold=True)
 
     def design(
         self,
@@ -382,19 +339,23 @@ class Splines:
             _check_spans(samples[j], names[j])
         for j in regressors:
             check_varied(samples[j], names[j])
-        knots = self.n_knots, self.degree, self.extrapolation
-        bases = tuple((j, SplineBasis.fit(samples[j], *knots)) for j in regressors)
+        options = self.n_knots, self.degree, self.extrapolation
+        bases = {
+            j: tuple(SplineBasis.fit(column, *options) for column in samples[j].T)
+            for j in regressors
+        }
         # Coefficients shrink to 0, and not their differences (Eilers and Marx 1996) to those of a
         # line.
         ridge = self.penalty == "ridge"
         penalties = tuple(
-            (j, tuple(map(np.eye, one.counts)) if ridge else one.roughness()) for j, one in bases
+            tuple(np.eye(one.size) if ridge else one.roughness() for one in own)
+            for own in bases.values()
         )
-        parts = [basis(samples[j]) for j, basis in bases]
+        parts = _functions(bases, [samples[j] for j in bases])
         parts += [samples[t].astype(np.float64) for t in targets]
         centre = np.concatenate([part.mean(axis=0) for part in parts])
         columns = tuple((t, samples[t].shape[1]) for t in targets)
-        return SplineDesign(bases, penalties, columns, tuple(names), centre)
+        return SplineDesign(tuple(bases.items()), penalties, columns, tuple(names), centre)
 
     def residuals(
         self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
@@ -425,51 +386,57 @@ class Splines:
         values, numbers, last = (*given, target), tuple(range(len(given))), len(given)
         names = [*(f"given {j + 1}" for j in numbers), "target"]
         design = self.design([x[pilot] for x in values], names, numbers, (last,))
-        regressing = self.regressing([x.shape[1] for x in values], numbers, (last,))
-        sums = replace(regressing, design=design).chunk(RowBlock(0, values))
-        fits = self.fits(design, sums, last, numbers)
-        function = SplineResiduals.of(design, last, [numbers], [fits])
+        moments = self.moments([x.shape[1] for x in values], numbers, (last,))
+        sums = replace(moments, design=design).chunk(RowBlock(0, values))
+        function = self.regressed(design, sums, last, [numbers])
         return function(np.arange(n), [values[j] for j in function.variables])
 
-    def fits(
-        self, design: SplineDesign, sums: SumsByFold, target: int, given: Sequence[int]
-    ) -> list[Ridges]:
-        """One regression, or one a fold without it, from sums of the design.
-
-        Parameters
-        ----------
-        design : SplineDesign
-            Design of the variables.
-        sums : SumsByFold
-            Its sums.
-        target, given : int, sequence of int
-            Numbers of variables.
+    def regressed(
+        self, design: SplineDesign, sums: SecondMoments, target: int, sets: Sequence[Sequence[int]]
+    ) -> SplineResiduals:
+        """Residuals of a target by regressions on sets of variables, from sums of the design.
 
         Raises
         ------
         DataError
             There are not more rows than coefficients.
         """
-        functions, columns = design.functions(given), design.columns(target)
-        penalties = [one for j in given for one in dict(design.penalties)[j]]
-        p = len(functions)
-        fits = []
-        for part in [sums.whole()] if self.n_folds == 1 else [left for left, _ in sums.splits()]:
-            # GCV divides by n less the degrees of freedom, of which there may be p + 1.
-            if part.rows <= p + 1:
-                msg = (
-                    f"a regression of {design.names[target]!r} on {len(given)} variables has "
-                    f"{p + 1} coefficients and needs more rows than that, got {part.rows}: give "
-                    "fewer n_knots, or fewer variables"
+        # Functions that no regression takes are not computed.
+        bases = {j: own for j, own in design.bases if any(j in given for given in sets)}
+        of_columns = {j: own for (j, _), own in zip(design.bases, design.penalties, strict=True)}
+        # One regression of all rows, or one a fold without it.
+        parts = [sums.whole()] if self.n_folds == 1 else [others for others, _ in sums.splits()]
+        targets, sizes = design.columns(target), _sizes(bases)
+        width = len(targets) * len(sets)
+        mean, centre = np.zeros((2, len(parts), width))
+        coefficients, left = np.zeros((len(parts), sum(sizes.values()), width)), []
+        for r, given in enumerate(sets):
+            columns = slice(len(targets) * r, len(targets) * (r + 1))
+            functions, rows = design.functions(given), _places(sizes, given)
+            penalties, least = [one for j in given for one in of_columns[j]], []
+            for f, part in enumerate(parts):
+                # GCV divides by n less the degrees of freedom, of which there may be p + 1.
+                if part.rows <= len(functions) + 1:
+                    msg = (
+                        f"a regression of {design.names[target]!r} on {len(given)} variables has "
+                        f"{len(functions) + 1} coefficients and needs more rows than that, got "
+                        f"{part.rows:.0f}: give fewer n_knots, or fewer variables"
+                    )
+                    raise DataError(msg)
+                fit = Ridges.fit(
+                    part,
+                    functions,
+                    targets,
+                    penalties=penalties,
+                    weights=_WEIGHTS,
+                    most_freedom=math.inf,
                 )
-                raise DataError(msg)
-            penalised: dict[str, Any] = {
-                "penalties": penalties,
-                "weights": _WEIGHTS,
-                "most_freedom": math.inf,
-            }
-            fits.append(Ridges.fit(part, functions, columns, **penalised))
-        return fits
+                mean[f, columns] = design.centre[targets] + fit.target_mean
+                centre[f, columns] = (design.centre[functions] + fit.mean) @ fit.slopes
+                coefficients[f, rows, columns] = fit.slopes
+                least.append(fit.left.min())
+            left.append(float(np.min(least)))  # NaN where any is
+        return SplineResiduals(target, bases, mean, centre, coefficients, tuple(left))
 
 
 def _check_spans(rows: NDArray[Any], name: str) -> None:

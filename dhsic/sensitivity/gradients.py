@@ -103,7 +103,7 @@ class TileGradient:
     @property
     def _own(self) -> int:
         """Tiles besides those of the kernels."""
-        return 1 + max(self._kernel(m).gradient_tiles for m in self.wrt)
+        return 1 + max(int(self._kernel(m).gradient_tiles) for m in self.wrt)
 
 
 def _product_of_others(tiles: Sequence[Tile], m: int, out: Tile) -> None:

@@ -445,7 +445,9 @@ class GramPass(PermutedPass[PairSums]):
     @cached_property
     def width(self) -> int:
         """Columns of the prepared arrays of all kernels."""
-        return self.shared.width([x.shape[1] for x in self.pilots])
+        kernels, variables = self.combinations.kernels, self.combinations.variables
+        dims = [x.shape[1] for x in self.pilots]
+        return sum(kernels[k].width(dims[variables[k]]) for k in self.shared.roots)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
