@@ -97,7 +97,7 @@ LITTLE = {
     "forward": ("4MiB", {}),
     "two_sample_test": ("24MiB", {"estimator": "nystrom-mmd"}),
     "mean_embedding": ("4MiB", {}),
-    "dependence_matrix": ("8MiB", {}),
+    "dependence_matrix": ("6MiB", {}),
     "interaction_test": ("16MiB", {}),
     "sensitivity_map": ("14MiB", {}),
     "witness_functions": ("6MiB", {}),

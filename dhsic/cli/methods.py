@@ -14,9 +14,9 @@ from click.shell_completion import CompletionItem
 from dhsic._plugins import load_plugins
 from dhsic.cli.output import aligned
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.estimators.features import Form
 from dhsic.estimators.nfsic import Placement
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
-from dhsic.estimators.rff import Form
 from dhsic.landmarks import Pairing, Selection
 from dhsic.nulls import MixtureMethod, Variance, Within
 

@@ -3,11 +3,9 @@
 `base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
 `registration` adds to the list. `resample` has the permutations by which all of them are tested
 exactly, and `chain` makes tests of three variables and more of those of two. On all pairs of rows:
-`exact` and `distance` in the folder `gram`, by way of `quadratic`, and `block`. On the values of
-kernels at landmark tuples, in the folder `landmark`: `nystrom_m`, by way of `tuples` and
-`statistics`. On features of either variable, in the folder `feature`: `nystrom_hsic`, `normalised`,
-`coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking` takes many columns against one
-target. At test locations, in the folder `location`: `nfsic`.
+`exact`, `distance` and `block`. On the values of kernels at landmark tuples: `nystrom_m`. On
+features of either variable: `features` says what all share and has those without landmarks,
+`nystrom` and `coco` have Nystrom features. At test locations: `nfsic`.
 """
 
 from dhsic.estimators.base import (
@@ -23,10 +21,10 @@ from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.features import RFFHSIC, SubCorr
 from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.normalised import CKA, NOCCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
@@ -48,8 +46,6 @@ from dhsic.estimators.registry import (
     takes_variables,
     tries_grids,
 )
-from dhsic.estimators.rff import RFFHSIC
-from dhsic.estimators.sub_corr import SubCorr
 
 __all__ = [
     "CKA",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from dhsic.nulls import (
     kernel_moments,
     spread_at_locations,
 )
-from dhsic.statistics.sides import Side
+from dhsic.statistics.features import Features
 
 Samples = Sequence[NDArray[np.floating[Any]]]
 
@@ -115,14 +115,14 @@ def guard_locations(n: int, kernels: Sequence[NDArray[np.floating[Any]]]) -> str
 
 def guard_features(
     session: Session,
-    sides: Mapping[int, Side],
+    features: Sequence[Features],
     chosen: Iterable[Sequence[int]],
     null: Gamma | Spectral,
     remedy: str = Needs.remedy,
 ) -> str:
     """Guard of pairs of the features of variables, by their numbers, as `guard_landmarks`."""
-    n, rows = _there(session), _rows_looked_at(session.n, len(sides))
-    moments = {k: _feature_moments(side, rows) for k, side in sides.items()}
+    n, rows = _there(session), _rows_looked_at(session.n, len(features))
+    moments = [_feature_moments(one, rows) for one in features]
     spreads = [joint_spread([moments[k] for k in pair], n) for pair in chosen]
     needs = Needs(_MARGINAL, remedy=remedy)
     if isinstance(null, Spectral):
@@ -131,7 +131,7 @@ def guard_features(
     return guard(null.name, spreads, n, needs)
 
 
-def guard_weighted(session: Session, sides: Mapping[int, Side]) -> str:
+def guard_weighted(session: Session, features: Sequence[Features]) -> str:
     """Guard of the limit law of weighted rows, by features of two variables, as `guard`.
 
     It is made of the rows as they are paired, of which there are as many as of equal weight. Where
@@ -139,8 +139,8 @@ def guard_weighted(session: Session, sides: Mapping[int, Side]) -> str:
     """
     weights = session.weights
     assert weights is not None
-    rows = _rows_looked_at(session.n, len(sides))
-    moments = [_feature_moments(side, rows) for side in sides.values()]
+    rows = _rows_looked_at(session.n, len(features))
+    moments = [_feature_moments(one, rows) for one in features]
     needs = Needs(*_PAIRED, remedy=_OF_WEIGHTS)
     told = guard(Spectral.name, [joint_spread(moments, round(weights.rows))], session.n, needs)
     few = ""
@@ -155,11 +155,11 @@ def guard_weighted(session: Session, sides: Mapping[int, Side]) -> str:
     return "; ".join(filter(None, (share, told, few)))
 
 
-def _feature_moments(side: Side, rows: int) -> KernelMoments:
-    assert side.sample is not None
-    features = side.map(side.sample[:rows]).astype(np.float64, copy=False)
+def _feature_moments(features: Features, rows: int) -> KernelMoments:
+    assert features.sample is not None
+    values = features.map(features.sample[:rows]).astype(np.float64, copy=False)
     # Whitened features have the inner products of the kernel that the statistic uses.
-    whitened = side.whitened(features)
+    whitened = features.whitened(values)
     return kernel_moments(whitened @ whitened.T)
 
 

@@ -80,9 +80,9 @@ class Guess(NamedTuple):
 
     steps: list[DriverStep | PassPlan]
     """Those that prepare it."""
-    statistic: Statistic[Any]
-    """Of functions that have shapes and take no memory."""
-    closing: tuple[DriverStep, ...] = ()
+    statistic: Statistic[Any] | None
+    """Of functions that have shapes and take no memory; None where the steps hold all passes."""
+    closing: Sequence[DriverStep | PassPlan] = ()
     """Steps after all passes."""
     n_landmarks: int | None = None
     """Landmarks before pruning."""
@@ -126,10 +126,12 @@ class Estimator(ABC):
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The plan of a test of all combinations, or of estimates where `null` is None."""
         guess = self.guess(session, combinations, null)
-        permuted = null if isinstance(null, Resampling) else None
-        orbit = guess.statistic.orbit(session, permuted)
-        passes = replicate_steps(session, guess.statistic, orbit)
-        steps = [*guess.steps, *passes, *guess.closing]
+        steps = [*guess.steps]
+        if guess.statistic is not None:
+            permuted = null if isinstance(null, Resampling) else None
+            orbit = guess.statistic.orbit(session, permuted)
+            steps += replicate_steps(session, guess.statistic, orbit)
+        steps += guess.closing
         return plan_of(session, steps, self.remedy, guess.n_landmarks)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -149,6 +151,12 @@ class Estimator(ABC):
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics of several combinations, and replicates that they share."""
+        return self._compared(session, combinations, null)
+
+    def _compared(
+        self, session: Session, combinations: Combinations, null: Resampling | None
+    ) -> GridOutcome:
+        """The same; without a null there are no replicates."""
         prepared = self.prepare(session, combinations, null)
         orbit = prepared.statistic.orbit(session, null)
         found = replicate(session, prepared.statistic, orbit)

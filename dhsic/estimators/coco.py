@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
 from dhsic.engine.session import Session
-from dhsic.estimators.landmarks import OnLandmarks
+from dhsic.estimators.nystrom import OnLandmarks
 from dhsic.kernels import Combinations, Kernel
-from dhsic.linalg import solve_lower
 from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
-from dhsic.statistics.moments import feature_moments, moments_layout
-from dhsic.statistics.sides import Measure, Side, whiten
+from dhsic.statistics.moments import BOTH, second_moments
+from dhsic.statistics.outer import Measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -242,23 +241,16 @@ class COCO(OnLandmarks):
         WitnessFunctions
         """
         drawn = self.draw(session, Combinations.single(kernels))
-        basis = drawn.bases[0]
-        covariances = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        moments = second_moments(session, drawn.features, BOTH[:1])
         session.step("solve")
-        cross = whiten(covariances.of(0, 1)[None], basis.factors)[0]
         # The largest singular value is COCO, and its vectors are the functions that reach it
         # (Gretton 2020, section 4.1).
-        left, values, right = np.linalg.svd(cross, full_matrices=False)
+        left, values, right = np.linalg.svd(moments.covariance(0, 1), full_matrices=False)
         first, second = (
-            WitnessFunction(kernel, z, _weights(side, u))
-            for kernel, z, side, u in zip(
-                basis.kernels, drawn.points, basis.sides, (left[:, 0], right[0]), strict=True
+            # The function u' L^-1 k(z, .) has the weights L^-T u at the landmarks.
+            WitnessFunction(kernel, np.asarray(features.points), features.inverse.T @ u)
+            for kernel, features, u in zip(
+                drawn.combinations.kernels, drawn.features, (left[:, 0], right[0]), strict=True
             )
         )
         return WitnessFunctions(float(values[0]), first, second)
-
-
-def _weights(side: Side, function: Vector) -> Vector:
-    """Weights of the kernel at the landmarks, L^-T u for the function u' L^-1 k(z, .)."""
-    assert side.factor is not None
-    return solve_lower(side.factor, function, transposed=True)

@@ -376,7 +376,7 @@ class SortedStatistic(Statistic[RowsSum]):
     def __len__(self) -> int:
         return 1
 
-    def part(self, numbers: range) -> Self:
+    def part(self, numbers: Sequence[int]) -> Self:
         """The only one."""
         del numbers
         return self

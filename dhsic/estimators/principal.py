@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dhsic.kernels import Combinations
 from dhsic.linalg import solve_lower
-from dhsic.statistics.sides import Side
+from dhsic.statistics.features import Features
 
 Vector = NDArray[np.float64]
 
@@ -57,18 +57,18 @@ class Directions:
     factor: Vector | None = None
 
     @classmethod
-    def of(cls, side: Side, values: NDArray[np.floating[Any]]) -> Self:
+    def of(cls, features: Features, values: NDArray[np.floating[Any]]) -> Self:
         """Those of features with a factor L, of their values in the sample that described them.
 
         With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
         uncorrelated in the sample. They are found in the precision of the features.
         """
-        assert side.factor is not None
-        features = (values - side.centre).astype(np.float64)
-        covariance = features.T @ features / len(features)
+        assert features.factor is not None
+        centred = (values - features.centre).astype(np.float64)
+        covariance = centred.T @ centred / len(centred)
         # L^-1 C L^-T, by two triangular solves.
-        half = solve_lower(side.factor, covariance).T
-        whitened = solve_lower(side.factor, half).astype(values.dtype, copy=False)
+        half = solve_lower(features.factor, covariance).T
+        whitened = solve_lower(features.factor, half).astype(values.dtype, copy=False)
         # Divide and conquer is the quickest for all vectors; SciPy 1.13 fails with it at size 1.
         driver = "evd" if len(whitened) > 1 else "ev"
         variances, vectors = scipy.linalg.eigh(
@@ -76,7 +76,7 @@ class Directions:
         )
         # The heaviest first; rounding may leave the lightest below 0.
         variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
-        return cls(variances, vectors[:, ::-1], side.factor)
+        return cls(variances, vectors[:, ::-1], features.factor)
 
     @classmethod
     def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:

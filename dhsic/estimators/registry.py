@@ -16,12 +16,10 @@ from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.features import RFFHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.normalised import CKA, NOCCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.estimators.rff import RFFHSIC
-from dhsic.estimators.sub_corr import SubCorr
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
     Chain,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -49,7 +50,7 @@ class PairsStatistic(Statistic[RowsSum]):
     def __len__(self) -> int:
         return len(FACTORISATIONS)
 
-    def part(self, numbers: range) -> Self:
+    def part(self, numbers: Sequence[int]) -> Self:
         """All, since they share their matrices."""
         del numbers
         return self

@@ -26,19 +26,19 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC, NystromMHSIC
 from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of
-from dhsic.estimators.landmarks import LandmarkFeatures
+from dhsic.estimators.features import DrawnFeatures
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.linalg import rounding_unit, spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
-from dhsic.results import AS_ASKED
-from dhsic.statistics.layout import KernelSide, Layout, Rectangle
-from dhsic.statistics.moments import MomentsPass, feature_moments
+from dhsic.results import AS_ASKED, LandmarkSummary
+from dhsic.statistics.features import Features
+from dhsic.statistics.moments import moments_steps, second_moments
 from dhsic.statistics.neighbours import Neighbours
-from dhsic.statistics.outer import FeatureResampling
-from dhsic.statistics.sides import SQUARED_HSIC, Side, whiten
+from dhsic.statistics.outer import OuterStatistic
+from dhsic.statistics.replicate import replicate, replicate_steps
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
@@ -184,8 +184,8 @@ def dependence_matrix(
         dropped=session.dropped,
         data=session.verify(),
         missing=tuple(gaps.rows for gaps in session.gaps),
-        variables=tuple(map(variable_summary, session.sources, drawn.kernels)),
-        landmarks=drawn.summary,
+        variables=tuple(map(variable_summary, session.sources, drawn.combinations.kernels)),
+        landmarks=_landmarks(drawn),
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
@@ -203,7 +203,7 @@ class _Matrix:
     null: Any
     asked: PairNull
 
-    def begin(self, p: int, *, open_: bool) -> tuple[LandmarkFeatures, _Chosen]:
+    def begin(self, p: int, *, open_: bool) -> tuple[DrawnFeatures, _Chosen]:
         """Draw landmarks, p or what fits, choose the null, and tell what starts."""
         choice = ""
         if open_:
@@ -215,7 +215,7 @@ class _Matrix:
         # Told before landmarks are drawn, whose number decides all that follows.
         self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
         drawn, chosen = self.drawn(p)
-        return drawn._replace(summary=replace(drawn.summary, choice=choice)), chosen
+        return drawn._replace(landmarks=replace(_landmarks(drawn), choice=choice)), chosen
 
     def _run(self, p: int, session: Session) -> object:
         drawn, chosen = replace(self, session=session).drawn(p)
@@ -233,10 +233,10 @@ class _Matrix:
         """The plan of drawing p landmarks."""
         return plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
 
-    def drawn(self, p: int) -> tuple[LandmarkFeatures, _Chosen]:
+    def drawn(self, p: int) -> tuple[DrawnFeatures, _Chosen]:
         """The landmarks, drawn once, and the null distribution."""
 
-        def draw() -> LandmarkFeatures:
+        def draw() -> DrawnFeatures:
             self.session.expect(self.drawing(p))
             return NystromHSIC(p).draw(self.session, self.kernels)
 
@@ -284,7 +284,7 @@ def _read_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull
     return Spectral()
 
 
-def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNull) -> _Chosen:
+def _chosen(session: Session, drawn: DrawnFeatures, null: Any, asked: PairNull) -> _Chosen:
     """The null that was asked for, or for many pairs the one that takes no other pass."""
     left_open = isinstance(null, str) and null == "auto"
     if session.moves is not None:
@@ -307,38 +307,36 @@ def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNul
     return _Chosen(Spectral(), reason)
 
 
-def _pairs(drawn: LandmarkFeatures) -> list[tuple[int, ...]]:
-    return list(itertools.combinations(range(len(drawn.maps)), 2))
+def _pairs(drawn: DrawnFeatures) -> list[tuple[int, ...]]:
+    return list(itertools.combinations(range(len(drawn.features)), 2))
 
 
 def _shift_steps(
-    session: Session, drawn: LandmarkFeatures, null: Shifts
+    session: Session, drawn: DrawnFeatures, null: Shifts
 ) -> list[DriverStep | PassPlan]:
-    numbers = range(len(drawn.sides))
-    return FeatureResampling.of(
-        session,
-        dict(enumerate(drawn.sides)),
-        _pairs(drawn),
-        SQUARED_HSIC,
-        null,
-        dict(zip(numbers, numbers, strict=True)),
-    ).steps()
+    statistic = OuterStatistic(session, drawn.features, _pairs(drawn))
+    return replicate_steps(session, statistic, statistic.orbit(session, null))
+
+
+def _landmarks(drawn: DrawnFeatures) -> LandmarkSummary:
+    assert drawn.landmarks is not None
+    return drawn.landmarks
 
 
 def _measured_pairs(
-    session: Session, drawn: LandmarkFeatures, null: PairNull
+    session: Session, drawn: DrawnFeatures, null: PairNull
 ) -> tuple[Vector, Vector, Vector, str]:
     """HSIC, its mean over permutations, p-values of every pair, and how the null was made."""
-    sides, pairs = drawn.sides, _pairs(drawn)
+    features, pairs = drawn.features, _pairs(drawn)
     note = ""
     if isinstance(null, Spectral):
         remedy = "take null='shifts', which is exact"
-        note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
-    covariances = feature_moments(session, _layout(sides))
+        note = guard_features(session, features, pairs, null, remedy)
+    moments = second_moments(session, features, _blocks(features))
     session.step("solve")
-    hsic, traces, spectra = np.zeros((len(sides),) * 2), np.zeros(len(sides)), []
-    for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
-        block = whiten(covariances.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
+    hsic, traces, spectra = np.zeros((len(features),) * 2), np.zeros(len(features)), []
+    for i, j in _blocks(features):
+        block = moments.covariance(i, j)
         # Squared HSIC: the norm of the whitened cross-covariance, Zhang et al. (2018), section 4.1.
         hsic[i, j] = hsic[j, i] = np.vdot(block, block)
         # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
@@ -349,37 +347,29 @@ def _measured_pairs(
     # That of all permutations; of rows that move together or in time, that of the replicates.
     chance = np.outer(traces, traces) / (session.n - 1)
     if isinstance(null, Shifts):
-        pvalues, means, detail = _exact_pvalues(session, sides, pairs, null)
+        pvalues, means, detail = _exact_pvalues(session, features, pairs, null)
         return hsic, chance if session.moves is None else means, pvalues, detail
-    pvalues = _spectral_pvalues(session, hsic, spectra, [s.spread for s in sides], null)
+    pvalues = _spectral_pvalues(session, hsic, spectra, [one.spread for one in features], null)
     return hsic, chance, pvalues, note
 
 
-def _layout(sides: Sequence[Side]) -> Layout:
-    """The features of every variable, and the products of all with all."""
-    kernels = tuple((m, KernelSide.plain(m, side)) for m, side in enumerate(sides))
-    # Every pair of variables is a block of one product of all features with all.
-    every = tuple(range(len(sides)))
-    return Layout(kernels, (Rectangle(every, every),))
+def _blocks(features: Sequence[Features]) -> list[tuple[int, int]]:
+    """All pairs of variables, and every one with itself."""
+    return list(itertools.combinations_with_replacement(range(len(features)), 2))
 
 
 def _exact_pvalues(
-    session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
+    session: Session, features: Sequence[Features], pairs: Sequence[tuple[int, ...]], null: Shifts
 ) -> tuple[Vector, Vector, str]:
     """P-values and means of HSIC, with the later variable of every pair shifted.
 
     On the diagonal are the smallest p-values that there can be.
     """
-    resampled, _, detail = FeatureResampling.of(
-        session,
-        dict(enumerate(sides)),
-        pairs,
-        SQUARED_HSIC,
-        null,
-        {m: m for m in range(len(sides))},
-    ).run()
+    statistic = OuterStatistic(session, features, pairs)
+    orbit = statistic.orbit(session, null)
+    resampled = replicate(session, statistic, orbit)
     # Of a variable with itself no replicate is as large.
-    pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(resampled.replicates)))
+    pvalues = np.full((len(features),) * 2, 1.0 / (1 + len(resampled.replicates)))
     means = np.zeros(pvalues.shape)
     for pair, statistic, replicates, rounding in zip(
         pairs, resampled.statistics, resampled.replicates.T, resampled.rounding, strict=True
@@ -387,7 +377,7 @@ def _exact_pvalues(
         p = pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         pvalues[pair] = pvalues[pair[::-1]] = p
         means[pair] = means[pair[::-1]] = replicates.mean() / session.n
-    return pvalues, means, detail
+    return pvalues, means, orbit.detail
 
 
 def _spectral_pvalues(
@@ -422,18 +412,15 @@ def _drawing_steps(session: Session, p: int) -> list[DriverStep | PassPlan]:
     ]
 
 
-def _matrix_plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
+def _matrix_plan(session: Session, drawn: DrawnFeatures, null: PairNull) -> Plan:
     """The steps still to run, with the landmarks as pruned, on which the memory depends most."""
-    reduction = MomentsPass(_layout(drawn.sides))
-    wide = sum(side.n_features for side in drawn.sides)
-    held = 8 * sum(side.n_features**2 for side in drawn.sides)
-    steps: list[DriverStep | PassPlan] = [
-        session.plan(reduction),
-        DriverStep("solve", 4 * 8 * wide**2, held),
-    ]
+    wide = sum(one.n_features for one in drawn.features)
+    held = 8 * sum(one.n_features**2 for one in drawn.features)
+    moments, _ = moments_steps(session, drawn.features, _blocks(drawn.features))
+    steps = [moments, DriverStep("solve", 4 * 8 * wide**2, held)]
     if isinstance(null, Shifts):
         steps += _shift_steps(session, drawn, null)
-    plan = plan_of(session, steps, _REMEDY, drawn.summary.drawn)
+    plan = plan_of(session, steps, _REMEDY, _landmarks(drawn).drawn)
     # Those of all pairs are held until the last has its p-value.
     values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
     return replace(plan, kept_bytes=values * len(_pairs(drawn)), closing_bytes=4 * values)

@@ -18,8 +18,8 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, NystromMHSIC
+from dhsic.estimators.features import Form
 from dhsic.estimators.nystrom_m import LandmarkFit
-from dhsic.estimators.rff import Form
 from dhsic.features import FourierFeatures
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
@@ -180,14 +180,13 @@ class FeatureForm:
     def measure(self, session: Session, kernels: Kernels, wrt: Numbers) -> Measured:
         fit = self.estimator.fit(session, kernels)
         # Perez-Suay and Camps-Valls (2018), (10) and (11): the chain rule by the cross-covariance.
-        derivative = _norm_derivative(fit.found.of(0, 1), self.estimator.form)
+        derivative = _norm_derivative(fit.moments.plain(0, 1), self.estimator.form)
         # Every row is in C by 1 / n, and the statistic is n times the norm, so that both cancel.
         if self.of == "estimate":
             derivative /= session.n
-        sides = fit.basis.sides
-        maps = tuple(cast(FourierFeatures, side.map) for side in sides)
+        maps = tuple(cast(FourierFeatures, one.map) for one in fit.features)
         # Means over all rows, from those about the provisional ones.
-        means = tuple(side.centre + fit.found.mean(m) for m, side in enumerate(sides))
+        means = tuple(one.centre + fit.moments.mean(m) for m, one in enumerate(fit.features))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)
 

@@ -11,7 +11,7 @@ A pass keeps the rows of the blocks, so that only the kernels that are reported 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -24,8 +24,8 @@ from dhsic.engine.reduction import GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
-from dhsic.statistics.layout import Pair
-from dhsic.statistics.sides import Side
+from dhsic.statistics.features import Features
+from dhsic.statistics.groups import Groups
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
@@ -33,6 +33,7 @@ Vector = NDArray[np.float64]
 ESTIMATE = "unbiased estimate"
 """The step of the driver."""
 _ROWS = 256
+_GROUP = 1024  # rows
 _FEWEST = 32
 _FEW_ROWS = 2**15  # of all, beside which wider blocks take little time
 _COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are more
@@ -63,8 +64,9 @@ class KeptBlocks:
     itemsize: int = 8
 
     @classmethod
-    def of(cls, session: Session, groups: RowGroups) -> Self:
-        """Those of the variables of a session."""
+    def of(cls, session: Session, groups: RowGroups | None = None) -> Self:
+        """Those of the variables of a session; where no pass keeps them of groups of all rows."""
+        groups = groups or Groups.of(session.n, _GROUP, session.seed)
         pairs = zip(session.sources, session.dims, strict=True)
         return cls(groups, session.dims, min(8, max(source.row_bytes // d for source, d in pairs)))
 
@@ -74,14 +76,14 @@ class KeptBlocks:
         held = _KEPT // (_LEAST_BLOCKS * sum(self.dims))
         return min(self.groups.size, self._wanted, max(_FEWEST, held))
 
-    def rows_for(self, sides: Sequence[Side]) -> int:
+    def rows_for(self, features: Sequence[Features]) -> int:
         """Rows of a block that a pair of kernels needs.
 
         Half as many where features hold the kernels but for what rounding leaves, and fewer for a
         mean over many columns, which takes an exponential of each.
         """
-        wanted = self._wanted // (1 + all(side.spanned for side in sides))
-        dear = max(1.0, max(map(_columns, sides)) / _COLUMNS)
+        wanted = self._wanted // (1 + all(one.spanned for one in features))
+        dear = max(1.0, max(map(_columns, features)) / _COLUMNS)
         # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
         # their number, so that the work stays.
         return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))
@@ -143,93 +145,72 @@ class _Block(NamedTuple):
     """The same as its other argument."""
 
 
-@dataclass(frozen=True)
-class UnbiasedEstimates:
-    """Unbiased HSIC of pairs of kernels, from |C|^2 of their features and the rows that are kept.
+def unbiased_hsic(
+    features: Sequence[Features], size: float, blocks: KeptBlocks, kept: NDArray[Any]
+) -> float:
+    """Unbiased HSIC of two kernels, from |C|^2 of their features and rows that are kept.
 
     Parameters
     ----------
+    features : sequence of Features
+        Those of either kernel.
+    size : float
+        |C|^2 of all rows.
     blocks : KeptBlocks
-        The rows.
-    sides : mapping of int to Side
-        Features by the numbers of their kernels.
-    variables : mapping of int to int
-        The variable of every kernel.
+        Which rows are kept.
+    kept : ndarray, shape (blocks, rows, columns of all variables)
+        These.
+
+    Returns
+    -------
+    float
     """
+    n, rows = blocks.groups.n, blocks.rows_for(features)
+    values = [blocks.variable(kept[:, :rows], one.variable) for one in features]
+    step = max(1, _AT_A_TIME // rows)
+    batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
+    terms = [term for batch in batches for term in _of_blocks(features, batch)]
+    difference, of_both, first, second = np.mean(terms, axis=0).tolist()
+    # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
+    products = (n - 1) ** 2 / n * of_both
+    totals = (n - 1) ** 2 * first * second
+    return _of_features(n, size, products, totals) + float(difference)
 
-    blocks: KeptBlocks
-    sides: Mapping[int, Side]
-    variables: Mapping[int, int]
 
-    def of(self, pair: Pair, kept: NDArray[Any], size: float) -> float:
-        """Unbiased HSIC of a pair of kernels.
-
-        Parameters
-        ----------
-        pair : tuple of int
-            Their numbers.
-        kept : ndarray, shape (blocks, rows, columns of all variables)
-            Rows that the pass kept.
-        size : float
-            |C|^2 of their features over all rows.
-
-        Returns
-        -------
-        float
-        """
-        n, sides = self.blocks.groups.n, self._sides(pair)
-        rows = self.blocks.rows_for(sides)
-        values = [self.blocks.variable(kept[:, :rows], self.variables[k]) for k in pair]
-        step = max(1, _AT_A_TIME // rows)
-        batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
-        terms = [term for batch in batches for term in _of_blocks(sides, batch)]
-        difference, of_both, first, second = np.mean(terms, axis=0).tolist()
-        # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
-        products = (n - 1) ** 2 / n * of_both
-        totals = (n - 1) ** 2 * first * second
-        return _of_features(n, size, products, totals) + float(difference)
-
-    def step(self, pairs: Sequence[Pair], dtype: np.dtype[Any]) -> DriverStep:
-        """The bytes of `of` for the dearest of some pairs."""
-        return DriverStep(ESTIMATE, max(self._bytes(pair, dtype) for pair in pairs))
-
-    def _bytes(self, pair: Pair, dtype: np.dtype[Any]) -> int:
-        sides = self._sides(pair)
-        b, kernels = self.blocks.rows_for(sides), list(map(_kernel, sides))
-        dims = [self.blocks.dims[self.variables[k]] for k in pair]
-        at_a_time = max(b, _AT_A_TIME)
-        tiles = 4 + sum(kernel.work_tiles for kernel in kernels)
-        features = sum(s.n_features for s in sides)
-        prepared = sum(2 * kernel.width(d) for kernel, d in zip(kernels, dims, strict=True))
-        bytes_ = b * (dtype.itemsize * tiles * b + 3 * 8 * features)
-        bytes_ += at_a_time * dtype.itemsize * (2 * features + prepared)
-        return bytes_ + self.blocks.nbytes(self.blocks.groups.n)
-
-    def _sides(self, pair: Pair) -> tuple[Side, Side]:
-        first, second = pair
-        return self.sides[first], self.sides[second]
+def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
+    """The bytes of `unbiased_hsic` for the dearest pair of kernels."""
+    blocks, itemsize = KeptBlocks.of(session), session.dtype.itemsize
+    b, by_variable = blocks.rows, dict[int, int]()
+    for one in features:
+        kernel = _kernel(one)
+        width = kernel.width(session.dims[one.variable])
+        bytes_ = b * (itemsize * (2 + kernel.work_tiles) * b + 3 * 8 * one.n_features)
+        bytes_ += max(b, _AT_A_TIME) * itemsize * 2 * (one.n_features + width)
+        by_variable[one.variable] = max(by_variable.get(one.variable, 0), bytes_)
+    # Of a chain a pair is of any two variables.
+    dearest = sum(sorted(by_variable.values())[-2:])
+    return DriverStep(ESTIMATE, dearest + blocks.nbytes(session.n))
 
 
 def _of_blocks(
-    sides: tuple[Side, Side], values: Sequence[NDArray[Any]]
+    features: Sequence[Features], values: Sequence[NDArray[Any]]
 ) -> Iterator[tuple[float, ...]]:
     """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
-    prepared = (_prepared(side, x) for side, x in zip(sides, values, strict=True))
+    prepared = (_prepared(one, x) for one, x in zip(features, values, strict=True))
     for blocks in zip(*prepared, strict=True):
-        yield _of_block(sides, blocks)
+        yield _of_block(features, blocks)
 
 
-def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
+def _prepared(features: Features, values: NDArray[Any]) -> Iterator[_Block]:
     """One variable in every block: its features, and its rows and columns for the kernel."""
-    kernel, dtype = _kernel(side), side.map.dtype
+    kernel, dtype = _kernel(features), features.map.dtype
     x = values.reshape(-1, values.shape[2])
-    features = side.map(x) - side.centre
-    whole = features, kernel.rows(x, dtype), kernel.columns(x, dtype)
+    whole = features.map(x) - features.centre, kernel.rows(x, dtype), kernel.columns(x, dtype)
     for start in range(0, len(x), values.shape[1]):
         yield _Block(*(values_of[start : start + values.shape[1]] for values_of in whole))
 
 
-def _of_block(sides: tuple[Side, Side], blocks: Sequence[_Block]) -> tuple[float, ...]:
+def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[float, ...]:
     """Terms that a block adds to the estimate of a pair of kernels.
 
     They are the unbiased HSIC of the kernels less that of the features; the mean of the products of
@@ -237,13 +218,13 @@ def _of_block(sides: tuple[Side, Side], blocks: Sequence[_Block]) -> tuple[float
     """
     b = len(blocks[0].features)
     first, second = (
-        _about_mean(side, block.features) for side, block in zip(sides, blocks, strict=True)
+        _about_mean(one, block.features) for one, block in zip(features, blocks, strict=True)
     )
     # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
-    grams = [_gram(_kernel(side), block) for side, block in zip(sides, blocks, strict=True)]
+    grams = [_gram(_kernel(one), block) for one, block in zip(features, blocks, strict=True)]
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
@@ -268,9 +249,9 @@ def _of_features(n: int, size: float, products: float, totals: float) -> float:
     return total / (n * (n - 3))
 
 
-def _about_mean(side: Side, features: Matrix) -> Vector:
-    """Those that are summed, of features (b, D), about their mean."""
-    summed = side.summed(features.astype(np.float64))
+def _about_mean(features: Features, values: Matrix) -> Vector:
+    """Those that are summed, of phi - c (b, D), about their mean."""
+    summed = features.summed(values.astype(np.float64))
     about: Vector = summed - summed.mean(axis=0)
     return about
 
@@ -282,15 +263,15 @@ def _gram(kernel: Kernel, block: _Block) -> Matrix:
     return out
 
 
-def _kernel(side: Side) -> Kernel:
+def _kernel(features: Features) -> Kernel:
     """Blocks are of features that hold a part of a kernel."""
-    assert isinstance(side.map, KernelFeatures | LandmarksByColumn)
-    return side.map.kernel
+    assert isinstance(features.map, KernelFeatures | LandmarksByColumn)
+    return features.map.kernel
 
 
-def _columns(side: Side) -> int:
+def _columns(features: Features) -> int:
     """Columns whose kernels make a mean; 1 of any other kernel."""
-    return len(side.map.landmarks) if isinstance(side.map, LandmarksByColumn) else 1
+    return len(features.map.landmarks) if isinstance(features.map, LandmarksByColumn) else 1
 
 
 def _u_centred(gram: Matrix) -> Matrix:

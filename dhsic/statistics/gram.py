@@ -1012,7 +1012,7 @@ class GramStatistic(Statistic[Any]):
             return 1
         return _TOGETHER if self.combinations.features else len(self)
 
-    def part(self, numbers: range) -> Self:
+    def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
         return replace(self, combinations=self.combinations.part(numbers))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
@@ -53,7 +53,7 @@ class Replicated(NamedTuple):
     """Statistics of the rest of the orbit, shape (N - 1, C); a row is one permutation for all."""
     rounding: Vector
     """Differences of the statistics up to it are ties, shape (C,)."""
-    data: tuple[tuple[range, Any], ...] = ()
+    data: tuple[tuple[Sequence[int], Any], ...] = ()
     """What else the sums say of the data as they are, with the numbers of the statistics."""
 
     @classmethod

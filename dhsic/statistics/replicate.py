@@ -9,7 +9,7 @@ statistics, replicates and ties.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -52,6 +52,11 @@ class Statistic(ABC, Generic[State]):
     identity_rows: ClassVar[int] = 1024
     """Rows of a group where nothing is permuted."""
 
+    @property
+    def adds(self) -> bool:
+        """Whether a statistic is a sum of those of parts of its functions, see `addends`."""
+        return False
+
     @abstractmethod
     def __len__(self) -> int:
         """C."""
@@ -62,8 +67,12 @@ class Statistic(ABC, Generic[State]):
         return len(self)
 
     @abstractmethod
-    def part(self, numbers: range) -> Self:
+    def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
+
+    def ordered(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Some of the statistics in an order in which neighbours share functions."""
+        return numbers
 
     @abstractmethod
     def over(self, orbit: Orbit, cosets: range) -> PermutedPass[State]:
@@ -109,15 +118,13 @@ class Statistic(ABC, Generic[State]):
             return suits_one_task(session, largest.over(orbit, range(orbit.cosets)))
 
         orbit = orbit_of(session, null, suits)
-        if isinstance(null, Permutation):
+        if isinstance(null, Permutation) or self.adds:
             return orbit
 
         def fits(some: Self) -> bool:
             return _planned(session, some, orbit, range(orbit.cosets)[-1:]).fits(session)
 
         while orbit.groups.size >= 2 * _LEAST_GROUP and not fits(largest):
-            if largest.addends(fits):
-                break
             orbit = narrower(session, orbit, null.n_resamples)
         return orbit
 
@@ -125,11 +132,11 @@ class Statistic(ABC, Generic[State]):
 def replicate(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Replicated:
     """The statistics of the data and of all other permutations of an orbit."""
     whole, squares = np.zeros((0, 0)), np.zeros(len(statistic))
-    data: list[tuple[range, Any]] = []
+    data: list[tuple[Sequence[int], Any]] = []
     for piece in _pieces(session, statistic, orbit):
         reduction = piece.statistic.over(orbit, piece.cosets)
         found = piece.statistic.values(session, reduction, session.reduce(reduction, piece.plan))
-        at = slice(piece.numbers.start, piece.numbers.stop)
+        at = list(piece.numbers)
         if piece.cosets.start == 0:
             # Errors are of roots, whose squares add up over parts of a norm.
             squares[at] += found.errors**2
@@ -158,7 +165,7 @@ class _Part(NamedTuple):
     """The part of the work that one pass takes."""
 
     statistic: Statistic[Any]
-    numbers: range
+    numbers: Sequence[int]
     """Those of its statistics."""
     cosets: range
     plan: PassPlan
@@ -174,7 +181,7 @@ def _planned(
     statistic: Statistic[Any],
     orbit: Orbit,
     cosets: range,
-    numbers: range = range(1),
+    numbers: Sequence[int] = range(1),
 ) -> _Part:
     reduction = statistic.over(orbit, cosets)
     step = statistic.step(session, reduction)
@@ -188,7 +195,7 @@ def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterat
     taken as it is, and the plan says so.
     """
 
-    def cut(some: Statistic[Any], numbers: range, cosets: range) -> Iterator[_Part]:
+    def cut(some: Statistic[Any], numbers: Sequence[int], cosets: range) -> Iterator[_Part]:
         piece = None
         if len(numbers) <= statistic.most:
             piece = _planned(session, some, orbit, cosets, numbers)
@@ -196,8 +203,8 @@ def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterat
                 yield piece
                 return
         if len(numbers) > 1:
-            for half in _halves(numbers):
-                yield from cut(statistic.part(half), half, cosets)
+            for some_numbers in _halves(statistic.ordered(numbers)):
+                yield from cut(statistic.part(some_numbers), some_numbers, cosets)
             return
         assert piece is not None
 
@@ -218,7 +225,7 @@ def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterat
     return cut(statistic, range(len(statistic)), range(orbit.cosets))
 
 
-def _halves(numbers: range) -> tuple[range, range]:
+def _halves(numbers: Any) -> tuple[Any, Any]:
     """Two, of which the first is the longer: what fits for it fits for both."""
     middle = -(-len(numbers) // 2)
     return numbers[:middle], numbers[middle:]
