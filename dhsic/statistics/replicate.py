@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -131,33 +132,56 @@ class Statistic(ABC, Generic[State]):
 
 def replicate(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Replicated:
     """The statistics of the data and of all other permutations of an orbit."""
-    whole, squares = np.zeros((0, 0)), np.zeros(len(statistic))
-    data: list[tuple[Sequence[int], Any]] = []
-    for piece in _pieces(session, statistic, orbit):
-        reduction = piece.statistic.over(orbit, piece.cosets)
-        found = piece.statistic.values(session, reduction, session.reduce(reduction, piece.plan))
-        at = list(piece.numbers)
-        if piece.cosets.start == 0:
-            # Errors are of roots, whose squares add up over parts of a norm.
-            squares[at] += found.errors**2
-            if not data or data[-1][0] != piece.numbers:
-                data.append((piece.numbers, found.data))
-        if found.permuted.shape == (len(orbit), len(statistic)) and not whole.size:
-            whole = found.permuted
-            continue
-        whole = whole if whole.size else np.zeros((len(orbit), len(statistic)))
-        # Statistics of parts of the features add up.
-        b = orbit.n_shifts
-        whole[b * piece.cosets.start : b * piece.cosets.stop, at] += found.permuted
-    tolerance = statistic.tolerance(whole[0], np.sqrt(squares))
-    return Replicated(whole[0], whole[1:], tolerance, tuple(data))
+    count = len(statistic)
+    whole: Replicated | None = None
+    for numbers, part in replicate_parts(session, statistic, orbit):
+        if len(numbers) == count:
+            return part
+        if whole is None:
+            values = np.empty((len(orbit), count))
+            whole = Replicated(values[0], values[1:], np.empty(count))
+        for every, some in zip(whole[:3], part[:3], strict=True):
+            every[..., list(numbers)] = some
+        whole = whole._replace(data=whole.data + part.data)
+    assert whole is not None
+    return whole
+
+
+def replicate_parts(
+    session: Session, statistic: Statistic[Any], orbit: Orbit, share: int = 1
+) -> Iterator[tuple[Sequence[int], Replicated]]:
+    """Some of the statistics after others, by their numbers, with all of their replicates.
+
+    Several share a pass where that takes one part in `share` of the memory; replicates may go
+    before those of the next are made.
+    """
+    pieces = _pieces(session, statistic, orbit, share)
+    for numbers, group in groupby(pieces, key=lambda piece: piece.numbers):
+        values, squares, data = np.empty((0, 0)), np.zeros(len(numbers)), None
+        for piece in group:
+            reduction = piece.statistic.over(orbit, piece.cosets)
+            sums = session.reduce(reduction, piece.plan)
+            found = piece.statistic.values(session, reduction, sums)
+            if piece.cosets.start == 0:
+                # Errors are of roots, whose squares add up over parts of a norm.
+                squares += found.errors**2
+                data = found.data if data is None else data
+            if not values.size and len(found.permuted) == len(orbit):
+                values = found.permuted
+                continue
+            values = values if values.size else np.zeros((len(orbit), len(numbers)))
+            # Statistics of parts of the features add up.
+            b = orbit.n_shifts
+            values[b * piece.cosets.start : b * piece.cosets.stop] += found.permuted
+        tolerance = statistic.tolerance(values[0], np.sqrt(squares))
+        yield numbers, Replicated(values[0], values[1:], tolerance, ((numbers, data),))
 
 
 def replicate_steps(
-    session: Session, statistic: Statistic[Any], orbit: Orbit
+    session: Session, statistic: Statistic[Any], orbit: Orbit, share: int = 1
 ) -> list[DriverStep | PassPlan]:
-    """The passes of `replicate`, and the step after each."""
-    pieces = _pieces(session, statistic, orbit)
+    """The passes of `replicate_parts`, and the step after each."""
+    pieces = _pieces(session, statistic, orbit, share)
     return [step for piece in pieces for step in (piece.plan, piece.step)]
 
 
@@ -173,7 +197,12 @@ class _Part(NamedTuple):
 
     def fits(self, session: Session) -> bool:
         """Whether it leaves memory for what the driver holds."""
-        return max(self.plan.worker_bytes, self.step.working_bytes) <= session.runtime.pass_bytes
+        return self.needed <= session.runtime.pass_bytes
+
+    @property
+    def needed(self) -> int:
+        """Bytes of the pass, or of the step after it."""
+        return max(self.plan.worker_bytes, self.step.working_bytes)
 
 
 def _planned(
@@ -188,23 +217,26 @@ def _planned(
     return _Part(statistic, numbers, cosets, session.plan(reduction), step)
 
 
-def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterator[_Part]:
-    """All at once where the sums fit in memory; else halves of the statistics, then of the cosets.
+def _pieces(
+    session: Session, statistic: Statistic[Any], orbit: Orbit, share: int
+) -> Iterator[_Part]:
+    """All at once where the sums fit in memory; else parts of the statistics, then of the cosets.
 
     Of one statistic and one coset they are parts that add up to it. What is too large even then is
     taken as it is, and the plan says so.
     """
 
     def cut(some: Statistic[Any], numbers: Sequence[int], cosets: range) -> Iterator[_Part]:
-        piece = None
-        if len(numbers) <= statistic.most:
-            piece = _planned(session, some, orbit, cosets, numbers)
-            if piece.fits(session):
-                yield piece
-                return
-        if len(numbers) > 1:
-            for some_numbers in _halves(statistic.ordered(numbers)):
-                yield from cut(statistic.part(some_numbers), some_numbers, cosets)
+        count, most = len(numbers), statistic.most
+        piece = _planned(session, some, orbit, cosets, numbers) if count <= most else None
+        allowed = session.runtime.pass_bytes // (share if count > 1 else 1)
+        if piece is not None and piece.needed <= allowed:
+            yield piece
+            return
+        if count > 1:
+            parts = -(-count // most) if piece is None else min(-(-piece.needed // allowed), count)
+            for few in _cut(statistic.ordered(numbers), parts):
+                yield from cut(statistic.part(few), few, cosets)
             return
         assert piece is not None
 
@@ -213,19 +245,19 @@ def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterat
             return _planned(session, part, orbit, cosets[-1:]).fits(session)
 
         alone = fits(some)
-        parts = [] if alone else some.addends(fits)
+        addends = [] if alone else some.addends(fits)
         if len(cosets) > 1 and alone:
-            for half in _halves(cosets):
-                yield from cut(some, numbers, half)
-        for part in parts:
-            yield from cut(part, numbers, cosets)
-        if not parts and not (len(cosets) > 1 and alone):
+            for few_cosets in _cut(cosets, 2):
+                yield from cut(some, numbers, few_cosets)
+        for addend in addends:
+            yield from cut(addend, numbers, cosets)
+        if not addends and not (len(cosets) > 1 and alone):
             yield piece
 
     return cut(statistic, range(len(statistic)), range(orbit.cosets))
 
 
-def _halves(numbers: Any) -> tuple[Any, Any]:
-    """Two, of which the first is the longer: what fits for it fits for both."""
-    middle = -(-len(numbers) // 2)
-    return numbers[:middle], numbers[middle:]
+def _cut(numbers: Any, parts: int) -> Iterator[Any]:
+    """So many parts, of which the first is the longest: what fits for it fits for all."""
+    size = -(-len(numbers) // parts)
+    return (numbers[at : at + size] for at in range(0, len(numbers), size))
