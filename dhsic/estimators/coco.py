@@ -15,6 +15,7 @@ from dhsic.engine.session import Session
 from dhsic.estimators.nystrom import OnLandmarks
 from dhsic.kernels import Combinations, Kernel
 from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
+from dhsic.statistics.features import Features
 from dhsic.statistics.moments import BOTH, second_moments
 from dhsic.statistics.outer import Measure
 
@@ -248,9 +249,16 @@ class COCO(OnLandmarks):
         left, values, right = np.linalg.svd(moments.covariance(0, 1), full_matrices=False)
         first, second = (
             # The function u' L^-1 k(z, .) has the weights L^-T u at the landmarks.
-            WitnessFunction(kernel, np.asarray(features.points), features.inverse.T @ u)
+            WitnessFunction(kernel, _points(features), features.inverse.T @ u)
             for kernel, features, u in zip(
                 drawn.combinations.kernels, drawn.features, (left[:, 0], right[0]), strict=True
             )
         )
         return WitnessFunctions(float(values[0]), first, second)
+
+
+def _points(features: Features) -> Vector:
+    assert features.landmarks is not None
+    rows, kept = features.landmarks
+    points: Vector = rows[kept]
+    return points

@@ -29,7 +29,7 @@ from dhsic.estimators.principal import (
     Directions,
     feature_counts,
 )
-from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.kernels import (
     AndersonDarling,
     Columns,
@@ -75,13 +75,19 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
     where that would make more than 4 p. Kernels of a single number have 48, which serve as well as
     256 of its rows, and those of trends 24.
     """
-    columns = zip(combinations.kernels, combinations.spread(dims), strict=True)
+    columns = zip(combinations.kernels, _widths(combinations, dims), strict=True)
     return [
         min(_kept(kernel), max(2, 2 * p // d))
         if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and kernel.measured(1))
         else 0
         for kernel, d in columns
     ]
+
+
+def _widths(combinations: Combinations, dims: Sequence[int]) -> list[int]:
+    """Columns that every kernel sees of its variable."""
+    pairs = zip(combinations.kernels, combinations.spread(dims), strict=True)
+    return [len(kernel.at) if isinstance(kernel, OnColumns) else d for kernel, d in pairs]
 
 
 def likely_maps(
@@ -97,12 +103,13 @@ def likely_maps(
     dims = combinations.spread(session.dims)
     maps: list[FeatureMap] = []
     of = (combinations.kernels, combinations.variables, combinations.factors, dims)
-    for kernel, m, factor, d, count in zip(*of, by_column, strict=True):
+    seen = _widths(combinations, session.dims)
+    for kernel, m, factor, d, count, width in zip(*of, by_column, seen, strict=True):
         if count and isinstance(kernel, Columns):
             maps.append(LandmarksByColumn.likely(kernel, d, count, session.dtype))
             continue
         r = min(p, count or p)
-        r = _likely_kept(kernel, d, r, factor, session.dtype) if pruned else r
+        r = _likely_kept(kernel, width, r, factor, session.dtype) if pruned else r
         points = np.broadcast_to(zero, (r, kernel.width(d)))
         # The widest kernels keep fewer landmarks than others, which then are no powers of them.
         maps.append(KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
@@ -111,8 +118,7 @@ def likely_maps(
 
 def _likely_kept(kernel: Kernel, d: int, p: int, factor: float, dtype: DTypeLike) -> int:
     """Landmarks of p that a kernel keeps: few of a single number where it is smooth."""
-    if isinstance(kernel, OnColumns):
-        d, kernel = len(kernel.at), kernel.kernel
+    kernel = kernel.kernel if isinstance(kernel, OnColumns) else kernel
     if d > 1 or isinstance(of_present(kernel), Distance | Laplacian | Matern):
         return p
     # A Gaussian kernel of a normal variable keeps 14, 24, 43 and 76 of 256 rows in float32 at 1,
@@ -137,9 +143,9 @@ def _landmark_steps(
     ]
 
 
-# The features, the lower triangular L that whitens them, their rows, and whether these hold the
-# kernel.
-_Kept: TypeAlias = tuple[FeatureMap, Vector, Vector, bool]
+# The features, the lower triangular L that whitens them, the numbers of their landmarks, and
+# whether these hold the kernel.
+_Kept: TypeAlias = tuple[FeatureMap, Vector, NDArray[np.intp], bool]
 
 
 class OnLandmarks(OnFeatures):
@@ -168,7 +174,7 @@ class OnLandmarks(OnFeatures):
         # Other steps need as much memory as the landmarks that are drawn take.
         pruned = isinstance(null, Resampling) or self.unbiased_estimate or guessed.features
         maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
-        of = zip(maps, guessed.factors, guessed.spread(session.dims), strict=True)
+        of = zip(maps, guessed.factors, _widths(guessed, session.dims), strict=True)
         directions = [Directions.guessed(map_.n_features, f, d) for map_, f, d in of]
         counts: Sequence[int | None] | None = self.counts(session, guessed, directions, null)
         features = [
@@ -230,16 +236,22 @@ class OnLandmarks(OnFeatures):
         for k, (name, kernel, m, z, count) in enumerate(zip(*of, strict=True)):
             one: _Kept
             if count and isinstance(kernel, Columns):
-                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), z, False
+                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), np.arange(p), False
             else:
-                some = at_quantiles(z, count) if count else z
-                one = _spanning(name, kernel, m, some, tolerance, dtype, leads=k in leading)
+                some = np.arange(p)
+                if count:
+                    # A kernel of one column of several takes whole rows, at the quantiles of it.
+                    at = kernel.at[0] if isinstance(kernel, OnColumns) else 0
+                    some = rows_at_quantiles(z[:, at], count)
+                one = _spanning(name, kernel, m, z, some, tolerance, dtype, leads=k in leading)
             kept.append(one)
         session.step("features of the sample")
         features = tuple(
-            replace(Features.described(m, map_, sample, factor), points=points, spanned=spanned)
-            for m, sample, (map_, factor, points, spanned) in zip(
-                fitted.variables, fitted.spread(samples), kept, strict=True
+            replace(
+                Features.described(m, map_, sample, factor), landmarks=(z, numbers), spanned=spanned
+            )
+            for m, sample, z, (map_, factor, numbers, spanned) in zip(
+                fitted.variables, fitted.spread(samples), landmarks, kept, strict=True
             )
         )
         summary = LandmarkSummary(
@@ -256,13 +268,15 @@ def _spanning(
     name: str,
     kernel: Kernel,
     m: int,
-    rows: Vector,
+    drawn: Vector,
+    some: NDArray[np.intp],
     tolerance: float,
     dtype: DTypeLike,
     *,
     leads: bool,
 ) -> _Kept:
-    """The rows (p, d) of variable m that span a fitted kernel at all of them."""
+    """Those of some of the rows drawn of variable m that span a fitted kernel at all of them."""
+    rows = drawn[some]
     gram = kernel(rows)
     # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
     # median of a rare flag is: the grid has more to compare.
@@ -271,10 +285,9 @@ def _spanning(
     factor = pivoted_cholesky(gram, tolerance)
     spanned = factor.rank < len(rows)
     factor = factor if spanned else factor.in_order()
-    points = rows[factor.kept]
-    features = KernelFeatures.at(points, kernel, dtype, (m, *factor.kept.tolist()))
+    features = KernelFeatures.at(rows[factor.kept], kernel, dtype, (m, *factor.kept.tolist()))
     warn_of_rounding([name], [kernel], [features.columns], dtype)
-    return features, factor.factor, points, spanned
+    return features, factor.factor, some[factor.kept], spanned
 
 
 def _kept(kernel: Kernel) -> int:

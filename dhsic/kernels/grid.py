@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
 from numbers import Real
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
@@ -555,7 +555,7 @@ class Combinations:
     factors : tuple of float
         Multiples of the length scale of each when it is fitted, shape (K,).
     features : bool, optional
-        Whether each is a feature against one target, to be measured by itself.
+        Whether each is to be measured by itself: a feature against one target, or two variables.
     leading : tuple of int, optional
         Numbers of the combinations that have the share of the reference, where it is not its own.
     stages : tuple of int, optional
@@ -591,6 +591,12 @@ class Combinations:
         chosen = tuple((c, g) for c in range(g))
         return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
 
+    @classmethod
+    def pairs(cls, kernels: Sequence[Kernel]) -> Self:
+        """All pairs of M variables, by one kernel of each."""
+        numbers, chosen = tuple(range(len(kernels))), combinations(range(len(kernels)), 2)
+        return cls(tuple(kernels), numbers, tuple(chosen), (1.0,) * len(kernels), features=True)
+
     def with_missing(self, gaps: Sequence[bool]) -> Self:
         """With kernels of rows that may be missing, of the variables that have such rows."""
         pairs = zip(self.kernels, self.variables, strict=True)
@@ -623,6 +629,8 @@ class Combinations:
     @property
     def kept(self) -> set[int]:
         """Numbers of those that stay whatever they compare, so that every stage has one."""
+        if self.features:
+            return set(range(len(self)))
         return {numbers[0] for numbers in self.by_stage} if self.stages else {self.reference()}
 
     @property

@@ -43,8 +43,8 @@ class Features:
         Whether the squared norm of the features of a row stands beside them, as the last.
     sample : ndarray, shape (s, d), optional
         Rows of which c is the mean.
-    points : ndarray, shape (D, d), optional
-        Landmarks, where they have any.
+    landmarks : (ndarray, ndarray of int), optional
+        Rows of the variable, which its kernels share, and the numbers of those that are landmarks.
     spanned : bool, optional
         Whether they hold the kernel but for what rounding leaves.
     known_spread : float, optional
@@ -59,7 +59,7 @@ class Features:
     rows: slice | None = None
     normed: bool = False
     sample: Matrix | None = None
-    points: Vector | None = None
+    landmarks: tuple[Vector, NDArray[np.intp]] | None = None
     spanned: bool = False
     known_spread: float | None = None
 
@@ -144,7 +144,7 @@ class Features:
 
     def carried(self, matrix: Matrix | None) -> Self:
         """What a pass needs of them, with a W of its own."""
-        return replace(self, factor=None, matrix=matrix, sample=None, points=None)
+        return replace(self, factor=None, matrix=matrix, sample=None, landmarks=None)
 
     def scratch(self, rows: int) -> int:
         """Bytes of phi of so many rows, about the mean too, and of what is made of it."""
@@ -228,7 +228,8 @@ class Layout:
             alike.setdefault(tuple(sorted(some)), []).append(first)
         firsts = [first for some in alike.values() for first in some]
         # Firsts stand before seconds, so that what permutations move is at the end.
-        order = list(dict.fromkeys([*firsts, *sorted({pair[1] for pair in pairs})]))
+        moved = sorted({pair[1] for pair in pairs})
+        order = {k: at for at, k in enumerate(dict.fromkeys([*firsts, *moved]))}
         kernels = {k: features[k] for k in order}
         places = dict(zip(order, consecutive(f.n_summed for f in kernels.values()), strict=True))
         # Only features that stand side by side are multiplied without a copy.
@@ -251,6 +252,11 @@ class Layout:
     def kernels(self) -> dict[int, Features]:
         """The features by the numbers of their kernels."""
         return dict(self.listed)
+
+    @cached_property
+    def _crossing_of(self) -> dict[tuple[int, ...], Crossing]:
+        """That of every pair."""
+        return {pair: c for c in self.crossings for pair in product(c.firsts, c.seconds)}
 
     @cached_property
     def places(self) -> dict[int, slice]:
@@ -322,8 +328,7 @@ class Layout:
 
     def place(self, pair: tuple[int, ...]) -> ProductPlace:
         """Where the products of two kernels are."""
-        first, second = pair
-        crossing = next(c for c in self.crossings if first in c.firsts and second in c.seconds)
+        (first, second), crossing = pair, self._crossing_of[pair]
         ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
         return ProductPlace(
             crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends)
@@ -383,9 +388,9 @@ def _as_power(number: int, features: Features) -> tuple[Hashable, float]:
     return (features.variable, phi.rows, kernel), exponent
 
 
-def _runs(numbers: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Numbers that follow each other in an order."""
-    at = [order.index(number) for number in numbers]
+def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+    """Numbers that follow each other, by their places in an order."""
+    at = [order[number] for number in numbers]
     cuts = [i for i in range(1, len(at)) if at[i] != at[i - 1] + 1]
     for start, stop in pairwise([0, *cuts, len(at)]):
         yield tuple(numbers[start:stop])
