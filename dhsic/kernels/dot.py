@@ -105,6 +105,7 @@ class Polynomial(Kernel):
 
     name: ClassVar[str] = "polynomial"
     scale_name: ClassVar[str] = "gamma"
+    work_tiles = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,11 +121,6 @@ class Polynomial(Kernel):
     @property
     def has_length(self) -> bool:
         return self.coef0 > 0.0
-
-    @property
-    def work_tiles(self) -> int:
-        # A power of two takes squarings alone; for other degrees the tile itself is kept.
-        return 0 if self.degree.bit_count() == 1 else 1
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         scaled, norms = self._scaled(x, dtype)
@@ -176,16 +172,13 @@ class Delta(Kernel):
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "delta"
+    work_tiles = 1
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         return self
 
     def measured(self, d: int) -> frozenset[int]:
         return frozenset()
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
@@ -240,40 +233,19 @@ class AndersonDarling(Kernel):
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "anderson-darling"
+    work_tiles = 1
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         # There is nothing to fit: values are only checked.
-        self._logarithms(as_sample(sample), np.float64)
+        self.rows(as_sample(sample))
         return self
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
 
     def width(self, d: int) -> int:
         return 2 * d
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self._logarithms(np.asarray(x), dtype)
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
-        w = rows.shape[1]
-        for j, (u, v) in enumerate(zip(*map(_side_by_side, (rows, columns)), strict=True)):
-            to = work[0] if j else out
-            np.minimum(u[:, None], v, out=to)
-            if j:
-                np.add(out, to, out=out)
-        # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
-        if w > 2:
-            np.multiply(out, 2.0 / w, out=out)
-        np.subtract(out, 1.0, out=out)
-
-    def _logarithms(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """-log u and -log(1 - u) of every column, shape (b, 2 d)."""
-        if x.ndim != 2:
-            msg = f"{self.name}: rows must have shape (n, d); got {x.shape}: pass x[:, None]"
-            raise InvalidArgumentError(msg)
+        x = np.asarray(x)
+        self._check_shape(x)
         if not ((x > 0.0) & (x < 1.0)).all():
             msg = (
                 f"{self.name}: values must lie within 0 and 1; got {float(x.min()):.3g} to "
@@ -281,18 +253,30 @@ class AndersonDarling(Kernel):
             )
             raise DataError(msg)
         x = x.astype(np.float64, copy=False)
-        # log1p keeps the digits of small numbers, which are the lower tail.
+        # -log u and -log(1 - u) of every column; log1p keeps the digits of the lower tail.
         return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
+        w = rows.shape[1]
+        for j in range(w):
+            to = work[0] if j else out
+            # Copies, since loops over numbers that are side by side are quicker.
+            np.minimum(rows[:, j].copy()[:, None], columns[:, j].copy(), out=to)
+            if j:
+                np.add(out, to, out=out)
+        # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
+        if w > 2:
+            np.multiply(out, 2.0 / w, out=out)
+        np.subtract(out, 1.0, out=out)
 
 
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:
     """Raise a tile to a power of 1 or more, in place."""
-    work[:1] = out
-    # The bits of the degree after the first: square for each, and multiply for a 1.
-    for bit in f"{degree:b}"[1:]:
-        np.square(out, out=out)
-        if bit == "1":
-            np.multiply(out, work[0], out=out)
+    if degree > 1:
+        np.copyto(work[0], out)
+    for _ in range(degree - 1):
+        np.multiply(out, work[0], out=out)
 
 
 def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:
@@ -300,8 +284,3 @@ def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:
         np.multiply(rows, columns[:, 0].copy(), out=out)
     else:
         np.matmul(rows, columns.T, out=out)
-
-
-def _side_by_side(prepared: Matrix) -> Matrix:
-    """The numbers of a column next to each other, shape (w, b): loops over them are quicker."""
-    return np.ascontiguousarray(prepared.T)

@@ -56,6 +56,7 @@ class OfKernel(Composite):
 
     kernel: Kernel
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+    differentiable = False
 
     @property
     def _given(self) -> tuple[Kernel]:
@@ -74,10 +75,6 @@ class OfKernel(Composite):
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         self.kernel.tile(rows, columns, out, work)
-
-    @property
-    def differentiable(self) -> bool:
-        return False
 
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns)
@@ -127,7 +124,7 @@ class OnColumns(OfKernel):
             msg = f"columns must be different numbers >= 0, one or more; got {self.at!r}"
             raise InvalidArgumentError(msg)
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         # The kernel checks its columns: rows that miss a value in others are as good as any.
         sample = np.asarray(sample, np.float64)
         self._check_shape(sample)
@@ -148,10 +145,7 @@ class OnColumns(OfKernel):
         return tuple((j,) for j in self.at) if own_scales else super().scale_columns(d)
 
     def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
-        del d
-        first = self.at[0]
-        # A slice of one column is a view; numbers of columns would copy.
-        return [(self.kernel, range(first, first + 1) if len(self.at) == 1 else self.at)]
+        return [(self.kernel, self.at)]
 
     def spec(self) -> str:
         inner = self.kernel.spec()
@@ -176,7 +170,7 @@ class _Widened(OfKernel):
 
     name: ClassVar[str] = "widened"
 
-    def fit(self, sample: NDArray[np.float64]) -> Kernel:  # type: ignore[override]
+    def fit(self, sample: Vector) -> Kernel:  # type: ignore[override]
         return self.kernel.fit(sample).widened(self.factor)
 
     def spec(self) -> str:
@@ -253,11 +247,11 @@ class WithMissing(OfKernel):
     """
 
     # It follows from the sample that the kernel is fitted to, and is no part of its value.
-    present: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    present: Any = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "with-missing"
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         sample = np.asarray(sample, np.float64)
         present = _complete(sample)
         if not len(present):
@@ -280,7 +274,7 @@ class WithMissing(OfKernel):
         x = np.asarray(x)
         missing = np.isnan(x).any(axis=1)
         # One that is there is in place of those that are missing.
-        there = np.where(missing[:, None], self._there[0], x) if missing.any() else x
+        there = np.where(missing[:, None], self.present[0], x) if missing.any() else x
         return _joined(self.kernel.rows(there, dtype), np.nan, missing)
 
     def as_columns(self, rows: Matrix) -> Matrix:
@@ -300,23 +294,8 @@ class WithMissing(OfKernel):
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns[:, :-2])
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        del rng, count, d
-        msg = (
-            "random frequencies need rows without gaps, got missing='pairwise': take "
-            "estimator='nystrom-hsic' or 'nystrom-m', or missing='drop'"
-        )
-        raise InvalidArgumentError(msg)
-
     def spec(self) -> str:
         return self.kernel.spec()
-
-    @property
-    def _there(self) -> NDArray[np.float64]:
-        if self.present is None:
-            msg = f"{self.name}: rows must be set before use; got None: call fit(sample)"
-            raise InvalidArgumentError(msg)
-        return self.present
 
     @cached_property
     def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, float]]:
@@ -325,22 +304,19 @@ class WithMissing(OfKernel):
 
     def _means(self, rows: Matrix) -> Vector:
         """k(x, missing) of prepared rows."""
-        if rows.dtype not in self._prepared:
-            own, columns = self.kernel.rows_and_columns(self._there, rows.dtype)
-            mean = float(self._mean_tiles(own, columns).mean())
-            self._prepared[rows.dtype] = columns, mean
-        columns, missing = self._prepared[rows.dtype]
-        return np.where(rows[:, -1] > 0.0, missing, self._mean_tiles(rows[:, :-2], columns))
-
-    def _mean_tiles(self, rows: Matrix, present: Matrix) -> Vector:
-        """Means of the kernel of prepared rows with the present ones."""
+        dtype = rows.dtype
+        if dtype not in self._prepared:
+            own, columns = self.kernel.rows_and_columns(self.present, dtype)
+            mean = self.kernel.gram(own, columns, dtype).mean(dtype=np.float64)
+            self._prepared[dtype] = columns, float(mean)
+        columns, missing = self._prepared[dtype]
         means = np.empty(len(rows))
         for start in range(0, len(rows), _MEANS):
             at = slice(start, start + _MEANS)
             # In double precision, as all sums.
-            gram = self.kernel.gram(rows[at], present, rows.dtype)
+            gram = self.kernel.gram(rows[at, :-2], columns, dtype)
             means[at] = gram.mean(axis=1, dtype=np.float64)
-        return means
+        return np.where(rows[:, -1] > 0.0, missing, means)
 
 
 def with_missing(kernel: Kernel) -> Kernel:
@@ -350,7 +326,7 @@ def with_missing(kernel: Kernel) -> Kernel:
     return kernel if isinstance(kernel, WithMissing) else WithMissing(kernel)
 
 
-def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
+def of_rows(kernel: Kernel, sample: Vector) -> Kernel:
     """A fitted kernel with the mean embedding of other rows than those that it was fitted to."""
     if isinstance(kernel, OnColumns):
         return kernel._of([of_rows(kernel.kernel, sample[:, kernel.at])])
@@ -359,7 +335,7 @@ def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
     return kernel
 
 
-def _complete(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+def _complete(sample: Vector) -> Vector:
     """The rows that miss nothing."""
     missing = np.isnan(sample).any(axis=-1)
     return sample[~missing] if missing.any() else sample
@@ -427,7 +403,7 @@ class Columns(Composite):
             raise InvalidArgumentError(msg)
         object.__setattr__(self, "parts", parts)
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         sample = as_sample(sample)
         self._check_shape(sample)
         parts = zip(self._each(sample.shape[1]), sample.T, strict=True)
@@ -474,11 +450,9 @@ class Columns(Composite):
         far = np.maximum(*(np.abs(x).max(axis=0, initial=0.0) for x in (rows, columns)))
         # Exponentials of one side are as many as those of pairs where the other has a row or two.
         many = min(len(rows), len(columns)) >= _FEWEST
+        each = rows.T, np.ascontiguousarray(columns.T)
         with np.errstate(over="ignore"):  # where columns are not near
-            rising, falling = (
-                [np.exp(sign * x) for x in (rows.T, np.ascontiguousarray(columns.T))]
-                for sign in (1, -1)
-            )
+            rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))
         for j, part in enumerate(self._known):
             to = work[0] if j else out
             if many and far[j] <= _REACH[rows.dtype]:
@@ -510,19 +484,14 @@ class Columns(Composite):
         -------
         ndarray, shape (b, sum of p_j)
         """
-        counts = [len(z) for z in columns]
-        if self._laplacians is not None:
-            # One call for all columns: a call for each takes longer than its few numbers.
-            out = rows.take(np.repeat(np.arange(len(counts)), counts), axis=1)
-            out -= np.concatenate(columns)[:, 0]
-            np.negative(np.abs(out, out=out), out=out)
-            return np.exp(out, out=out)
-        out, stop = np.empty((len(rows), sum(counts)), rows.dtype), 0
-        for (part, _, at), z in zip(self._split(rows.shape[1]), columns, strict=True):
-            start, stop = stop, stop + len(z)
-            work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
-            part.tile(rows[:, at], z, out[:, start:stop], work)
-        return out
+        if self._laplacians is None:
+            pairs = zip(self._split(rows.shape[1]), columns, strict=True)
+            return np.hstack([part.gram(rows[:, at], z, rows.dtype) for (part, _, at), z in pairs])
+        # One call for all columns: a call for each takes longer than its few numbers.
+        out = rows.take(np.repeat(np.arange(len(columns)), [len(z) for z in columns]), axis=1)
+        out -= np.concatenate(columns)[:, 0]
+        np.negative(np.abs(out, out=out), out=out)
+        return np.exp(out, out=out)
 
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
@@ -544,7 +513,7 @@ class Columns(Composite):
         """Whether one kernel is for all columns."""
         return len(self._given) == 1
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
         # a mean of kernels is a mixture of their laws: every frequency is along one column
         parts, scales = self._each(d), np.zeros((count, d))
         along = rng.integers(d, size=count)
@@ -571,7 +540,7 @@ class Columns(Composite):
         return None if self.alike else len(self._given)
 
 
-def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
+def _fit(part: Kernel | None, column: Vector) -> Kernel | None:
     try:
         return None if part is None else part.fit(column)
     except DataError:
@@ -636,7 +605,7 @@ class Ranked(OfKernel):
             raise InvalidArgumentError(msg)
         check_choice("scale", self.scale, get_args(Scale))
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         sample = as_sample(sample)
         ranked = self
         if self.knots is None:
@@ -679,16 +648,17 @@ class Ranked(OfKernel):
         if None not in found:
             found[None] = self._ordered(x)
         # Kernels of other lengths have the same knots, and heights are found once for all.
-        if (key := id(self._arrays)) not in found:
-            heights = np.empty(x.shape[::-1])
-            for row, values, order, knots in zip(heights, *found[None], self._arrays, strict=True):
+        heights: Vector | None = found.get(id(self._arrays))
+        if heights is None:
+            heights = np.empty(x.shape[::-1]).T
+            each = zip(heights.T, *found[None], self._arrays, strict=True)
+            for row, values, order, knots in each:
                 # Beyond the first and the last knot the interpolation stays at their heights.
                 row[order] = np.interp(values, *knots)
-            found[key] = heights.T
-        heights_of_rows: Vector = found[key]
-        return heights_of_rows
+            found[id(self._arrays)] = heights
+        return heights
 
-    def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, NDArray[np.intp]]:
+    def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, Indices]:
         """Columns (d, b) of rows in an order in which the search for knots is quick, and that."""
         # Knots are in double precision, and so is the interpolation between them.
         columns = np.ascontiguousarray(x.T if x.itemsize <= 8 else x.T.astype(np.float64))
@@ -718,7 +688,7 @@ def rows_beside(kernel: Kernel, x: NDArray[Any], dtype: DTypeLike, found: Found)
     return kernel.kernel.rows(kernel.heights(np.asarray(x), found), dtype)
 
 
-def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
+def _nearly_ascending(columns: NDArray[Any]) -> Indices:
     """Orders in which near numbers follow each other, shape (d, b); signs may come in any order.
 
     By the upper half of a float32, its sign, exponent and seven digits, which a radix sort orders
@@ -729,23 +699,17 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
 
-def _all_knots(sample: NDArray[np.float64], scale: Scale) -> _Arrays:
-    """Those of every column; columns without ties have the same heights."""
-    ordered = np.ascontiguousarray(np.sort(sample, axis=0).T)
-    untied = np.logical_and.reduce(ordered[:, 1:] > ordered[:, :-1], axis=1)
-    # Without ties the ranks are the same for all columns.
-    places, heights = _heights(np.ones(len(sample), np.intp), scale)
-    return [
-        (column[places], heights) if whole else _knots(column, scale)
-        for column, whole in zip(ordered, untied, strict=True)
-    ]
-
-
-def _knots(column: Vector, scale: Scale) -> tuple[Vector, Vector]:
-    """Values of a column, all or at quantiles, and their ranks or scores."""
-    values, counts = np.unique(column, return_counts=True)
-    places, heights = _heights(counts, scale)
-    return values[places], heights
+def _all_knots(sample: Vector, scale: Scale) -> _Arrays:
+    """Values of every column, all or at quantiles, and their heights, which many have in common."""
+    known: dict[bytes, tuple[Indices, Vector]] = {}
+    arrays = []
+    for column in sample.T:
+        values, counts = np.unique(column, return_counts=True)
+        if (key := counts.tobytes()) not in known:
+            known[key] = _heights(counts, scale)
+        places, heights = known[key]
+        arrays.append((values[places], heights))
+    return arrays
 
 
 def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
@@ -754,7 +718,7 @@ def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
     return tuple((tuple(xs.tolist()), heights[id(ys)]) for xs, ys in arrays)
 
 
-def _heights(counts: NDArray[np.intp], scale: Scale) -> tuple[NDArray[np.intp], Vector]:
+def _heights(counts: Indices, scale: Scale) -> tuple[Indices, Vector]:
     """Places of the knots among values that come so often, ascending, and what they become."""
     upto = np.cumsum(counts)
     n = int(upto[-1])
