@@ -56,10 +56,9 @@ class Statistic(ABC, Generic[State]):
     def __len__(self) -> int:
         """C."""
 
-    @property
-    def most(self) -> int:
-        """How many may share a pass."""
-        return len(self)
+    def most(self, orbit: Orbit) -> tuple[int, int]:
+        """How many statistics and cosets may share a pass."""
+        return len(self), orbit.cosets
 
     @abstractmethod
     def part(self, numbers: range) -> Self:
@@ -189,17 +188,19 @@ def _pieces(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Iterat
     """
 
     def cut(some: Statistic[Any], numbers: range, cosets: range) -> Iterator[_Part]:
-        piece = None
-        if len(numbers) <= statistic.most:
-            piece = _planned(session, some, orbit, cosets, numbers)
-            if piece.fits(session):
-                yield piece
-                return
+        most, most_cosets = some.most(orbit)
+        if len(cosets) > most_cosets:
+            for half in _halves(cosets):
+                yield from cut(some, numbers, half)
+            return
+        piece = _planned(session, some, orbit, cosets, numbers)
+        if len(numbers) <= most and piece.fits(session):
+            yield piece
+            return
         if len(numbers) > 1:
             for half in _halves(numbers):
                 yield from cut(statistic.part(half), half, cosets)
             return
-        assert piece is not None
 
         def fits(part: Statistic[Any]) -> bool:
             # The last coset takes more than the first: it moves rows.
