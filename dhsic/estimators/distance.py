@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, final
 
@@ -96,7 +96,7 @@ class _DistanceStatistic(Quadratic):
         self,
         session: Session,
         combinations: Combinations,
-        centres: tuple[float, ...],
+        samples: Sequence[Vector],
         null: Null | None,
         tell: Tell,
     ) -> Statistic[Any]:
@@ -106,7 +106,7 @@ class _DistanceStatistic(Quadratic):
         if len(combinations) == 1 and kernels == {1.0} and self._fast(session, null):
             unbiased = self.unbiased and isinstance(null, Resampling)
             return SortedStatistic(unbiased, self.factor, tell)
-        return super().statistic(session, combinations, centres, null, tell)
+        return super().statistic(session, combinations, samples, null, tell)
 
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""

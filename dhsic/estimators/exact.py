@@ -37,7 +37,7 @@ from dhsic.nulls import (
     Shifts,
     Spectral,
 )
-from dhsic.statistics.gram import GramFound, GramStatistic, pilot_means, rows_in_order
+from dhsic.statistics.gram import GramFound, GramStatistic, rows_in_order
 from dhsic.statistics.gram_sums import GramSums, check_rows
 from dhsic.statistics.null_moments import null_moments
 from dhsic.statistics.orbit import Replicated
@@ -106,14 +106,14 @@ class Quadratic(Estimator):
         self,
         session: Session,
         combinations: Combinations,
-        centres: tuple[float, ...],
+        samples: Sequence[Vector],
         null: Null | None,
         tell: Tell,
     ) -> Statistic[Any]:
         """The statistic of kernels that are fitted; a limit law needs the diagonal."""
         return GramStatistic(
             combinations,
-            centres,
+            tuple(samples),
             session.dims,
             session.dtype,
             unbiased=self.unbiased and isinstance(null, Resampling),
@@ -126,8 +126,7 @@ class Quadratic(Estimator):
         """The kernels, as if they were fitted."""
         self._check(session, combinations, null)
         guessed = combinations.guessed(session.dims)
-        centres = (0.0,) * len(guessed.kernels)
-        statistic = self.statistic(session, guessed, centres, null, self.tell)
+        statistic = self.statistic(session, guessed, (), null, self.tell)
         return Guess([fitting_step(session)], statistic)
 
     def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
@@ -186,7 +185,7 @@ class Quadratic(Estimator):
 
         return Prepared(
             fitted,
-            self.statistic(session, fitted, pilot_means(fitted, samples), null, tell),
+            self.statistic(session, fitted, samples, null, tell),
             estimate,
             left_out_text(len(combinations) - len(fitted)),
             lambda found: _sizes(found).own,

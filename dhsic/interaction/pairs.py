@@ -68,9 +68,7 @@ class PairsStatistic(Statistic[RowsSum]):
     def _grams(self, orbit: Orbit) -> GramPass:
         # The matrices are centred when they are whole.
         alone, cosets = replace(orbit, cosets=1), range(1)
-        return GramStatistic(self.combinations, (0.0,) * 3, self.dims, self.dtype).pairs(
-            alone, cosets
-        )
+        return GramStatistic(self.combinations, (), self.dims, self.dtype).pairs(alone, cosets)
 
     def step(self, session: Session, reduction: RowsPass) -> DriverStep:  # type: ignore[override]
         """Bytes of the matrices, of two that are worked with, and of permuting them."""
@@ -87,7 +85,7 @@ class PairsStatistic(Statistic[RowsSum]):
         """T and its replicates under every factorisation."""
         session.step("statistics")
         n, orbit, three = session.n, reduction.orbit, self._grams(reduction.orbit)
-        found, _, grams = three.hold(sums.values)
+        found, _, grams, _ = three.hold(sums.values)
         about = GramSums(*found[1:], np.zeros(1), three.chosen)
         centring = Centring(found.rows / n, unbiased=False)
         for k, gram in enumerate(grams):

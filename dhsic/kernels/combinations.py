@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self, TypeVar
 
 import numpy as np
 
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.ranked import Ranked
+from dhsic.kernels.shared import SharedTiles
 from dhsic.kernels.wrap import Columns, OnColumns, of_present, with_missing
 
 Value = TypeVar("Value")
@@ -70,6 +71,11 @@ class Combinations:
         g = len(features)
         chosen = tuple((c, g) for c in range(g))
         return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
+
+    @cached_property
+    def shared(self) -> SharedTiles:
+        """How the tiles of the kernels come from each other."""
+        return SharedTiles(self.kernels, self.variables)
 
     def with_missing(self, gaps: Sequence[bool]) -> Self:
         """With kernels of rows that may be missing, of the variables that have such rows."""

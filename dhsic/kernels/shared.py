@@ -102,7 +102,7 @@ class SharedTiles:
         families = [(m, *family_of(k)) for m, k in zip(self.variables, self.kernels, strict=True)]
         return powers_among(self.kernels, _squarings, families)
 
-    @property
+    @cached_property
     def work_tiles(self) -> int:
         """How many scratch tiles `tiles` needs."""
         return max(self.kernels[k].work_tiles for k in self.roots)

@@ -402,7 +402,8 @@ class GramPass(PermutedPass[PairSums]):
                 both = (other, piece) if other.stays else (piece, other)
                 self._add_lines(sums, *both, *buffers)
                 continue
-            grams = self.add_tile(sums, piece, other)
+            grams = tiles_of(self.shared, piece.rows, other.columns, self.dtype)
+            self.add_tile(sums, piece, other, grams, self.centres)
             # A pair of different groups stands for its mirror image, too.
             weight = 1.0 if piece is other else 2.0
             if self.orbit.shifted:
@@ -442,11 +443,17 @@ class GramPass(PermutedPass[PairSums]):
             if start < stop
         ]
 
-    def add_tile(self, sums: PairSums, first: RowPiece, second: RowPiece) -> list[Matrix]:
-        """Add what the matrices of two pieces as they are sum to, and return these."""
+    def add_tile(
+        self,
+        sums: PairSums,
+        first: RowPiece,
+        second: RowPiece,
+        grams: Sequence[Matrix],
+        centres: Sequence[float],
+    ) -> None:
+        """Add what the matrices of two pieces sum to, and leave these less c."""
         same = first is second
-        grams = tiles_of(self.shared, first.rows, second.columns, self.dtype)
-        for k, (gram, centre) in enumerate(zip(grams, self.centres, strict=True)):
+        for k, (gram, centre) in enumerate(zip(grams, centres, strict=True)):
             gram -= gram.dtype.type(centre)
             # A U-statistic leaves out the pair of a row with itself.
             if self.unbiased and same:
@@ -459,7 +466,6 @@ class GramPass(PermutedPass[PairSums]):
                 sums.rows[k, second.places] += column_sums(gram)
             # A tile of two pieces stands for its transpose, too.
             sums.squares[k] += (1.0 if same else 2.0) * float(np.vdot(gram, gram))
-        return grams
 
     def joint_sums(self, grams: Sequence[Matrix]) -> Vector:
         """sum_ij A_ij B_ij of all statistics, shape (C,)."""
@@ -582,12 +588,28 @@ class GramPass(PermutedPass[PairSums]):
             np.multiply(transformed[left], conjugate, out=product)
             sums.products[0, c] += weights @ product
 
-    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix]]:
+    def hold(self, values: tuple[Matrix, ...]) -> Held:
         """The Gram matrices of all rows in the order of their groups, and what they sum to."""
         prepared = self.shared.rows_and_columns(values, self.dtype)
         places, orders = np.arange(self.groups.n), RowOrders.of_all(self.orbit)
         piece, sums = RowPiece(places, *prepared, orders), self.zeros()
-        return sums, piece, self.add_tile(sums, piece, piece)
+        grams = tiles_of(self.shared, *prepared, self.dtype)
+        centres = [float(x.mean()) for x in grams] if self.orbit.shifted else self.centres
+        self.add_tile(sums, piece, piece, grams, centres)
+        return Held(sums, piece, grams, np.array(centres))
+
+
+class Held(NamedTuple):
+    """Gram matrices of all rows."""
+
+    sums: PairSums
+    """Their sums."""
+    piece: RowPiece
+    """The rows."""
+    grams: list[Matrix]
+    """The matrices less c, one a kernel."""
+    centres: Vector
+    """c, shape (K,)."""
 
 
 class HeldLines(NamedTuple):
@@ -768,6 +790,8 @@ class RowsPass(PermutedPass[RowsSum]):
         Columns of every variable.
     """
 
+    keeps: ClassVar[bool] = False
+
     orbit: Orbit
     cosets: range
     dims: tuple[int, ...]
@@ -807,16 +831,6 @@ def one(sums: GramSums) -> float:
     return 1.0
 
 
-def pilot_means(combinations: Combinations, samples: Sequence[Vector]) -> tuple[float, ...]:
-    """The mean of every kernel over pairs of a few rows of samples (s, d_m)."""
-    pilots = [sample[:_PILOTS] for sample in samples]
-    shared = SharedTiles(combinations.kernels, combinations.variables)
-    own = tiles_of(shared, *shared.rows_and_columns(pilots, np.float64), np.dtype(np.float64))
-    # Of different rows, since k(x, x) is no typical value of a narrow kernel.
-    pairs = max(math.perm(len(pilots[0]), 2), 1)
-    return tuple(float(gram.sum() - gram.trace()) / pairs for gram in own)
-
-
 @dataclass(frozen=True)
 class GramStatistic(Statistic[Any]):
     """n times a multiple of HSIC, of the Gram matrices of every combination of kernels.
@@ -825,8 +839,8 @@ class GramStatistic(Statistic[Any]):
     ----------
     combinations : Combinations
         With the fitted kernels.
-    centres : tuple of float
-        A typical value of every kernel, from rows of its variable.
+    samples : tuple of ndarray, shapes (s, d_m)
+        Rows of every variable, drawn independently; of none for plans.
     dims : tuple of int
         Columns of the variables.
     dtype : dtype
@@ -842,7 +856,7 @@ class GramStatistic(Statistic[Any]):
     """
 
     combinations: Combinations
-    centres: tuple[float, ...]
+    samples: tuple[Vector, ...]
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool = False
@@ -868,8 +882,18 @@ class GramStatistic(Statistic[Any]):
 
     def part(self, numbers: range) -> Self:
         """Some of the statistics."""
-        centres = tuple(self.combinations.used(self.centres, numbers))
-        return replace(self, combinations=self.combinations.part(numbers), centres=centres)
+        return replace(self, combinations=self.combinations.part(numbers))
+
+    @cached_property
+    def centres(self) -> Vector:
+        """The mean of every kernel over pairs of a few rows, shape (K,)."""
+        shared, pilots = self.combinations.shared, [sample[:_PILOTS] for sample in self.samples]
+        if not pilots:
+            return np.zeros(len(shared.kernels))
+        own = tiles_of(shared, *shared.rows_and_columns(pilots, np.float64), np.dtype(np.float64))
+        # Of different rows, since k(x, x) is no typical value of a narrow kernel.
+        pairs = max(math.perm(len(pilots[0]), 2), 1)
+        return np.array([(gram.sum() - gram.trace()) / pairs for gram in own])
 
     def orbit(self, session: Session, null: Resampling | None) -> Orbit:
         """The permutations of a null; without one the identity."""
@@ -897,6 +921,16 @@ class GramStatistic(Statistic[Any]):
 
     def pairs(self, orbit: Orbit, cosets: range) -> GramPass:
         """The pass over all pairs of rows, or what is done where they are held."""
+        if (orbit, cosets) != self._made[0]:
+            self._made[:] = (orbit, cosets), self._pairs(orbit, cosets)
+        made: GramPass = self._made[1]
+        return made
+
+    @cached_property
+    def _made(self) -> list[Any]:
+        return [None, None]
+
+    def _pairs(self, orbit: Orbit, cosets: range) -> GramPass:
         some, moved = self.combinations, dict[tuple[int, bool], int]()
         if orbit.shifted and cosets.start and not self._holds(orbit):
             # Kernels of rows that the coset moves: those on the right, and of joint independence
@@ -914,13 +948,13 @@ class GramStatistic(Statistic[Any]):
         # Without shifts only means of the first of two variables are taken off, so that narrower
         # kernels of the other stay powers of wider ones. Joint independence asks for the matrices
         # as they are, of which float32 would lose the digits.
-        plain = self.joint or not orbit.shifted
-        return GramPass(
+        plain = self.joint or (self._holds(orbit) and orbit.shifted)
+        made = GramPass(
             tuple(some.kernels[k] for k, _ in moved),
             tuple(some.variables[k] + len(self.dims) * moves for k, moves in moved),
             chosen,
             tuple(
-                0.0 if plain and (self.joint or some.variables[k]) else self.centres[k]
+                0.0 if plain or (some.variables[k] and not orbit.shifted) else self.centres[k]
                 for k, _ in moved
             ),
             self.dims,
@@ -929,6 +963,9 @@ class GramStatistic(Statistic[Any]):
             orbit,
             cosets,
         )
+        if chosen is some.chosen:  # found once, as it takes long for many kernels
+            made.__dict__["shared"] = some.shared
+        return made
 
     def _holds(self, orbit: Orbit) -> bool:
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
@@ -963,11 +1000,16 @@ class GramStatistic(Statistic[Any]):
 
     def values(self, session: Session, reduction: PermutedPass[Any], sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
-        limit = None
         pairs = self.pairs(reduction.orbit, reduction.cosets)
+        limit, centres = None, np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
             session.step("eigenvalues" if self.limit else "statistics")
-            sums, limit = self._of_rows(session, pairs, sums.values)
+            held = pairs.hold(sums.values)
+            sums, centres = held.sums, held.centres
+            self._permute(session, pairs, held)
+            if self.limit:
+                centring = Centring(sums.rows / session.n, unbiased=False)
+                limit = limit_mixture(held.grams, centring)
         products = _products(pairs, sums.products)
         found = GramSums(
             sums.rows, sums.diagonal, sums.squares, products[0, :, 0].copy(), pairs.chosen
@@ -976,31 +1018,26 @@ class GramStatistic(Statistic[Any]):
         permuted = _statistics(pairs, sums.rows / session.n, products)
         if not np.isscalar(factor) or factor != 1.0:
             permuted *= factor
-        told = self.tell(GramFound(found, np.array(pairs.centres), limit))
-        return Permuted(permuted, factor * _rounding(pairs, found), told)
+        told = self.tell(GramFound(found, centres, limit))
+        return Permuted(permuted, factor * _rounding(pairs, found, centres), told)
 
     def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
         """Errors are those of the statistics themselves."""
         del statistics
         return errors
 
-    def _of_rows(
-        self, session: Session, pairs: GramPass, values: tuple[Matrix, ...]
-    ) -> tuple[PairSums, ChiSquareMixture | None]:
-        """Hold the Gram matrices, and take their permutations by number, where tasks run."""
-        sums, piece, grams = pairs.hold(values)
+    def _permute(self, session: Session, pairs: GramPass, held: Held) -> None:
+        """Add the sums under permutations, by number where tasks run."""
+        sums, piece, grams, _ = held
         if pairs.orbit.shifted:
             add_held(pairs, sums, grams)
-            return sums, None
+            return
         if pairs.cosets.start == 0:
             sums.products[0, :, 0] = pairs.joint_sums(grams)
         if pairs.drawn:
             permuted = pairs.permuted(grams, piece, piece)
             parts = session.map(pairs.name, permuted, len(pairs.drawn))
             sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
-        if not self.limit:
-            return sums, None
-        return sums, limit_mixture(grams, Centring(sums.rows / session.n, unbiased=False))
 
 
 def _products(pairs: GramPass, products: NDArray[Any]) -> Vector:
@@ -1069,7 +1106,7 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
     return values
 
 
-def _rounding(pairs: GramPass, sums: GramSums) -> Vector:
+def _rounding(pairs: GramPass, sums: GramSums, centres: Vector) -> Vector:
     """How far apart equal statistics may come out, shape (C,).
 
     Transforms, or sums, and tiles leave relative errors in A and B, which matter to their inner
@@ -1088,7 +1125,6 @@ def _rounding(pairs: GramPass, sums: GramSums) -> Vector:
             errors += _SAFETY * unit * norms[chosen[:, 0]] * largest * norms[chosen[:, -1]] / n
         return errors
     # |A|_F of matrices as they are: sum_ij (C_ij + c)^2 = |C|^2 + 2 c sum_ij C_ij + n^2 c^2.
-    centres = np.array(pairs.centres)
     plain = sums.squares + 2.0 * centres * sums.rows.sum(axis=1) + (n * centres) ** 2
     (a, b), (k, h) = norms[chosen.T], np.sqrt(np.maximum(plain, 0.0))[chosen.T]
     errors = unit * a * b + 2.0 * tile * (k * b + a * h) / n
