@@ -180,6 +180,8 @@ class Pass(ABC, Generic[State]):
 
     pairs: ClassVar[bool] = False
     """Whether `chunk` takes two blocks, the same one twice, or `right` after `left`."""
+    keeps: ClassVar[bool] = True
+    """Whether a checkpoint keeps partial results; rows themselves are where they were."""
 
     @property
     @abstractmethod

@@ -312,7 +312,8 @@ class Session:
             raise RuntimeError(msg)
         self.runtime.make_room()
         try:
-            return self._pass(reduction, plan, all(self.finite) or self.finite, self._checkpoint)
+            checkpoint = self._checkpoint if reduction.keeps else None
+            return self._pass(reduction, plan, all(self.finite) or self.finite, checkpoint)
         except NonFiniteError:
             # A pass of its own finds the first such row, which the user needs.
             self._refuse_non_finite()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -250,10 +250,11 @@ def fit_combinations(
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
     fitted = {(k, m): _fit_to(whole, k, m, session.names[m]) for k, m in distinct}
-    for (_, m), kernel in fitted.items():
-        rows, name = filled(samples[m])[:_LOOKED_AT], session.names[m]
-        most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
-        _check_kernel(kernel, rows, most if scale else None, name, session.dtype)
+    most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
+    for (given, m), kernel in fitted.items():
+        if _needs_a_look(given) or not kernel.has_length:
+            rows, name = filled(samples[m])[:_LOOKED_AT], session.names[m]
+            _check_kernel(kernel, rows, most if scale else None, name, session.dtype)
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
@@ -315,6 +316,12 @@ def _check_kernel(
             "'distance' does"
         )
         raise InvalidArgumentError(msg)
+
+
+@lru_cache(maxsize=1024)
+def _needs_a_look(kernel: Kernel) -> bool:
+    """Whether it is one of the user, which may be no inner product."""
+    return _is_own(kernel)
 
 
 def _is_own(kernel: Kernel) -> bool:

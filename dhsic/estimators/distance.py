@@ -20,7 +20,7 @@ from dhsic.estimators.exact import Quadratic, Tell
 from dhsic.kernels import Combinations, Distance, Kernel
 from dhsic.linalg import rounding_unit
 from dhsic.nulls import Gamma, Permutation, Resampling
-from dhsic.statistics.gram import GramFound, PairSums, RowOrders, RowsPass, RowsSum
+from dhsic.statistics.gram import GramFound, RowOrders, RowsPass, RowsSum
 from dhsic.statistics.gram_sums import GramSums
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic
@@ -410,9 +410,7 @@ class SortedStatistic(Statistic[RowsSum]):
             values += session.map("permutation null", grams, cosets.stop - start)
         factor = self.factor(found)
         errors = factor * found.rounding(np.dtype(np.float64))
-        zeros = np.zeros_like(found.rows)
-        pairs = PairSums(*(np.zeros(1),) * 2, found.rows, zeros, found.diagonal, found.squares)
-        told = self.tell(GramFound(found, pairs, None))
+        told = self.tell(GramFound(found, np.zeros(2)))
         return Permuted((factor * np.concatenate(values))[:, None], errors, told)
 
     def tolerance(self, statistics: Vector, errors: Vector) -> Vector:

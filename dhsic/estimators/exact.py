@@ -16,7 +16,6 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
     Estimator,
     Guess,
     Null,
@@ -38,7 +37,7 @@ from dhsic.nulls import (
     Shifts,
     Spectral,
 )
-from dhsic.statistics.gram import PILOTS, GramFound, GramStatistic, rows_in_order
+from dhsic.statistics.gram import GramFound, GramStatistic, rows_in_order
 from dhsic.statistics.gram_sums import GramSums, check_rows
 from dhsic.statistics.null_moments import null_moments
 from dhsic.statistics.orbit import Replicated
@@ -114,7 +113,8 @@ class Quadratic(Estimator):
         """The statistic of kernels that are fitted; a limit law needs the diagonal."""
         return GramStatistic(
             combinations,
-            tuple(sample[:PILOTS] for sample in samples),
+            tuple(samples),
+            session.dims,
             session.dtype,
             unbiased=self.unbiased and isinstance(null, Resampling),
             limit=isinstance(null, Spectral),
@@ -125,9 +125,8 @@ class Quadratic(Estimator):
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The kernels, as if they were fitted."""
         self._check(session, combinations, null)
-        samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
         guessed = combinations.guessed(session.dims)
-        statistic = self.statistic(session, guessed, samples, null, self.tell)
+        statistic = self.statistic(session, guessed, (), null, self.tell)
         return Guess([fitting_step(session)], statistic)
 
     def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
@@ -143,7 +142,8 @@ class Quadratic(Estimator):
         """The estimate with all that it is made of."""
 
         def tell(found: GramFound) -> tuple[Sizes, Vector]:
-            return self.tell(found), found.pairs.means
+            means = found.sums.rows / session.n + found.centres[:, None]
+            return self.tell(found), means
 
         prepared, _ = self._prepare(session, Combinations.single(kernels), None, tell)
         orbit = prepared.statistic.orbit(session, None)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import solve_lower, squared_norms
 
 NORMED_ROWS = 16
@@ -90,7 +89,7 @@ def compared_in_samples(
     Kernels without a length are not looked at: they compare all rows.
     """
     each = combinations.spread(samples)
-    shared = SharedTiles(combinations.kernels, combinations.variables)
+    shared = combinations.shared
     tiles = {}
     for k in shared.roots:
         if (kernel := combinations.kernels[k]).has_length:

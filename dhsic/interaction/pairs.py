@@ -16,7 +16,14 @@ from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan
 from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation
-from dhsic.statistics.gram import GramPass, PermutedGrams, RowOrders, RowsPass, RowsSum
+from dhsic.statistics.gram import (
+    GramPass,
+    GramStatistic,
+    PermutedGrams,
+    RowOrders,
+    RowsPass,
+    RowsSum,
+)
 from dhsic.statistics.gram_sums import Centring, GramSums
 from dhsic.statistics.orbit import Orbit, orbit_of
 from dhsic.statistics.replicate import Permuted, Statistic, replicate, replicate_steps
@@ -60,10 +67,9 @@ class PairsStatistic(Statistic[RowsSum]):
         return RowsPass(orbit, cosets, self.dims)
 
     def _grams(self, orbit: Orbit) -> GramPass:
-        # The matrices are centred when they are whole, so that no pilots are needed.
-        pilots = tuple(np.zeros((1, d)) for d in self.dims)
-        alone = replace(orbit, cosets=1)
-        return GramPass(self.combinations, pilots, self.dtype, False, alone, range(1))
+        # The matrices are centred when they are whole.
+        alone, cosets = replace(orbit, cosets=1), range(1)
+        return GramStatistic(self.combinations, (), self.dims, self.dtype).pairs(alone, cosets)
 
     def step(self, session: Session, reduction: RowsPass) -> DriverStep:  # type: ignore[override]
         """Bytes of the matrices, of two that are worked with, and of permuting them."""
@@ -80,14 +86,13 @@ class PairsStatistic(Statistic[RowsSum]):
         """T and its replicates under every factorisation."""
         session.step("statistics")
         n, orbit, three = session.n, reduction.orbit, self._grams(reduction.orbit)
-        found, _, grams = three.hold(sums.values)
-        about = GramSums(found.rows, found.diagonal, found.squares, np.zeros(1), ((0, 1, 2),))
-        centring = Centring.of(about, unbiased=False)
+        found, _, grams, _ = three.hold(sums.values)
+        about = GramSums(*found[1:], np.zeros(1), three.chosen)
+        centring = Centring(found.rows / n, unbiased=False)
         for k, gram in enumerate(grams):
             centring.centre(k, gram)
         # Rubenstein et al. (2016): under (a, b) _||_ s the statistic is HSIC of s and the pair (a,
         # b).
-        pair = Combinations.single(self.combinations.kernels[:2])
         values = np.empty((len(orbit), len(self)))
         # One after another, so that two working matrices are held and not six.
         for number, (a, b, s) in enumerate(FACTORISATIONS):
@@ -99,7 +104,8 @@ class PairsStatistic(Statistic[RowsSum]):
             # (1 / n) sum_ij A_ij B_ij C_ij of centred Gram matrices.
             values[0, number] = np.sum(h * grams[s], dtype=np.float64) / n
             # Two variables are left: the first stays where it is, and s is permuted.
-            permuted = PermutedGrams(pair, (), (h, grams[s]), RowOrders.of_all(orbit))
+            orders = RowOrders.of_all(orbit)
+            permuted = PermutedGrams((0, 1), ((0, 1),), (), (h, grams[s]), orders)
             ranges = session.map("permutation null", permuted, len(orbit) - 1)
             values[1:, number] = np.concatenate(ranges)[:, 0] / n
         return Permuted(values, np.repeat(about.rounding(self.dtype), len(self)))

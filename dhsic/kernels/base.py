@@ -22,6 +22,7 @@ Vector = NDArray[np.float64]
 ColumnNumbers: TypeAlias = "range | tuple[int, ...]"
 
 _FEWEST_ON_LINE = 2**7  # of fewer numbers all pairs are taken
+_MANY, _SOME = 2**16, 2**13  # distances, of which so many bound the median
 # float64 holds the square of it and of its inverse, as gamma = 1 / median^2 needs.
 _TINY = 1e-100
 
@@ -725,7 +726,7 @@ def median_or_mean(sizes: Vector) -> float:
     ties = len(sizes) - np.count_nonzero(sizes)
     with np.errstate(over="ignore"):
         # Where more than half are 0, so is the median.
-        typical = 0.0 if 2 * ties > len(sizes) else float(np.median(sizes))
+        typical = 0.0 if 2 * ties > len(sizes) else _median(sizes)
         # A median of 0 is no scale, but the mean of the distances that are not 0 is one.
         if typical == 0.0 and ties < len(sizes):
             typical = float(sizes[sizes > 0.0].mean())
@@ -736,6 +737,20 @@ def median_or_mean(sizes: Vector) -> float:
         )
         raise DataError(msg)
     return typical
+
+
+def _median(sizes: Vector) -> float:
+    """The median: of many, of those between bounds from some, in a quarter of the time."""
+    if len(sizes) >= _MANY:
+        some = sizes[:: len(sizes) // _SOME]
+        low, high = np.quantile(some, [0.48, 0.52])
+        below = np.count_nonzero(sizes < low)
+        near = sizes[(sizes >= low) & (sizes <= high)]
+        first, last = (len(sizes) - 1) // 2 - below, len(sizes) // 2 - below
+        if first >= 0 and last < len(near):
+            near.partition((first, last))
+            return float(np.mean(near[[first, last]]))
+    return float(np.median(sizes))
 
 
 def _median_on_line(x: Vector) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations, product
 from numbers import Real
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
@@ -21,6 +21,7 @@ from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product
 from dhsic.kernels.dot import Delta
+from dhsic.kernels.shared import SharedTiles
 from dhsic.kernels.text import parse
 from dhsic.kernels.wrap import Columns, OnColumns, Ranked, of_present, with_missing
 
@@ -570,6 +571,11 @@ class Combinations:
         g = len(features)
         chosen = tuple((c, g) for c in range(g))
         return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
+
+    @cached_property
+    def shared(self) -> SharedTiles:
+        """How the tiles of the kernels come from each other."""
+        return SharedTiles(self.kernels, self.variables)
 
     @classmethod
     def pairs(cls, kernels: Sequence[Kernel]) -> Self:

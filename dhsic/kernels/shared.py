@@ -75,10 +75,14 @@ class SharedTiles:
         each = zip(self.variables, (kernel.as_power() for kernel in self.kernels), strict=True)
         return powers_among([((m, base), exponent) for m, (base, exponent) in each])
 
-    @property
+    @cached_property
     def work_tiles(self) -> int:
         """How many scratch tiles `tiles` needs."""
         return max(self.kernels[k].work_tiles for k in self.roots)
+
+    def width(self, dims: Sequence[int]) -> int:
+        """Columns of all prepared arrays for variables of so many columns each."""
+        return sum(self.kernels[k].width(dims[self.variables[k]]) for k in self.roots)
 
     def rows(self, values: Values, dtype: DTypeLike, needed: Container[int] = _ALL) -> list[Matrix]:
         """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root.

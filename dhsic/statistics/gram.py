@@ -11,8 +11,8 @@ transformed back once in the end. Without shifts the tiles are gathered and mult
 
 The n x n matrices are never held but where rows are few, or where all of them are permuted: lines
 of a band of diagonals are computed, transformed and forgotten. HSIC of two variables is the same
-for A_ij and A_ij - a_i - a_j whatever a is, since both are centred by their row sums: from means
-over a few rows a is such that no digits cancel.
+for A_ij and A_ij - c whatever c is, since both are centred by their row sums: the mean over pairs
+of a few rows takes off digits that would cancel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep
@@ -53,14 +53,9 @@ from dhsic.statistics.sets import MovedGroups
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
-Side = tuple[int, ...]
-"""Numbers of kernels whose product a Gram matrix is."""
 
-PILOTS = 32
-"""Rows whose mean is taken off: the squares of what is left grow by 1 in 16."""
-
+_PILOTS = 32  # rows from which the mean of a kernel is
 _BATCH = 64  # permutations that are drawn and held at a time
-_PILOT_ROWS = 1024  # whose kernels at the pilots are computed at a time
 # In bands of 32 to 64 diagonals all shifts of 20,000 rows took 9.2 s and 170 MiB.
 _BAND_BYTES = 2**25  # of the lines that are cut from tiles at a time: strips of few overlap
 _MOST_LINES, _FEWEST_LINES = 512, 32
@@ -73,8 +68,9 @@ _TOGETHER = 32
 _SMALL_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 
-_HELD = 2**25  # bytes of all Gram matrices; beyond, gathering takes longer than exponentials
-_HELD_OF_SETS = 2**28  # the same of rows that move in sets, whose many small groups take long
+# Bytes of all Gram matrices that several orders of few rows share, and of those of rows that move
+# in sets, whose many small groups take long.
+_HELD, _HELD_OF_SETS = 2**27, 2**28
 _GATHERED_BYTES = 2**18  # of the lines that are gathered at a time
 _GATHERED = 2**15  # entries of a strip whose rows are permuted: all kernels stay in the cache
 
@@ -123,29 +119,15 @@ class RowOrders:
         return orders
 
 
-class OrderedRows(NamedTuple):
-    """Rows in the order of a coset, prepared for tiles."""
+class RowPiece(NamedTuple):
+    """The rows of a group, or rows that stay, prepared for tiles."""
 
+    places: Indices
+    """Where they are among all rows in the order of their groups, those that stay last."""
     rows: list[Matrix]
     """One array a kernel that is no power of another."""
     columns: list[Matrix]
     """The same as the other argument."""
-    offsets: dict[int, Matrix]
-    """a of the kernels that have one, where it is from pilots."""
-
-    def part(self, at: slice) -> OrderedRows:
-        """Some of them."""
-        rows, columns = ([x[at] for x in arrays] for arrays in self[:2])
-        return OrderedRows(rows, columns, {k: a[at] for k, a in self.offsets.items()})
-
-
-class RowPiece(NamedTuple):
-    """The rows of a group, or rows that stay."""
-
-    places: Indices
-    """Where they are among all rows in the order of their groups, those that stay last."""
-    prepared: list[OrderedRows]
-    """In the order of the data, and then in that of every other coset."""
     orders: RowOrders
     """Their permutations."""
 
@@ -158,38 +140,27 @@ class RowPiece(NamedTuple):
 class PairSums(NamedTuple):
     """Sums over pairs of rows for C statistics under R cosets, and for K kernels.
 
-    Those are A_ij - a_i - a_j, of rows in the order of their groups and then those that stay.
+    Those are A_ij - c, of rows in the order of their groups and then those that stay.
     """
 
     products: NDArray[Any]
     """Cross-spectra of all lines, shape (R, C, F); without shifts the sums, F = 1."""
-    constants: Vector
-    """Sums over pairs of rows that stay where they are, shape (C,)."""
     rows: Vector
     """Sums of the rows, shape (K, n)."""
-    offsets: Vector
-    """a, shape (K, n)."""
     diagonal: Vector
-    """A_ii - 2 a_i, shape (K, n)."""
+    """A_ii - c, shape (K, n)."""
     squares: Vector
     """Sums of the squared entries, shape (K,)."""
-
-    @property
-    def means(self) -> Vector:
-        """Row means of the Gram matrices as they are, shape (K, n)."""
-        # With A_ij = C_ij + a_i + a_j the mean over j is that of C, and a_i, and the mean of a.
-        total = self.offsets.mean(axis=1, keepdims=True)
-        return self.offsets + total + self.rows / self.rows.shape[1]
 
 
 class GramFound(NamedTuple):
     """What all pairs of rows say of the data as they are."""
 
     sums: GramSums
-    """Those of the kernels, and of every combination."""
-    pairs: PairSums
-    """The same with their offsets."""
-    limit: ChiSquareMixture | None
+    """Those of the kernels less c, and of every combination."""
+    centres: Vector
+    """c of the kernels, shape (K,)."""
+    limit: ChiSquareMixture | None = None
     """The limit of n V-HSIC under independence, where it was asked for."""
 
 
@@ -264,15 +235,6 @@ class Lines(NamedTuple):
             # A step of one row and one column reads a diagonal in place: nothing is gathered.
             out[:, begin:to] = as_strided(tiles[0], (self.number, shape[0]), (along, down + along))
 
-    def of_rows(self, first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
-        """Values of the rows of either piece, as they stand on the lines."""
-        shape = self.number, self.size
-        if self.stays:
-            stay = first[self.start : self.stop, None]
-            return np.broadcast_to(stay, shape), np.broadcast_to(second, shape)
-        wrapped = second[np.arange(self.start, self.stop + self.size) % self.size]
-        return np.broadcast_to(first, shape), sliding_window_view(wrapped, self.size)[: self.number]
-
     def add_sums(self, padded: Matrix, first: Vector, second: Vector) -> None:
         """Add the sums over the rows and columns of the tile to those of either piece.
 
@@ -298,13 +260,22 @@ class Lines(NamedTuple):
 class GramPass(PermutedPass[PairSums]):
     """A pass over all pairs of rows, pairs of groups at a time, which adds `PairSums` up.
 
+    With shifts it is of one coset. Rows that it moves are values of further variables, so that
+    their kernels are kernels of other rows.
+
     Parameters
     ----------
-    combinations : Combinations
-        With the fitted kernels: joint independence of each, of which cosets permute all variables
-        but the first, or dependence of two.
-    pilots : tuple of ndarray, shapes (p, d_m)
-        Rows of every variable, drawn independently of the others'.
+    kernels : tuple of Kernel
+        K fitted ones.
+    variables : tuple of int
+        The variable of each; M and above are those of variables whose rows the coset has moved.
+    chosen : tuple of tuple of int
+        The kernels of every statistic: of joint independence, of which permutations move all
+        variables but the first, or of two.
+    centres : tuple of float
+        c of every kernel.
+    dims : tuple of int
+        Columns of the variables.
     dtype : dtype
         Precision of the tiles.
     unbiased : bool
@@ -317,8 +288,11 @@ class GramPass(PermutedPass[PairSums]):
 
     pairs: ClassVar[bool] = True
 
-    combinations: Combinations
-    pilots: tuple[Vector, ...]
+    kernels: tuple[TileKernel, ...]
+    variables: tuple[int, ...]
+    chosen: tuple[tuple[int, ...], ...]
+    centres: tuple[float, ...]
+    dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool
     orbit: Orbit
@@ -335,65 +309,24 @@ class GramPass(PermutedPass[PairSums]):
         return self.groups.count == 1
 
     @cached_property
-    def statistics(self) -> tuple[Pair, ...]:
+    def statistics(self) -> list[Pair]:
         """The sides of all C statistics."""
-        return tuple(map(Pair.of, self.combinations.chosen))
-
-    @cached_property
-    def shared(self) -> SharedTiles:
-        """How the tiles of the kernels come from each other."""
-        return SharedTiles(self.combinations.kernels, self.combinations.variables)
+        return list(map(Pair.of, self.chosen))
 
     @property
     def joint(self) -> bool:
         """Whether left sides are products, which cosets permute as well."""
-        return len(self.statistics[0].left) > 1
+        return len(self.chosen[0]) > 2
 
     @cached_property
-    def sides(self) -> tuple[Side, ...]:
-        """Kernels that are summed in the order of the data, and products that are transformed."""
-        products = [left for left, _ in self.statistics if self.joint and self.orbit.shifted]
-        return tuple(dict.fromkeys([*((k,) for k in range(self.n_kernels)), *products]))
+    def shared(self) -> SharedTiles:
+        """How the tiles of the kernels come from each other."""
+        return SharedTiles(self.kernels, self.variables)
 
     @cached_property
-    def moved(self) -> tuple[Side, ...]:
-        """Sides that cosets permute."""
-        products = (left for left, _ in self.statistics if self.joint)
-        return tuple(dict.fromkeys([*((right,) for _, right in self.statistics), *products]))
-
-    @property
-    def n_kernels(self) -> int:
-        """K."""
-        return len(self.combinations.kernels)
-
-    @cached_property
-    def orders(self) -> tuple[int, ...]:
-        """The order of the data and the cosets in whose orders kernels are computed."""
-        others = [r for r in self.cosets if r] if self.orbit.shifted else []
-        return 0, *others
-
-    @cached_property
-    def needed(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Kernels in the order of the data and of another coset, and those they are powers of."""
-        every = range(self.n_kernels)
-        moved = self.shared.sources(k for side in self.moved for k in side)
-        return frozenset(every), moved
-
-    def roots(self, coset: int) -> list[tuple[int, int]]:
-        """Kernels of a coset that are no powers, each with its place among all such kernels."""
-        needed = self.needed[min(coset, 1)]
-        return [(place, k) for place, k in enumerate(self.shared.roots) if k in needed]
-
-    @cached_property
-    def centred(self) -> tuple[int, ...]:
-        """Kernels whose means are taken off: of two variables, without shifts of the first.
-
-        Narrower kernels of the other stay powers of wider ones so. Statistics of joint independence
-        need the means of every kernel as they are.
-        """
-        variables = self.combinations.variables
-        every = range(0 if self.joint else self.n_kernels)
-        return tuple(k for k in every if self.orbit.shifted or variables[k] == 0)
+    def width(self) -> int:
+        """Columns of the prepared arrays of all kernels."""
+        return self.shared.width(2 * self.dims)
 
     @cached_property
     def length(self) -> int:
@@ -412,14 +345,9 @@ class GramPass(PermutedPass[PairSums]):
         return self.length // 2 + 1 if self.orbit.shifted else 1
 
     @cached_property
-    def n_roots(self) -> int:
-        """Kernels that are no powers, of every order."""
-        return len(self.roots(0)) + (len(self.orders) - 1) * len(self.roots(1))
-
-    @cached_property
     def band(self) -> int:
-        """Lines that are cut from tiles at a time, of all kernels and orders."""
-        lines = _BAND_BYTES // (self.n_roots * self.groups.size * self.dtype.itemsize)
+        """Lines that are cut from tiles at a time, of all kernels."""
+        lines = _BAND_BYTES // (len(self.shared.roots) * self.groups.size * self.dtype.itemsize)
         return min(self.groups.size, max(_FEWEST_LINES, min(lines, _MOST_LINES)))
 
     @cached_property
@@ -430,86 +358,77 @@ class GramPass(PermutedPass[PairSums]):
 
     def zeros(self) -> PairSums:
         """Nothing summed yet."""
-        k, c, n = self.n_kernels, len(self.statistics), self.groups.n
         kind = complex if self.orbit.shifted else float
-        products = np.zeros((len(self.cosets), c, self.frequencies), kind)
-        return PairSums(products, np.zeros(c), *np.zeros((3, k, n)), np.zeros(k))
+        products = np.zeros((len(self.cosets), len(self.chosen), self.frequencies), kind)
+        vectors = np.zeros((2, len(self.kernels), self.groups.n))
+        return PairSums(products, *vectors, np.zeros(len(self.kernels)))
 
     @property
     def state_bytes(self) -> int:
         """Bytes of the sums."""
-        k, c, n = self.n_kernels, len(self.statistics), self.groups.n
         size = 16 if self.orbit.shifted else 8
-        return size * len(self.cosets) * c * self.frequencies + 8 * (c + k * (3 * n + 1))
-
-    @cached_property
-    def width(self) -> int:
-        """Columns of the prepared arrays of all kernels."""
-        kernels, variables = self.combinations.kernels, self.combinations.variables
-        dims = [x.shape[1] for x in self.pilots]
-        return sum(kernels[k].width(dims[variables[k]]) for k in self.shared.roots)
+        products = size * len(self.cosets) * len(self.chosen) * self.frequencies
+        return products + 8 * len(self.kernels) * (2 * self.groups.n + 1)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
-        b, size, k = self.groups.size, self.dtype.itemsize, self.n_kernels
-        dims, orders = sum(x.shape[1] for x in self.pilots), len(self.orders)
-        scratch = 2 * size * orders * rows * (2 * self.width + k) + 8 * rows * (
-            4 * dims + self.width
-        )
-        tiles = k + self.shared.work_tiles + 1
-        scratch += 8 * tiles * min(rows, _PILOT_ROWS) * len(self.pilots[0])
+        b, size, k = self.groups.size, self.dtype.itemsize, len(self.kernels)
+        scratch = 4 * size * rows * self.width + 8 * rows * (8 * sum(self.dims) + self.width)
         if self.orbit.shifted:
             buffers = (math.prod(shape) * kind.itemsize for shape, kind in self.buffers)
-            wrapped = 2 * (b + self.band) * (self.width + k * orders)
-            scratch += size * wrapped + 16 * k * b + sum(buffers)
+            scratch += 2 * size * (b + self.band) * self.width + 16 * k * b + sum(buffers)
         else:
+            tiles = k + self.shared.work_tiles + 1
             scratch += size * tiles * b**2 + self.permuting_bytes(b)
-        payload = sum(pilots.nbytes for pilots in self.pilots)
-        return Footprint(payload, scratch, self.state_bytes)
+        return Footprint(0, scratch, self.state_bytes)
 
     def permuting_bytes(self, rows: int) -> int:
         """Bytes that a task takes to permute two pieces of so many rows."""
         count = min(_BATCH, len(self.orbit) - 1)
-        moved = len(self.moved) + self.n_kernels + 2
-        orders = 4 * 8 * (len(self.pilots) - 1) * rows
-        return count and count * orders + self.dtype.itemsize * moved * _strip_rows(rows) * rows
+        strips = self.dtype.itemsize * (2 * len(self.kernels) + 2) * _strip_rows(rows) * rows
+        return count and strips + count * 32 * (len(self.dims) - 1) * rows
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""
         sums, first = self.zeros(), self.pieces(left)
-        bands = _Bands(self, sums) if self.orbit.shifted else None
+        buffers = [np.empty(*of) for of in self.buffers] if self.orbit.shifted else []
         every = (
             itertools.combinations_with_replacement(first, 2)
             if left.first == right.first
             else itertools.product(first, self.pieces(right))
         )
         for piece, other in every:
-            if bands is not None and not (piece.stays and other.stays):
-                bands.add(*((other, piece) if other.stays else (piece, other)))
+            if self.orbit.shifted and not (piece.stays and other.stays):
+                both = (other, piece) if other.stays else (piece, other)
+                self._add_lines(sums, *both, *buffers)
                 continue
-            grams = self.add_tile(sums, piece, other)
+            grams = tiles_of(self.shared, piece.rows, other.columns, self.dtype)
+            self.add_tile(sums, piece, other, grams, self.centres)
             # A pair of different groups stands for its mirror image, too.
             weight = 1.0 if piece is other else 2.0
-            if bands is not None:
-                # Rows in no group stay where they are: their pairs add the same to all replicates.
-                sums.constants[:] += weight * self.joint_sums(grams)
+            if self.orbit.shifted:
+                self.add_still(sums, weight * self.joint_sums(grams))
                 continue
             if self.cosets.start == 0:
                 sums.products[0, :, 0] += weight * self.joint_sums(grams)
-            if len(self.orders_drawn):
-                permuted = self.permuted(grams, piece, other)(range(len(self.orders_drawn)))
+            if self.drawn:
+                permuted = self.permuted(grams, piece, other)(range(len(self.drawn)))
                 sums.products[-len(permuted) :, :, 0] += weight * permuted
         return sums
 
     @property
-    def orders_drawn(self) -> range:
+    def drawn(self) -> range:
         """The cosets but for that of the data."""
         return range(max(self.cosets.start, 1), self.cosets.stop)
 
     def pieces(self, block: GroupBlock) -> list[RowPiece]:
         """The rows of every group, and those that stay."""
         b, count, n_left = self.groups.size, block.n_groups, block.n_left
-        prepared = [self._prepared(block, coset) for coset in self.orders]
+        values = block.values
+        if self.orbit.shifted and self.cosets.start:
+            orders = RowOrders(self.orbit, block.first, count, n_left)
+            values += tuple(x[orders.of(self.cosets, m)[0]] for m, x in enumerate(values))
+        prepared = self.shared.rows_and_columns(values, self.dtype)
         left = np.arange(self.groups.n_left)
         left = left[self.groups.left_of(block.first, block.first + count)] if n_left else left[:0]
         places = np.append(block.first * b + np.arange(count * b), self.groups.count * b + left)
@@ -517,66 +436,25 @@ class GramPass(PermutedPass[PairSums]):
         return [
             RowPiece(
                 places[start:stop],
-                [order.part(slice(start, stop)) for order in prepared],
+                *([x[start:stop] for x in arrays] for arrays in prepared),
                 RowOrders(self.orbit, block.first + g, int(g < count), 0 if g < count else n_left),
             )
             for g, (start, stop) in enumerate(itertools.pairwise(ends))
             if start < stop
         ]
 
-    def _prepared(self, block: GroupBlock, coset: int) -> OrderedRows:
-        orders = RowOrders(self.orbit, block.first, block.n_groups, block.n_left)
-        values, needed = block.values, self.needed[min(coset, 1)]
-        if coset:
-            every = range(coset, coset + 1)
-            values = tuple(x[orders.of(every, m)[0]] for m, x in enumerate(values))
-        rows, columns = self.shared.rows_and_columns(values, self.dtype, needed)
-        return OrderedRows(rows, columns, self._offsets(rows, needed))
-
-    def _offsets(self, rows: Sequence[Matrix], needed: frozenset[int]) -> dict[int, Matrix]:
-        """Offsets a of prepared rows: means over pilots, less half of that over pairs of them."""
-        some = [k for k in self.centred if k in needed]
-        if not some:
-            return {}
-        at_pilots, columns = self.shared.rows_and_columns(self.pilots, self.dtype, needed)
-        own, pairs = self._tiles(at_pilots, columns, needed), math.perm(len(self.pilots[0]), 2)
-        offsets = {k: np.empty(len(rows[0]), self.dtype) for k in some}
-        for start in range(0, len(rows[0]), _PILOT_ROWS):
-            at = slice(start, start + _PILOT_ROWS)
-            tiles = self._tiles([x[at] for x in rows], columns, needed)
-            for k, a in offsets.items():
-                # Of different pilots, since k(x, x) is no typical value of a narrow kernel.
-                centre = (own[k].sum(dtype=np.float64) - own[k].trace()) / max(pairs, 1)
-                a[at] = tiles[k].mean(axis=1, dtype=np.float64) - 0.5 * centre
-        return offsets
-
-    def _tiles(
-        self, rows: Sequence[Matrix], columns: Sequence[Matrix], needed: frozenset[int]
-    ) -> list[Matrix]:
-        """Kernels between prepared rows and columns, of those that are needed."""
-        shape = len(rows[0]), len(columns[0])
-        tiles = list(np.empty((self.n_kernels, *shape), self.dtype))
-        work = np.empty((self.shared.work_tiles, *shape), self.dtype)
-        self.shared.tiles(rows, columns, tiles, work, needed)
-        return tiles
-
-    def add_tile(self, sums: PairSums, first: RowPiece, second: RowPiece) -> list[Matrix]:
-        """Add what the matrices of two pieces as they are sum to, and return these."""
-        (rows, _, above), (_, columns, across) = first.prepared[0], second.prepared[0]
-        grams = self._tiles(rows, columns, self.needed[0])
-        # A tile of two pieces stands for its transpose, too.
-        same, weight = first is second, 1.0 if first is second else 2.0
-        for k, gram in enumerate(grams):
-            if k in self.centred:
-                if not above:  # all rows are here, so that a may be from their own means
-                    means = gram.mean(axis=1, dtype=np.float64)
-                    offsets = (means - 0.5 * means.mean()).astype(self.dtype)
-                else:
-                    offsets = above[k]
-                gram -= offsets[:, None]
-                gram -= across.get(k, offsets)
-                if same:
-                    sums.offsets[k, first.places] = offsets
+    def add_tile(
+        self,
+        sums: PairSums,
+        first: RowPiece,
+        second: RowPiece,
+        grams: Sequence[Matrix],
+        centres: Sequence[float],
+    ) -> None:
+        """Add what the matrices of two pieces sum to, and leave these less c."""
+        same = first is second
+        for k, (gram, centre) in enumerate(zip(grams, centres, strict=True)):
+            gram -= gram.dtype.type(centre)
             # A U-statistic leaves out the pair of a row with itself.
             if self.unbiased and same:
                 np.fill_diagonal(gram, 0.0)
@@ -586,173 +464,152 @@ class GramPass(PermutedPass[PairSums]):
                 sums.diagonal[k, first.places] = gram.diagonal()
             else:
                 sums.rows[k, second.places] += column_sums(gram)
-            sums.squares[k] += weight * float(np.vdot(gram, gram))
-        return grams
+            # A tile of two pieces stands for its transpose, too.
+            sums.squares[k] += (1.0 if same else 2.0) * float(np.vdot(gram, gram))
 
     def joint_sums(self, grams: Sequence[Matrix]) -> Vector:
         """sum_ij A_ij B_ij of all statistics, shape (C,)."""
-        joint = []
-        for left, right in self.statistics:
-            # In float64, and without an array for the product.
-            product = _product_of(grams, left)
-            joint.append(np.einsum("ij,ij->", product, grams[right], dtype=np.float64))
-        return np.array(joint)
+        # In float64, and without an array for the product.
+        return np.array(
+            [
+                np.einsum("ij,ij->", _product_of(grams, left), grams[right], dtype=np.float64)
+                for left, right in self.statistics
+            ]
+        )
+
+    def add_still(self, sums: PairSums, joint: Vector) -> None:
+        """Add pairs of rows in no group, which add the same to all replicates: to frequency 0."""
+        folded = 1 if self.length == self.groups.size else 2
+        sums.products[:, :, 0] += joint * (self.length / folded)
 
     def permuted(self, grams: Sequence[Matrix], first: RowPiece, second: RowPiece) -> PermutedGrams:
         """The sums of these matrices under permutations, to be taken."""
         columns = None if first is second else second.orders
-        return PermutedGrams(
-            self.combinations,
-            self.shared.powers,
-            tuple(grams),
-            first.orders,
-            columns,
-            self.orders_drawn.start,
-        )
+        of = self.variables, self.chosen, self.shared.powers
+        return PermutedGrams(*of, tuple(grams), first.orders, columns, self.drawn.start)
 
     @property
     def buffers(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shapes of what a task writes again and again: fresh pages take as long as transforms.
 
-        Lines of a band, of all kernels that are no powers, in every order; tiles that they are cut
-        from; lines of a part, of all powers; lines of one side, behind a padding; transforms of
-        every side in the order of the data, then in that of a coset; products of two.
+        Lines of a band, of all kernels that are no powers; tiles that they are cut from; lines of a
+        part, of all powers; lines of one side, behind a padding; transforms of every side, and
+        products of two.
         """
         b, part, f = self.groups.size, self.part, self.frequencies
         real, both = self.dtype, np.result_type(self.dtype, np.complex64)
         rows = min(_STRIP, b)
         tile = max(rows * (rows + self.band - 1), b)
         return [
-            ((self.n_roots, self.band, b), real),
+            ((len(self.shared.roots), self.band, b), real),
             ((1 + self.shared.work_tiles, tile), real),
             ((len(self.shared.powers), part, b), real),
             ((part, part + b), real),
-            ((len(self.sides) + len(self.moved), part, f), both),
-            ((2, part, f), both),
+            ((len(self.sides) + 2, part, f), both),
         ]
 
-    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix]]:
-        """The Gram matrices of all rows in the order of their groups, and what they sum to."""
-        rows, columns = self.shared.rows_and_columns(values, self.dtype)
-        prepared, orders = [OrderedRows(rows, columns, {})], RowOrders.of_all(self.orbit)
-        piece, sums = RowPiece(np.arange(self.groups.n), prepared, orders), self.zeros()
-        return sums, piece, self.add_tile(sums, piece, piece)
+    @cached_property
+    def sides(self) -> list[tuple[int, ...]]:
+        """Kernels, and products of them on the left of a statistic."""
+        products = dict.fromkeys(left for left, _ in self.statistics if len(left) > 1)
+        return [*((k,) for k in range(len(self.kernels))), *products]
 
-
-class _Bands:
-    """The sums of a task over the lines of pieces of rows, a band of them at a time."""
-
-    def __init__(self, reduction: GramPass, sums: PairSums) -> None:
-        self._pass, self._sums = reduction, sums
-        arrays = (np.empty(shape, kind) for shape, kind in reduction.buffers)
-        self._roots, self._work, self._powers, self._lines, self._spectra, self._products = arrays
-
-    def add(self, first: RowPiece, second: RowPiece) -> None:
-        """Add the pairs of rows of two groups, of one, or of rows that stay and a group."""
-        b, same = self._pass.groups.size, first is second
-        count = len(first.places) if first.stays else b // 2 + 1 if same else b
-        lines = Lines(b, 0, count, same, first.stays)
-        # In the tile of a group with itself both sums are of the same rows.
-        above = np.zeros((self._pass.n_kernels, len(first.places)))
-        sums = above, above if same else np.zeros((len(above), len(second.places)))
-        orders = list(zip(first.prepared, second.prepared, strict=True))
-        offsets = [
-            {k: lines.of_rows(a, other.offsets[k]) for k, a in one.offsets.items()}
-            for one, other in orders
-        ]
-        if same:
-            for k, a in first.prepared[0].offsets.items():
-                self._sums.offsets[k, first.places] = a
-        # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
-        for _, band in lines.cut(self._pass.band):
-            roots = self._kernels(band, orders)
-            for at, part in band.cut(self._pass.part):
-                still: dict[Side, Spectrum] = {}
-                for coset, tiles, about in zip(self._pass.orders, roots, offsets, strict=True):
-                    some = {k: tile[at] for k, tile in tiles.items()}
-                    spectra = self._transformed(part, some, about, sums, coset, first.places)
-                    # Coset 0 comes first: its transforms are those of the sides that stay.
-                    still = still or spectra
-                    if coset in self._pass.cosets:
-                        self._meet(still, spectra, part.weights, coset - self._pass.cosets.start)
-        self._sums.rows[:, first.places] += sums[0]
-        if not same:
-            self._sums.rows[:, second.places] += sums[1]
-
-    def _kernels(
-        self, band: Lines, orders: Sequence[tuple[OrderedRows, OrderedRows]]
-    ) -> list[dict[int, Matrix]]:
-        """Lines of the kernels that are no powers, in every order."""
-        buffers, roots = iter(self._roots), []
-        for coset, (one, other) in zip(self._pass.orders, orders, strict=True):
-            tiles = {}
-            for place, k in self._pass.roots(coset):
-                tiles[k], kernel = next(buffers)[: band.number], self._pass.shared.kernels[k]
-                band.write(kernel, one.rows[place], other.columns[place], tiles[k], self._work)
-            roots.append(tiles)
-        return roots
-
-    def _transformed(
+    def _add_lines(
         self,
+        sums: PairSums,
+        first: RowPiece,
+        second: RowPiece,
+        roots: Matrix,
+        work: Matrix,
+        powers: Matrix,
+        padded: Matrix,
+        spectra: Spectrum,
+    ) -> None:
+        """Add the pairs of rows of two groups, of one, or of rows that stay and a group."""
+        b, same = self.groups.size, first is second
+        count = len(first.places) if first.stays else b // 2 + 1 if same else b
+        # In the tile of a group with itself both sums are of the same rows.
+        above = np.zeros((len(self.kernels), len(first.places)))
+        across = above if same else np.zeros((len(above), len(second.places)))
+        # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
+        for _, band in Lines(b, 0, count, same, first.stays).cut(self.band):
+            written = {
+                k: root[: band.number] for k, root in zip(self.shared.roots, roots, strict=True)
+            }
+            for place, (k, lines) in enumerate(written.items()):
+                rows, columns = first.rows[place], second.columns[place]
+                band.write(self.kernels[k], rows, columns, lines, work)
+            for at, part in band.cut(self.part):
+                tiles = {k: lines[at] for k, lines in written.items()}
+                for power, out in zip(self.shared.powers, powers, strict=True):
+                    tiles[power.k] = power.of(tiles[power.source], out[: part.number])
+                if part.main and not self.unbiased:
+                    for k, centre in enumerate(self.centres):
+                        sums.diagonal[k, first.places] = tiles[k][0] - centre
+                self._add_part(sums, part, tiles, padded[: part.number], above, across, spectra)
+        sums.rows[:, first.places] += above
+        if not same:
+            sums.rows[:, second.places] += across
+
+    def _add_part(
+        self,
+        sums: PairSums,
         part: Lines,
         tiles: dict[int, Matrix],
-        offsets: dict[int, tuple[Matrix, Matrix]],
-        sums: tuple[Vector, Vector],
-        coset: int,
-        places: Indices,
-    ) -> dict[Side, Spectrum]:
-        """Transforms of all sides that an order needs; sums of those in the order of the data."""
-        needed, at = self._pass.needed[min(coset, 1)], slice(part.start, part.stop)
-        for power, out in zip(self._pass.shared.powers, self._powers, strict=True):
-            if power.k in needed:
-                tiles[power.k] = power.of(tiles[power.source], out[: part.number])
-        padded, weights, spectra = self._lines[: part.number], part.weights, {}
-        lines = padded[:, padded.shape[1] - part.size :]
-        for place, side in enumerate(self._pass.moved if coset else self._pass.sides):
+        padded: Matrix,
+        above: Vector,
+        across: Vector,
+        spectra: Spectrum,
+    ) -> None:
+        """Add some lines, of all kernels."""
+        lines, weights = padded[:, padded.shape[1] - part.size :], part.weights
+        transformed: dict[tuple[int, ...], Spectrum] = {}
+        for side, out in zip(self.sides, spectra[:-2], strict=True):
             if len(side) > 1:
-                np.multiply(tiles[side[0]], tiles[side[1]], out=lines)
-                for k in side[2:]:
-                    np.multiply(lines, tiles[k], out=lines)
-            elif side[0] in offsets:
-                above, across = offsets[side[0]]
-                np.subtract(tiles[side[0]], above[at], out=lines)
-                np.subtract(lines, across[at], out=lines)
-            else:
                 np.copyto(lines, tiles[side[0]])
-            if self._pass.unbiased and part.main:
+                hadamard([lines, *(tiles[k] for k in side[1:])])
+            else:
+                np.subtract(tiles[side[0]], lines.dtype.type(self.centres[side[0]]), out=lines)
+            if self.unbiased and part.main:
                 # U-statistics leave out the pair of a row with itself, under every shift line 0.
                 lines[0] = 0.0
-            if not coset and len(side) == 1:
+            transformed[side] = _transform(lines, self.length, out=out[: part.number])
+            if len(side) == 1:
                 (k,) = side
-                if part.main:
-                    self._sums.diagonal[k, places] = lines[0]
-                self._sums.squares[k] += np.vecdot(lines, lines) @ weights
-                part.add_sums(padded, sums[0][k], sums[1][k])
-            # Transforms in the order of the data stay, since every coset meets them.
-            begin = len(self._pass.sides) if coset else 0
-            out = self._spectra[begin + place, : part.number]
-            spectra[side] = _transform(lines, self._pass.length, out=out)
-        return spectra
-
-    def _meet(
-        self,
-        still: dict[Side, Spectrum],
-        moved: dict[Side, Spectrum],
-        weights: Vector,
-        place: int,
-    ) -> None:
-        """Add the cross-spectra of all statistics in a coset."""
-        conjugate, product = self._products[:, : len(weights)]
+                sums.squares[k] += np.vecdot(lines, lines) @ weights
+                part.add_sums(padded, above[k], across[k])
+        conjugate, product = spectra[-2:, : part.number]
         weights, held = weights.astype(product.dtype), None
-        # For joint independence a coset permutes the product of the left variables as well.
-        lefts = moved if self._pass.joint else still
-        for c, (left, right) in enumerate(self._pass.statistics):
+        for c, (left, right) in enumerate(self.statistics):
             # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
             if right != held:
-                np.conj(moved[right,], out=conjugate)
+                np.conj(transformed[right,], out=conjugate)
                 held = right
-            np.multiply(lefts[left], conjugate, out=product)
-            self._sums.products[place, c] += weights @ product
+            np.multiply(transformed[left], conjugate, out=product)
+            sums.products[0, c] += weights @ product
+
+    def hold(self, values: tuple[Matrix, ...]) -> Held:
+        """The Gram matrices of all rows in the order of their groups, and what they sum to."""
+        prepared = self.shared.rows_and_columns(values, self.dtype)
+        places, orders = np.arange(self.groups.n), RowOrders.of_all(self.orbit)
+        piece, sums = RowPiece(places, *prepared, orders), self.zeros()
+        grams = tiles_of(self.shared, *prepared, self.dtype)
+        centres = [float(x.mean()) for x in grams] if self.orbit.shifted else self.centres
+        self.add_tile(sums, piece, piece, grams, centres)
+        return Held(sums, piece, grams, np.array(centres))
+
+
+class Held(NamedTuple):
+    """Gram matrices of all rows."""
+
+    sums: PairSums
+    """Their sums."""
+    piece: RowPiece
+    """The rows."""
+    grams: list[Matrix]
+    """The matrices less c, one a kernel."""
+    centres: Vector
+    """c, shape (K,)."""
 
 
 class HeldLines(NamedTuple):
@@ -803,34 +660,31 @@ def add_held(reduction: GramPass, sums: PairSums, grams: Sequence[Matrix]) -> No
     computed once then: all of the default takes 4 ms in place of 27 for 50 rows, and 10 in place
     of 20 for 200.
     """
-    groups, cosets = reduction.groups, reduction.cosets
+    groups, length = reduction.groups, reduction.length
     n, lines = groups.n, HeldLines.of(groups)
     if groups.n_left:
-        # Pairs of rows outside of the groups add the same under every permutation.
         stay = np.s_[n - groups.n_left :, n - groups.n_left :]
-        sums.constants[:] = reduction.joint_sums([gram[stay] for gram in grams])
+        reduction.add_still(sums, reduction.joint_sums([gram[stay] for gram in grams]))
     own = {
-        k: _transform(grams[k][lines.rows, lines.columns], reduction.length)
-        for k in dict.fromkeys(left for (left,), _ in reduction.statistics)
+        left: _transform(grams[left][lines.rows, lines.columns], length)
+        for left in dict.fromkeys(left for left, _ in reduction.chosen)
     }
-    by_variable: dict[int, dict[int, list[int]]] = {}
-    for c, (_, right) in enumerate(reduction.statistics):
-        m = reduction.combinations.variables[right]
-        by_variable.setdefault(m, {}).setdefault(right, []).append(c)
+    meeting: dict[int, list[int]] = {}
+    for c, (_, right) in enumerate(reduction.chosen):
+        meeting.setdefault(right, []).append(c)
     step, part = _gathered_at_once(reduction)
     weights = lines.weights.astype(next(iter(own.values())).dtype)
-    for m, by_right in by_variable.items():
-        orders = RowOrders.of_all(reduction.orbit).of(cosets, m)
+    for m in {reduction.variables[right] for right in meeting}:
+        orders = RowOrders.of_all(reduction.orbit).of(reduction.cosets, m)
         for r, d in itertools.product(range(0, len(orders), step), range(0, len(weights), part)):
             some, at, on = orders[r : r + step], slice(r, r + step), slice(d, d + part)
             places = n * some[:, lines.rows[on]] + some[:, lines.columns[on]]
-            for right, numbers in by_right.items():
+            for right in (k for k in meeting if reduction.variables[k] == m):
                 # Places as an index are five times as quick as in `take`.
-                moved = _transform(grams[right].ravel()[places], reduction.length)
+                moved = _transform(grams[right].ravel()[places], length)
                 np.conj(moved, out=moved)
-                for c in numbers:
-                    (left,), _ = reduction.statistics[c]
-                    sums.products[at, c] += weights[on] @ (own[left][on] * moved)
+                for c in meeting[right]:
+                    sums.products[at, c] += weights[on] @ (own[reduction.chosen[c][0]][on] * moved)
 
 
 @dataclass(frozen=True)
@@ -841,8 +695,10 @@ class PermutedGrams:
 
     Parameters
     ----------
-    combinations : Combinations
-        Which matrices are multiplied.
+    variables : tuple of int
+        The variable of every kernel.
+    chosen : tuple of tuple of int
+        Which matrices are multiplied, the first of variable 0.
     powers : tuple of Power
         Which of them are powers of others.
     grams : tuple of ndarray, shapes (b, c)
@@ -856,7 +712,8 @@ class PermutedGrams:
         The coset of replicate 0.
     """
 
-    combinations: Combinations
+    variables: tuple[int, ...]
+    chosen: tuple[tuple[int, ...], ...]
     powers: tuple[Power, ...]
     grams: tuple[Matrix, ...]
     rows: RowOrders
@@ -871,28 +728,28 @@ class PermutedGrams:
 
     def _drawn(self, cosets: range) -> Vector:
         """The same of few enough cosets to hold their permutations."""
-        variables = {m for m in self.combinations.variables if m}
+        variables = {m for m in self.variables if m}
         rows = {m: self.rows.of(cosets, m) for m in variables}
         columns = (
             rows if self.columns is None else {m: self.columns.of(cosets, m) for m in variables}
         )
-        sums = np.zeros((len(cosets), len(self.combinations)))
+        sums = np.zeros((len(cosets), len(self.chosen)))
         height, width = self.grams[0].shape
         step = _strip_rows(width)
         for start in range(0, height, step):
             at, on = slice(start, start + step), slice(start if self.columns is None else 0, None)
             strips = [
                 np.ascontiguousarray(gram[at, on]) if m == 0 else np.empty_like(gram[at, on])
-                for gram, m in zip(self.grams, self.combinations.variables, strict=True)
+                for gram, m in zip(self.grams, self.variables, strict=True)
             ]
             if self.columns is None:
                 # Both matrices are symmetric and permuted alike: half of the entries, twice.
-                for k in {one[0] for one in self.combinations.chosen}:
+                for k in {one[0] for one in self.chosen}:
                     strips[k] = 2 * np.triu(strips[k])
                     np.einsum("ii->i", strips[k][:, : len(strips[k])])[:] /= 2
             for r, total in enumerate(sums):
                 self._move(strips, {m: (rows[m][r, at], columns[m][r, on]) for m in variables})
-                for c, (first, *others) in enumerate(self.combinations.chosen):
+                for c, (first, *others) in enumerate(self.chosen):
                     # The product of few entries, in the precision of the matrices.
                     total[c] += np.vdot(strips[first], _product_of(strips, others))
         return sums
@@ -900,7 +757,7 @@ class PermutedGrams:
     def _move(self, strips: list[Matrix], orders: dict[int, tuple[Indices, Indices]]) -> None:
         """Gather rows and columns of the permuted matrices."""
         followers = {power.k for power in self.powers}
-        for k, m in enumerate(self.combinations.variables):
+        for k, m in enumerate(self.variables):
             if m and k not in followers:
                 row, column = orders[m]
                 # With "clip" it writes into the array at once; all orders are within bounds.
@@ -908,8 +765,8 @@ class PermutedGrams:
                 np.take(by_row, column, axis=1, out=strips[k], mode="clip")
         # A power of what was moved is the power moved, and squaring takes less than gathering.
         for power in self.powers:
-            if self.combinations.variables[power.k]:
-                power.write(strips)
+            if self.variables[power.k]:
+                power.of(strips[power.source], strips[power.k])
 
 
 class RowsSum(NamedTuple):
@@ -932,6 +789,8 @@ class RowsPass(PermutedPass[RowsSum]):
     dims : tuple of int
         Columns of every variable.
     """
+
+    keeps: ClassVar[bool] = False
 
     orbit: Orbit
     cosets: range
@@ -961,11 +820,13 @@ class RowsPass(PermutedPass[RowsSum]):
         return RowsSum(block.values)
 
 
-def _found(found: GramFound) -> GramFound:
+def tell_all(found: GramFound) -> GramFound:
+    """All of it."""
     return found
 
 
-def _one(sums: GramSums) -> float:
+def one(sums: GramSums) -> float:
+    """1, whatever the sums are."""
     del sums
     return 1.0
 
@@ -978,8 +839,10 @@ class GramStatistic(Statistic[Any]):
     ----------
     combinations : Combinations
         With the fitted kernels.
-    pilots : tuple of ndarray, shapes (p, d_m)
-        Rows of every variable, drawn independently of the others'.
+    samples : tuple of ndarray, shapes (s, d_m)
+        Rows of every variable, drawn independently; of none for plans.
+    dims : tuple of int
+        Columns of the variables.
     dtype : dtype
         Precision of the tiles.
     unbiased : bool, optional
@@ -993,12 +856,13 @@ class GramStatistic(Statistic[Any]):
     """
 
     combinations: Combinations
-    pilots: tuple[Vector, ...]
+    samples: tuple[Vector, ...]
+    dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool = False
     limit: bool = False
-    factor: Callable[[GramSums], Vector | float] = _one
-    tell: Callable[[GramFound], Any] = _found
+    factor: Callable[[GramSums], Vector | float] = one
+    tell: Callable[[GramFound], Any] = tell_all
 
     identity_rows: ClassVar[int] = _FEWEST
 
@@ -1006,15 +870,30 @@ class GramStatistic(Statistic[Any]):
         return len(self.combinations)
 
     @property
-    def most(self) -> int:
-        """Statistics that share a pass: eigenvalues are those of one."""
-        if self.limit:
-            return 1
-        return _TOGETHER if self.combinations.features else len(self)
+    def joint(self) -> bool:
+        """Whether they are statistics of more than two variables."""
+        return len(self.combinations.chosen[0]) > 2
+
+    def most(self, orbit: Orbit) -> tuple[int, int]:
+        """Statistics and cosets that share a pass: eigenvalues are those of one."""
+        together = _TOGETHER if self.combinations.features else len(self)
+        several = not orbit.shifted or self._holds(orbit)
+        return 1 if self.limit else together, orbit.cosets if several else 1
 
     def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
         return replace(self, combinations=self.combinations.part(numbers))
+
+    @cached_property
+    def centres(self) -> Vector:
+        """The mean of every kernel over pairs of a few rows, shape (K,)."""
+        shared, pilots = self.combinations.shared, [sample[:_PILOTS] for sample in self.samples]
+        if not pilots:
+            return np.zeros(len(shared.kernels))
+        own = tiles_of(shared, *shared.rows_and_columns(pilots, np.float64), np.dtype(np.float64))
+        # Of different rows, since k(x, x) is no typical value of a narrow kernel.
+        pairs = max(math.perm(len(pilots[0]), 2), 1)
+        return np.array([(gram.sum() - gram.trace()) / pairs for gram in own])
 
     def orbit(self, session: Session, null: Resampling | None) -> Orbit:
         """The permutations of a null; without one the identity."""
@@ -1026,10 +905,8 @@ class GramStatistic(Statistic[Any]):
             # All rows are permuted where half the memory holds what that takes for one combination,
             # of which as many are taken at a time as fit, and the orders of a batch of
             # permutations.
-            held = (
-                self.dtype.itemsize * session.n**2 * len(self.part(range(1)).combinations.kernels)
-            )
-            held += 8 * session.n * _BATCH * (len(session.sources) - 1)
+            held = self.dtype.itemsize * session.n**2 * len(self.combinations.chosen[0])
+            held += 8 * session.n * _BATCH * (len(self.dims) - 1)
             return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
         # More shifts than rows of a small group are of several cosets. They are more than were
         # asked for where fewer would take longer.
@@ -1039,14 +916,56 @@ class GramStatistic(Statistic[Any]):
     def over(self, orbit: Orbit, cosets: range) -> GramPass | RowsPass:
         """The pass that sums for the permutations of some cosets."""
         if self._holds(orbit):
-            return RowsPass(orbit, cosets, tuple(x.shape[1] for x in self.pilots))
-        return self._pairs(orbit, cosets)
+            return RowsPass(orbit, cosets, self.dims)
+        return self.pairs(orbit, cosets)
+
+    def pairs(self, orbit: Orbit, cosets: range) -> GramPass:
+        """The pass over all pairs of rows, or what is done where they are held."""
+        if (orbit, cosets) != self._made[0]:
+            self._made[:] = (orbit, cosets), self._pairs(orbit, cosets)
+        made: GramPass = self._made[1]
+        return made
+
+    @cached_property
+    def _made(self) -> list[Any]:
+        return [None, None]
 
     def _pairs(self, orbit: Orbit, cosets: range) -> GramPass:
-        # Matrices of joint independence are not centred, so that float32 would lose their digits.
-        joint = len(self.combinations.chosen[0]) > 2 and orbit.shifted
-        dtype = np.dtype(np.float64) if joint else self.dtype
-        return GramPass(self.combinations, self.pilots, dtype, self.unbiased, orbit, cosets)
+        some, moved = self.combinations, dict[tuple[int, bool], int]()
+        if orbit.shifted and cosets.start and not self._holds(orbit):
+            # Kernels of rows that the coset moves: those on the right, and of joint independence
+            # those of all variables but the first.
+            chosen = tuple(
+                tuple(
+                    moved.setdefault((k, at == right or (self.joint and at > 0)), len(moved))
+                    for at, k in enumerate(one)
+                )
+                for one, right in ((one, len(one) - 1) for one in some.chosen)
+            )
+        else:
+            chosen = some.chosen
+            moved = {(k, False): k for k in range(len(some.kernels))}
+        # Without shifts only means of the first of two variables are taken off, so that narrower
+        # kernels of the other stay powers of wider ones. Joint independence asks for the matrices
+        # as they are, of which float32 would lose the digits.
+        plain = self.joint or (self._holds(orbit) and orbit.shifted)
+        made = GramPass(
+            tuple(some.kernels[k] for k, _ in moved),
+            tuple(some.variables[k] + len(self.dims) * moves for k, moves in moved),
+            chosen,
+            tuple(
+                0.0 if plain or (some.variables[k] and not orbit.shifted) else self.centres[k]
+                for k, _ in moved
+            ),
+            self.dims,
+            np.dtype(np.float64) if self.joint and orbit.shifted else self.dtype,
+            self.unbiased,
+            orbit,
+            cosets,
+        )
+        if chosen is some.chosen:  # found once, as it takes long for many kernels
+            made.__dict__["shared"] = some.shared
+        return made
 
     def _holds(self, orbit: Orbit) -> bool:
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
@@ -1055,91 +974,84 @@ class GramStatistic(Statistic[Any]):
             return orbit.groups.count == 1 and (self.limit or orbit.cosets > 1)
         few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n)
         held = len(self.combinations.kernels) * n**2 * self.dtype.itemsize
-        joint = len(self.combinations.chosen[0]) > 2
-        return few and not joint and held <= (_HELD_OF_SETS if in_sets else _HELD)
+        return few and not self.joint and held <= (_HELD_OF_SETS if in_sets else _HELD)
 
     def step(self, session: Session, reduction: PermutedPass[Any]) -> DriverStep:
         """The bytes of the statistics, and those of matrices that are held."""
-        c, n, size = len(self), session.n, self.dtype.itemsize
-        pairs = self._pairs(reduction.orbit, reduction.cosets)
-        needed = pairs.state_bytes + 8 * c * (3 * len(reduction.orbit) + _VECTORS * n)
-        if not isinstance(reduction, RowsPass):
-            return DriverStep("statistics", needed)
-        needed += 4 * reduction.rows_bytes + 2 * size * n * pairs.width
-        needed += size * n**2 * (pairs.n_kernels + pairs.shared.work_tiles + 1)
-        if reduction.orbit.shifted:
-            f, d = pairs.frequencies, HeldLines.count_of(pairs.groups)
-            cosets, lines = _gathered_at_once(pairs)
-            transforms = 2 * f * d * len({left for left, _ in pairs.statistics})
-            gathered = cosets * lines * (3 * pairs.groups.size + 8 * f)
-            places = 2 * d * pairs.groups.size + 4 * pairs.groups.count * n
-            needed += size * transforms + 8 * (gathered + places + 3 * len(reduction.cosets) * n)
-        else:
-            needed += session.runtime.threads * pairs.permuting_bytes(n)
+        n, size = session.n, self.dtype.itemsize
+        pairs = self.pairs(reduction.orbit, reduction.cosets)
+        needed = pairs.state_bytes + 8 * len(self) * (3 * len(reduction.orbit) + _VECTORS * n)
+        if isinstance(reduction, RowsPass):
+            matrices = len(pairs.kernels) + pairs.shared.work_tiles + 1
+            needed += 4 * reduction.rows_bytes + size * n * (2 * pairs.width + matrices * n)
+            if reduction.orbit.shifted:
+                f, d = pairs.frequencies, HeldLines.count_of(pairs.groups)
+                cosets, lines = _gathered_at_once(pairs)
+                needed += 2 * size * f * d * len({one[0] for one in pairs.chosen})
+                needed += 8 * cosets * lines * (3 * pairs.groups.size + 8 * f)
+                places = 2 * d * pairs.groups.size + 4 * pairs.groups.count * n
+                needed += 8 * (places + 3 * len(reduction.cosets) * n)
+            else:
+                needed += session.runtime.threads * pairs.permuting_bytes(n)
         if self.limit:
             # Eigenvalues of products of many kernels take workspaces for each centred matrix.
-            needed += 8 * n**2 * (2 if len(session.sources) == 2 else 8)
+            needed += 8 * n**2 * (8 if self.joint else 2)
         return DriverStep("eigenvalues" if self.limit else "statistics", needed)
 
     def values(self, session: Session, reduction: PermutedPass[Any], sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
-        limit = None
+        pairs = self.pairs(reduction.orbit, reduction.cosets)
+        limit, centres = None, np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
-            session.step(self.step(session, reduction).name)
-            reduction = self._pairs(reduction.orbit, reduction.cosets)
-            sums, limit = self._of_rows(session, reduction, sums.values)
-        assert isinstance(reduction, GramPass)
-        products = _products(reduction, sums)
-        observed = products[0, :, 0].copy()
-        chosen = self.combinations.chosen
-        found = GramSums(sums.rows, sums.diagonal, sums.squares, observed, chosen)
+            session.step("eigenvalues" if self.limit else "statistics")
+            held = pairs.hold(sums.values)
+            sums, centres = held.sums, held.centres
+            self._permute(session, pairs, held)
+            if self.limit:
+                centring = Centring(sums.rows / session.n, unbiased=False)
+                limit = limit_mixture(held.grams, centring)
+        products = _products(pairs, sums.products)
+        found = GramSums(
+            sums.rows, sums.diagonal, sums.squares, products[0, :, 0].copy(), pairs.chosen
+        )
         factor = self.factor(found)
-        permuted = _statistics(reduction, sums.rows / session.n, products)
+        permuted = _statistics(pairs, sums.rows / session.n, products)
         if not np.isscalar(factor) or factor != 1.0:
             permuted *= factor
-        errors = factor * _rounding(reduction, sums, found)
-        return Permuted(permuted, errors, self.tell(GramFound(found, sums, limit)))
+        told = self.tell(GramFound(found, centres, limit))
+        return Permuted(permuted, factor * _rounding(pairs, found, centres), told)
 
     def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
         """Errors are those of the statistics themselves."""
         del statistics
         return errors
 
-    def _of_rows(
-        self, session: Session, reduction: GramPass, values: tuple[Matrix, ...]
-    ) -> tuple[PairSums, ChiSquareMixture | None]:
-        """Hold the Gram matrices, and take their permutations by number, where tasks run."""
-        sums, piece, grams = reduction.hold(values)
-        if reduction.orbit.shifted:
-            add_held(reduction, sums, grams)
-            return sums, None
-        if reduction.cosets.start == 0:
-            sums.products[0, :, 0] = reduction.joint_sums(grams)
-        count = len(reduction.orders_drawn)
-        if count:
-            permuted = reduction.permuted(grams, piece, piece)
-            parts = session.map(reduction.name, permuted, count)
-            sums.products[-count:, :, 0] = np.concatenate(parts)
-        if not self.limit:
-            return sums, None
-        about = GramSums(sums.rows, sums.diagonal, sums.squares, np.zeros(1), ())
-        return sums, limit_mixture(grams, Centring.of(about, unbiased=False))
+    def _permute(self, session: Session, pairs: GramPass, held: Held) -> None:
+        """Add the sums under permutations, by number where tasks run."""
+        sums, piece, grams, _ = held
+        if pairs.orbit.shifted:
+            add_held(pairs, sums, grams)
+            return
+        if pairs.cosets.start == 0:
+            sums.products[0, :, 0] = pairs.joint_sums(grams)
+        if pairs.drawn:
+            permuted = pairs.permuted(grams, piece, piece)
+            parts = session.map(pairs.name, permuted, len(pairs.drawn))
+            sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
 
 
-def _products(reduction: GramPass, sums: PairSums) -> Vector:
+def _products(pairs: GramPass, products: NDArray[Any]) -> Vector:
     """sum_ij A_ij B_s(i)s(j) under all shifts of the cosets, shape (R, C, b)."""
-    if not reduction.orbit.shifted:
-        return sums.products
-    b, length = reduction.groups.size, reduction.length
+    if not pairs.orbit.shifted:
+        return products
+    b, length = pairs.groups.size, pairs.length
     # The sums hold A conj(B) a frequency; its conjugate is the transform of sum_i A_i B_(i + k).
-    values = scipy.fft.irfft(np.conj(sums.products), length, axis=2)
-    if length > b:  # lines were padded: what was shifted beyond their end goes around
-        values = values[..., :b] + values[..., length - b :]
-    products: Vector = values + sums.constants[:, None]
-    return products
+    values: Vector = scipy.fft.irfft(np.conj(products), length, axis=2)
+    # Lines were padded: what was shifted beyond their end goes around.
+    return values if length == b else values[..., :b] + values[..., length - b :]
 
 
-def _statistics(reduction: GramPass, rows: Vector, products: Vector) -> Vector:
+def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
     """Statistics from row means and sums of products, shape (R b, C).
 
     With alpha and beta the row means of A and B, and a and b their means, it is
@@ -1150,37 +1062,39 @@ def _statistics(reduction: GramPass, rows: Vector, products: Vector) -> Vector:
     Szabo 2023, equation 5). For the U-statistic, of row sums and totals over 1 / n each, n - 3
     stands for the first n, and the others are n - 2 and (n - 1)(n - 2) (Song et al. 2012).
     """
-    cosets, n, chosen = reduction.cosets, reduction.groups.n, reduction.combinations.chosen
+    n, chosen = pairs.groups.n, np.array(pairs.chosen)
     # Divisors of the U-statistic: Song et al. (2012); Zhang et al. (2018), (6).
-    first, second, third = (n - 3, n - 2, n - 1) if reduction.unbiased else (n, n, n)
-    totals = rows.mean(axis=1)[np.array(chosen)].prod(axis=1)
-    constants = n**4 / (second * third) * totals[:, None]
+    first, second, third = (n - 3, n - 2, n - 1) if pairs.unbiased else (n, n, n)
+    constants = n**4 / (second * third) * rows.mean(axis=1)[chosen].prod(axis=1)[:, None]
+    values = np.empty((products.shape[0], products.shape[2], len(chosen)))
     # Many cosets of few rows at a time, to save calls.
     step = max(1, _VALUES // (len(chosen) * n))
-    values = np.empty((*products.shape[:1], products.shape[2], len(chosen)))
-    for r in range(0, len(cosets), step):
-        meetings = _meetings(reduction, cosets[r : r + step], rows)
+    for r in range(0, len(products), step):
+        meetings = _meetings(pairs, pairs.cosets[r : r + step], rows)
         some = (products[r : r + step] - 2.0 * n**2 / second * meetings + constants) / first
         values[r : r + step] = some.swapaxes(1, 2)
     return values.reshape(-1, len(chosen))
 
 
-def _meetings(reduction: GramPass, cosets: range, rows: Vector) -> Vector:
+def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
     """Sums of the products of row means under all shifts of some cosets, shape (R, C, b)."""
-    b, count = reduction.groups.size, reduction.groups.count
-    variables, moved = reduction.combinations.variables, dict[int, Vector]()
-    orders = {m: RowOrders.of_all(reduction.orbit).of(cosets, m) for m in set(variables) if m}
-    for k in {k for side in reduction.moved for k in side}:
-        m = variables[k]
-        moved[k] = rows[k][orders[m]] if m else rows[k][None]
-    rights = np.stack([moved[right] for _, right in reduction.statistics], axis=1)
-    if reduction.joint:
-        lefts = np.stack(
-            [math.prod(moved[k] for k in left) for left, _ in reduction.statistics], axis=1
-        )
-    else:
-        lefts = rows[[left for (left,), _ in reduction.statistics]][None]
-    if not reduction.orbit.shifted:
+    b, count = pairs.groups.size, pairs.groups.count
+    orders, every = dict[int, Indices](), RowOrders.of_all(pairs.orbit)
+
+    def moved(k: int) -> Vector:
+        m = pairs.variables[k]
+        # Rows of a single coset with shifts are in its order, but for those that are held.
+        if m in (0, *range(len(pairs.dims), 2 * len(pairs.dims))) or cosets == range(1):
+            return rows[k][None]
+        if m not in orders:
+            orders[m] = every.of(cosets, m)
+        return rows[k][orders[m]]
+
+    rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)
+    lefts = rows[[left for left, *_ in pairs.chosen]][None]
+    if pairs.joint:
+        lefts = np.stack([math.prod(map(moved, left)) for left, _ in pairs.statistics], axis=1)
+    if not pairs.orbit.shifted:
         alone: Vector = np.vecdot(lefts, rights)[..., None]
         return alone
     inside = (x[..., : count * b].reshape(*x.shape[:-1], count, b) for x in (lefts, rights))
@@ -1192,7 +1106,7 @@ def _meetings(reduction: GramPass, cosets: range, rows: Vector) -> Vector:
     return values
 
 
-def _rounding(reduction: GramPass, sums: PairSums, found: GramSums) -> Vector:
+def _rounding(pairs: GramPass, sums: GramSums, centres: Vector) -> Vector:
     """How far apart equal statistics may come out, shape (C,).
 
     Transforms, or sums, and tiles leave relative errors in A and B, which matter to their inner
@@ -1200,22 +1114,19 @@ def _rounding(reduction: GramPass, sums: PairSums, found: GramSums) -> Vector:
     relative to the kernels themselves, but independent: they matter to sums over n^2 pairs as
     one in n of that.
     """
-    n, tile = reduction.groups.n, tile_error(reduction.dtype)
-    unit = transform_error(reduction.dtype, reduction.groups.size) + tile
-    norms, chosen = np.sqrt(sums.squares), np.array(found.chosen)
-    if reduction.joint:
-        errors = found.rounding(reduction.dtype)
-        if reduction.orbit.shifted:
+    n, tile = sums.n, tile_error(pairs.dtype)
+    unit = transform_error(pairs.dtype, pairs.groups.size) + tile
+    norms, chosen = np.sqrt(sums.squares), np.array(sums.chosen)
+    if pairs.joint:
+        errors = sums.rounding(pairs.dtype)
+        if pairs.orbit.shifted:
             # No entry of a positive definite matrix is larger than all of its diagonal.
             largest = np.abs(sums.diagonal).max(axis=1)[chosen[:, 1:-1]].prod(axis=1)
             errors += _SAFETY * unit * norms[chosen[:, 0]] * largest * norms[chosen[:, -1]] / n
         return errors
-    # |A|_F of matrices as they are: sum_ij (C_ij + a_i + a_j)^2
-    # = |C|^2 + 4 sum_i a_i sum_j C_ij + 2 n |a|^2 + 2 (sum a)^2.
-    off = sums.offsets
-    plain = sums.squares + 4.0 * np.vecdot(sums.rows, off) + 2.0 * n * np.vecdot(off, off)
-    plain = np.sqrt(np.maximum(plain + 2.0 * off.sum(axis=1) ** 2, 0.0))
-    (a, b), (k, h) = norms[chosen.T], plain[chosen.T]
+    # |A|_F of matrices as they are: sum_ij (C_ij + c)^2 = |C|^2 + 2 c sum_ij C_ij + n^2 c^2.
+    plain = sums.squares + 2.0 * centres * sums.rows.sum(axis=1) + (n * centres) ** 2
+    (a, b), (k, h) = norms[chosen.T], np.sqrt(np.maximum(plain, 0.0))[chosen.T]
     errors = unit * a * b + 2.0 * tile * (k * b + a * h) / n
     return _SAFETY * errors / n
 
@@ -1224,6 +1135,16 @@ def rows_in_order(groups: RowGroups) -> Indices:
     """The rows of group after group, and then those that stay, shape (n,)."""
     arranged = groups.arrange(0, groups.count)
     return np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
+
+
+def tiles_of(
+    shared: SharedTiles, rows: Sequence[Matrix], columns: Sequence[Matrix], dtype: np.dtype[Any]
+) -> list[Matrix]:
+    """All kernels between prepared rows and columns."""
+    shape = len(rows[0]), len(columns[0])
+    tiles = list(np.empty((len(shared.kernels), *shape), dtype))
+    shared.tiles(rows, columns, tiles, np.empty((shared.work_tiles, *shape), dtype))
+    return tiles
 
 
 def _product_of(grams: Sequence[Matrix], side: Sequence[int]) -> Matrix:

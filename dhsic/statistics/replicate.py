@@ -62,10 +62,9 @@ class Statistic(ABC, Generic[State]):
     def __len__(self) -> int:
         """C."""
 
-    @property
-    def most(self) -> int:
-        """How many may share a pass."""
-        return len(self)
+    def most(self, orbit: Orbit) -> tuple[int, int]:
+        """How many statistics and cosets may share a pass."""
+        return len(self), orbit.cosets
 
     @abstractmethod
     def part(self, numbers: Sequence[int]) -> Self:
@@ -227,16 +226,20 @@ def _pieces(
     """
 
     def cut(some: Statistic[Any], numbers: Sequence[int], cosets: range) -> Iterator[_Part]:
-        count, most = len(numbers), statistic.most
-        piece = _planned(session, some, orbit, cosets, numbers) if count <= most else None
+        (most, most_cosets), count = some.most(orbit), len(numbers)
         allowed = session.runtime.pass_bytes // (share if count > 1 else 1)
-        if piece is not None and piece.needed <= allowed:
-            yield piece
-            return
+        piece = None
+        if count <= most:
+            piece = _planned(session, some, orbit, cosets[-most_cosets:], numbers)
+            if piece.needed <= allowed:
+                for few in _cut(cosets, -(-len(cosets) // most_cosets)):
+                    same = few == piece.cosets
+                    yield piece if same else _planned(session, some, orbit, few, numbers)
+                return
         if count > 1:
             parts = -(-count // most) if piece is None else min(-(-piece.needed // allowed), count)
-            for few in _cut(statistic.ordered(numbers), parts):
-                yield from cut(statistic.part(few), few, cosets)
+            for few_numbers in _cut(statistic.ordered(numbers), parts):
+                yield from cut(statistic.part(few_numbers), few_numbers, cosets)
             return
         assert piece is not None
 
@@ -252,7 +255,7 @@ def _pieces(
         for addend in addends:
             yield from cut(addend, numbers, cosets)
         if not addends and not (len(cosets) > 1 and alone):
-            yield piece
+            yield _planned(session, some, orbit, cosets, numbers)
 
     return cut(statistic, range(len(statistic)), range(orbit.cosets))
 
