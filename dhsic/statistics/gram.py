@@ -288,7 +288,7 @@ class GramPass(PermutedPass[PairSums]):
 
     pairs: ClassVar[bool] = True
 
-    kernels: tuple[TileKernel, ...]
+    kernels: tuple[Kernel, ...]
     variables: tuple[int, ...]
     chosen: tuple[tuple[int, ...], ...]
     centres: tuple[float, ...]
