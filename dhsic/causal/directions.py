@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import check_seeded, choose_measure, choose_method, read_kernel
-from dhsic._fields import tested_fields
+from dhsic._arguments import RunOptions, check_seeded, choose_measure, choose_method, read_kernel
+from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments
-from dhsic._version import __version__
 from dhsic.causal.decisions import (
     CausalDirection,
     CausalDirections,
@@ -41,7 +40,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     find_estimator,
 )
-from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import Runner, choose_among, plan_test
 from dhsic.estimators.reach import (
     Offer,
@@ -190,27 +189,26 @@ def direction(
     >>> causal.direction(x, y, names=["x", "y"], rng=0).direction
     'x -> y'
     """
-    began = perf_counter()
+    run = RunOptions(rng, "float64", client, threads, memory, time, progress, checkpoint)
     measure = _ResidualMeasure(criterion, estimator, null, n_resamples, kernel)
-    place = client, threads, memory, progress, checkpoint
     fitted = find_regression(regression)
-    session = open_nodes((x, y), names, data, missing, rng, "float64", *place, time=time)
+    session = open_nodes(run, (x, y), names, data, missing)
     asked = _Directed(session, fitted, measure)
     # As many rows as the regression and the measure can take: drawn at random, told by the result.
     rows, rows_reason = asked.rows(max_rows)
-    run, reason = asked.settled(rows)
-    session.begin(run.told(rows))
+    settled, reason = asked.settled(rows)
+    session.begin(settled.told(rows))
     session.resume(
         computes="causal direction",
         criterion=criterion,
-        estimator=run.measure.estimator,
+        estimator=settled.measure.estimator,
         null=null,
         n_resamples=n_resamples,
         kernel=read_kernel(kernel),
         rows_used=rows,
         **described_regression(fitted),
     )
-    forward, backward = run.measured(rows)
+    forward, backward = settled.measured(rows)
     first, second = session.names
     return CausalDirection(
         names=(first, second),
@@ -222,14 +220,8 @@ def direction(
         estimator_reason=reason,
         null=forward.null,
         regression=fitted.name,
-        n=rows,
         rows_reason=rows_reason,
-        seed=session.seed,
-        dropped=session.dropped,
-        data=session.verify(),
-        passes=passes_of(session),
-        seconds=perf_counter() - began,
-        version=__version__,
+        **{**run_fields(session), "n": rows},
     )
 
 
@@ -287,11 +279,11 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
+    run = RunOptions(0, "float64", client, threads, memory, time)
     measure = _ResidualMeasure(criterion, estimator, null, n_resamples, kernel)
-    place = client, threads, memory, None
-    session = open_nodes((x, y), names, data, missing, 0, "float64", *place, time=time)
-    run = _Directed(session, find_regression(regression), measure)
-    return run.told(run.rows(max_rows)[0])
+    session = open_nodes(run, (x, y), names, data, missing)
+    asked = _Directed(session, find_regression(regression), measure)
+    return asked.told(asked.rows(max_rows)[0])
 
 
 @shows_progress
@@ -534,7 +526,7 @@ class _ResidualMeasure:
                 session, self.kernel, self.estimator, self._null, self.n_resamples
             )
             neighbours = Neighbours(session, arguments=())
-            fields = tested_fields(session, method, perf_counter())
+            fields = tested_fields(session, method)
             neighbours.warn()
             side = DirectionEvidence(fields["estimate"], fields["pvalue"])
             return _MeasuredSide(side, method.estimator.name, method.null.name)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, check_kernel, session_over
+from dhsic._arguments import Precision, RunOptions, check_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, check_integer, named_arguments
@@ -24,7 +24,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
+from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
 from dhsic.io.sources import ArraySource
@@ -120,7 +120,8 @@ def mean_embedding(
     check_landmark_options(_USUAL if n_landmarks is None else n_landmarks, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
-    session = _session(x, rng, precision, client, threads, memory, progress, checkpoint, time)
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    session = _session(run, x)
     asked = _embedding_kernel(kernel)
     check_kernel(asked, kinds_of(session.sources[0]), "x")
     # Without replacement: a row that is there twice spans nothing more.
@@ -163,7 +164,7 @@ def mean_embedding(
         tolerance=factor.tolerance,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=passes_of(session),
+        passes=session.passes,
         choice=choice,
     )
 
@@ -187,7 +188,8 @@ def embed_like(
         As for `mean_embedding`; or rows of other columns.
     """
     seed, precision = embedding.seed, embedding.precision
-    session = _session(x, seed, precision, client, threads, memory, progress, checkpoint)
+    run = RunOptions(seed, precision, client, threads, memory, None, progress, checkpoint)
+    session = _session(run, x)
     d, expected = session.dims[0], embedding.landmarks.shape[1]
     if d != expected:
         msg = f"x must have {expected} columns, as the rows embedded; got {d}"
@@ -212,7 +214,7 @@ def embed_like(
         tolerance=embedding.tolerance,
         precision=precision,
         seed=seed,
-        passes=passes_of(session),
+        passes=session.passes,
     )
 
 
@@ -274,18 +276,8 @@ def _embedding_kernel(kernel: Any) -> Kernel:
     raise InvalidArgumentError(msg)
 
 
-def _session(
-    x: Any,
-    rng: RngLike,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any,
-    checkpoint: str | None,
-    time: float | str | None = None,
-) -> Session:
-    with graphs_on(client, threads):
+def _session(run: RunOptions, x: Any) -> Session:
+    with graphs_on(run.client, run.threads):
         sources: Sequence[Any] = open_samples([x], ["x"])
     in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
     # Other rows could give the same labels other codes, and embeddings are compared.
@@ -295,8 +287,7 @@ def _session(
             "categorical column of pandas, or integer codes with kernel 'delta'"
         )
         raise DataError(msg)
-    place = client, threads, memory, progress, checkpoint
-    return session_over(sources, rng, precision, *place, time=time)
+    return run.over(sources)
 
 
 def _keeps_codes(x: Any) -> bool:

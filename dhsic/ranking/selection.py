@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision
+from dhsic._arguments import Precision, RunOptions
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
@@ -261,15 +261,13 @@ def select_features(
     >>> len({"x[1]", "x[4]"} & set(found)), "x[2]" in found
     (1, True)
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress)
     check_choice("method", method, get_args(SelectionMethod))
     check_choice("criterion", criterion, get_args(SelectionCriterion))
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
-    place = client, threads, memory, progress
-    given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
-    session = open_columns(features, target, rng, precision, *place, time=time, **given)
+    session = open_columns(run, features, target, data, missing, RowLabels(strata))
     read = read_columns(session.sources[0], names, groups, feature_kernel)
     chosen = read.with_missing(session.finite)
     if session.gaps and method == "lasso":
@@ -311,7 +309,7 @@ def select_features(
         estimator_reason=reason,
         passes=len(session.finished),
         seed=session.seed,
-        seconds=perf_counter() - began,
+        seconds=perf_counter() - run.began,
         version=__version__,
     )
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_measure, open_session
+from dhsic._arguments import Precision, RunOptions, choose_measure
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -105,11 +104,9 @@ def sensitivity_map(
     >>> found.maps["x"].compute().shape
     (400, 4)
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("of", of, get_args(Of))
-    place = client, threads, memory, progress, checkpoint
-    given = {"data": data, "missing": missing}
-    session = open_session(variables, names, rng, precision, *place, time=time, **given)
+    session = run.open(variables, names, data, missing)
     planner = partial(plan_map, of=of, wrt=wrt)
     chosen, choice, fitting = choose_measure(
         session, kernels, estimator, unbiased=False, planner=planner
@@ -127,9 +124,7 @@ def sensitivity_map(
         of=of,
         value=measured.value,
         features={session.names[m]: squares_of_variable for m, squares_of_variable in parts},
-        measured=DependenceEstimate(
-            **result_fields(session, chosen, choice, measured.estimate, began)
-        ),
+        measured=DependenceEstimate(**result_fields(session, chosen, choice, measured.estimate)),
         # The map is as large as the data: it is computed when it is asked for, block by block.
         rows=session.lazy(written, session.plan(written)),
     )
