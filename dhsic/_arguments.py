@@ -55,6 +55,7 @@ from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
 from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
 from dhsic.results import AS_ASKED, GridSummary, StageSummary
+from dhsic.statistics.exchangeable import moves_of
 
 Precision = Literal["float64", "float32"]
 _VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
@@ -88,21 +89,21 @@ class RunOptions:
         missing: GapTreatment,
         rows: RowLabels = ALL_ROWS,
         *,
-        tests: bool = True,
         pairwise: bool = False,
+        what: str = "a test of independence",
+        fewest: int = 4,
+        takes_constants: bool = False,
     ) -> Session:
-        """Open variables, check what does not depend on options, and begin a run over them.
+        """Open variables with what is said of their rows, and begin a run over them.
 
-        Estimates without a test take two rows, and constants. `pairwise` says whether rows with a
-        gap may stay, by missing="pairwise".
+        `pairwise` says whether rows with a gap may stay, by missing="pairwise". Shifts and
+        permutations of fewer than four rows have too few orders, and kernels no spread.
         """
         with graphs_on(self.client, self.threads):
             opened = open_rows(
                 variables, names, data, missing, rows, self.memory, pairwise=pairwise
             )
         sources, n = opened.sources, opened.sources[0].shape[0]
-        what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
-        # Shifts and permutations of fewer rows have too few orders, and kernels no spread.
         if n < fewest:
             dropped = opened.dropped
             left = f", and {dropped:,} that miss a value were left out" if dropped else ""
@@ -114,10 +115,10 @@ class RunOptions:
                 f"{turned if wide else ''}"
             )
             raise DataError(msg)
-        # An estimate may be of a constant, and is 0; a test of it could reject nothing.
-        session = self.over(sources, opened.dropped, takes_constants=not tests)
-        session.moves, session.weights = opened.moves(session.seed), opened.weights
-        session.gaps = opened.gaps
+        session = self.over(sources, opened.dropped, takes_constants=takes_constants)
+        labels = opened.strata, opened.groups
+        session.moves = moves_of(n, *labels, opened.order, session.seed)
+        session.weights, session.gaps = opened.weights, opened.gaps
         return session
 
     def over(
@@ -156,45 +157,6 @@ class RunOptions:
         if dropped is not None:
             session.dropped, session.remedy = dropped, DROP_MISSING
         return session
-
-
-def open_session(
-    variables: Sequence[Any],
-    names: Sequence[str] | None,
-    rng: RngLike,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any,
-    checkpoint: str | None = None,
-    *,
-    time: float | str | None = None,
-    data: Any = None,
-    missing: GapTreatment = "refuse",
-    rows: RowLabels = ALL_ROWS,
-    pairwise: bool = False,
-) -> Session:
-    """Begin a run over variables, see `RunOptions.open`."""
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
-    return run.open(variables, names, data, missing, rows, pairwise=pairwise)
-
-
-def session_over(
-    sources: Sequence[Source],
-    rng: RngLike,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any,
-    checkpoint: str | None = None,
-    *,
-    time: float | str | None = None,
-) -> Session:
-    """Begin a run over variables that are open, see `RunOptions.over`."""
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
-    return run.over(sources)
 
 
 def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
@@ -364,10 +326,6 @@ class Method:
     grid: Grid
     null: Null
     null_reason: str
-    stages: Stages | None = None
-    """The tests of a chain, whose kernels these are."""
-    measure: tuple[Estimator, tuple[Kernel, ...]] | None = None
-    """What estimates the joint dependence beside a chain, and by which kernels."""
 
     @property
     def _drawn(self) -> Null:
@@ -388,36 +346,21 @@ class Method:
         }
 
     def plan(self, session: Session) -> Plan:
-        """The plan of the run; a refusal names the largest numbers that fit."""
-        drawn, batch = self._drawn, session
-        if self.stages is not None:
-            assert isinstance(self.null, Chain)
-            drawn, batch = self.stages.null(self.null), self.stages.session(session)
-        once = partial(plan_once, null=drawn)
-        plan = planned(once, self.estimator, batch, self.combinations)
-        plan = replace(plan, pilot=partial(session.timed, self.run))
-        if self.measure is None:
-            return plan
-        measure, kernels = self.measure
-        estimate = plan_once(measure, session, Combinations.single(kernels), None)
-        return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
+        """The plan of the run, which times one block of it; a refusal names what would fit."""
+        plan = self._steps(session, self._drawn)
+        return replace(plan, pilot=partial(session.timed, self.run))
+
+    def _steps(self, session: Session, null: Null) -> Plan:
+        once = partial(plan_once, null=null)
+        return planned(once, self.estimator, session, self.combinations)
 
     def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
         """The outcome of the test; of several kernels or stages, with what each says by itself."""
         estimator: Any = self.estimator  # those that try several kernels have `test_grid`
-        combinations, null = self.combinations, self._drawn
-        if self.stages is not None and self.measure is not None:
-            assert isinstance(null, Chain)
-            measure, kernels = self.measure
-            # By the reference: one of kernels that the same data chose would lie above 0 for
-            # independent data. Before the tests, whose sums of one block may be refused.
-            estimate = measure.estimate(session, kernels)
-            # A chain chooses at every stage, and has a score for each.
-            return run_chain(session, self.stages, estimator, self.grid, null, lambda: estimate)
         # One kernel a variable: nothing is chosen, and no score has to account for a choice.
-        if combinations.plain:
-            return estimator.test(session, combinations.kernels, null), None, ()
-        tested = estimator.test_grid(session, combinations, null)
+        if self.combinations.plain:
+            return estimator.test(session, self.combinations.kernels, self._drawn), None, ()
+        tested = estimator.test_grid(session, self.combinations, self._drawn)
         # Combinations that compare no rows were left out, perhaps all but one.
         if len(tested.combinations) == 1:
             return tested.only, None, ()
@@ -426,6 +369,7 @@ class Method:
         outcome = Outcome(
             whole.statistic,
             whole.distribution,
+            # One of kernels that the same data chose would lie above 0 for independent data.
             tested.estimate(judged.reference),
             tested.detail,
             whole.rounding,
@@ -439,6 +383,39 @@ class Method:
             return returned
         assert isinstance(returned, Replicates)
         return self.null.distribution(returned.values)
+
+
+@dataclass(frozen=True)
+class ChainMethod(Method):
+    """How a chain of tests of two variables is run, which have a joint estimate beside them.
+
+    Parameters
+    ----------
+    null : Chain
+        How stages become one test.
+    stages : Stages
+        The tests, whose kernels `combinations` are; the other parameters are those of `Method`.
+    measure, measured : Estimator, tuple of Kernel
+        What estimates the joint dependence, and by which kernels.
+    """
+
+    null: Chain
+    stages: Stages
+    measure: Estimator
+    measured: tuple[Kernel, ...]
+
+    def _steps(self, session: Session, null: Null) -> Plan:
+        plan = super()._steps(self.stages.session(session), self.stages.null(self.null))
+        estimate = plan_once(self.measure, session, Combinations.single(self.measured), None)
+        return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
+
+    def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
+        # By the kernels of the reference: one of those that the same data chose would lie above 0
+        # for independent data. Before the tests, whose sums of one block may be refused.
+        estimate = self.measure.estimate(session, self.measured)
+        estimator: Any = self.estimator
+        # A chain chooses at every stage, and has a score for each.
+        return run_chain(session, self.stages, estimator, self.grid, self.null, lambda: estimate)
 
 
 def choose_method(
@@ -528,7 +505,7 @@ def _choose_chain(
     joint = estimator if named and takes_variables(named, len(session.sources)) else "auto"
     measure, *_ = choose_estimator(joint, session, single, None, None, unbiased=False)
     stages = replace(stages, combinations=pairs)
-    return Method(chosen, reason, pairs, grid, law, told, stages, (measure, single.kernels))
+    return ChainMethod(chosen, reason, pairs, grid, law, told, stages, measure, single.kernels)
 
 
 def _candidates(kernel: Any) -> Candidates:

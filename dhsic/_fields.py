@@ -11,7 +11,6 @@ from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate
-from dhsic.estimators.base import passes_of
 from dhsic.kernels import Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import VariableSummary
@@ -28,7 +27,7 @@ class _Named(Protocol):
         ...
 
 
-def tested_fields(session: Session, method: Method, *began: float) -> dict[str, Any]:
+def tested_fields(session: Session, method: Method) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
     outcome, grid, stages = method.run(session)
     distribution = method.law(outcome.distribution)
@@ -55,18 +54,12 @@ def tested_fields(session: Session, method: Method, *began: float) -> dict[str, 
         "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
         "grid": grid,
         "stages": stages,
-        **result_fields(
-            session, method.estimator, method.estimator_reason, outcome.estimate, *began
-        ),
+        **result_fields(session, method.estimator, method.estimator_reason, outcome.estimate),
     }
 
 
 def result_fields(
-    session: Session,
-    estimator: _Named,
-    reason: str,
-    estimate: Estimate,
-    *began: float,
+    session: Session, estimator: _Named, reason: str, estimate: Estimate
 ) -> dict[str, Any]:
     """The fields that estimates and tests have."""
     return {
@@ -77,11 +70,11 @@ def result_fields(
         "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
         "landmarks": estimate.landmarks,
         "features": estimate.features,
-        **run_fields(session, *began),
+        **run_fields(session),
     }
 
 
-def run_fields(session: Session, *began: float) -> dict[str, Any]:
+def run_fields(session: Session) -> dict[str, Any]:
     """The fields of `dhsic.results.RunFields`; stored data must not have changed meanwhile."""
     return {
         "n": session.n,
@@ -90,8 +83,8 @@ def run_fields(session: Session, *began: float) -> dict[str, Any]:
         "missing": tuple(gaps.rows for gaps in session.gaps),
         "precision": session.dtype.name,
         "seed": session.seed,
-        "passes": passes_of(session),
-        "seconds": perf_counter() - min((session.began, *began)),
+        "passes": session.passes,
+        "seconds": perf_counter() - session.began,
         "version": __version__,
     }
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
 from dhsic.engine.gaps import Gaps
-from dhsic.engine.reduction import Moves
 from dhsic.engine.units import parse_bytes
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, InvalidArgumentError
@@ -19,7 +18,7 @@ from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import open_labelled_data
 from dhsic.io.weights import read_weights
 from dhsic.nulls import TimeOrder
-from dhsic.statistics.exchangeable import check_codes, check_order, codes_of, moves_of
+from dhsic.statistics.exchangeable import check_codes, check_order, codes_of
 
 Order = Literal["time"] | TimeOrder
 
@@ -54,13 +53,8 @@ class OpenedRows(NamedTuple):
     groups: NDArray[np.intp] | None
     order: TimeOrder | None
     weights: RowWeights | None
-    gaps: tuple[Gaps, ...] = ()
+    gaps: tuple[Gaps, ...]
     """Missing values of every variable, where rows that miss one stay."""
-
-    def moves(self, seed: int) -> Moves | None:
-        """Which rows may change places, see `moves_of`."""
-        labels = self.strata, self.groups
-        return moves_of(self.sources[0].shape[0], *labels, self.order, seed)
 
 
 def open_rows(

@@ -265,7 +265,10 @@ def hsic(
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(weights=weights)
-    session = run.open(variables, names, data, missing, rows, tests=False, pairwise=True)
+    # Of a constant it is 0, where a test could reject nothing.
+    options: Any = {"pairwise": True, "takes_constants": True, "fewest": 2}
+    what = "an estimate of dependence"
+    session = run.open(variables, names, data, missing, rows, what=what, **options)
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dhsic import plots
-from dhsic._drawing import axes_of, figure_of
+from dhsic._drawing import axes_beside
 from dhsic._validation import check_choice
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import DataError, InvalidArgumentError
@@ -102,9 +103,9 @@ class ScalingStudy(Result):
 
     @cached_property
     def _settings(self) -> list[Row]:
-        groups: dict[tuple[Any, ...], list[Row]] = {}
+        groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
         for run in self.runs:
-            groups.setdefault(tuple(run[name] for name in SETTINGS), []).append(run)
+            groups[tuple(run[name] for name in SETTINGS)].append(run)
         every = list(groups.values())
         tied = ("workers", "rows") if self.weak else ("workers",)
         like = [name for name in self.varied if name not in tied]
@@ -209,24 +210,20 @@ class ScalingStudy(Result):
             return self._drawn(ax, setting, "efficiency" if self.weak else "speedup")
         if ax is not None or all(run["peak_bytes"] is None for run in self.runs):
             return self._drawn(ax, setting, "seconds")
-        first = axes_of(None, (9.6, 3.8))
-        figure = figure_of(first)
-        grid = figure.add_gridspec(1, 2)
-        first.set_subplotspec(grid[0])
-        self._drawn(figure.add_subplot(grid[1]), setting, "peak_bytes")
+        first, second = axes_beside((4.8, 4.8), 3.8)
+        self._drawn(second, setting, "peak_bytes")
         return self._drawn(first, setting, "seconds")
 
     def _drawn(self, ax: Axes | None, setting: str, quantity: str) -> Axes:
-        lines = self._lines(setting, quantity)
-        gain = quantity in ("speedup", "efficiency")
+        # Twice the workers halve the time at best: speed-up along a slope of 1, efficiency along
+        # one of 0.
+        ideal = {"speedup": 1.0, "efficiency": 0.0}.get(quantity)
         return plots.scaling(
-            lines,
+            self._lines(setting, quantity),
             xlabel=_LABELS.get(setting, setting),
             ylabel=_QUANTITIES[quantity],
-            # Twice the workers halve the time at best: speed-up along a slope of 1, efficiency
-            # along one of 0.
-            ideal={"speedup": 1.0, "efficiency": 0.0}.get(quantity),
-            logarithmic=not gain,
+            ideal=ideal,
+            logarithmic=ideal is None,
             ax=ax,
         )
 

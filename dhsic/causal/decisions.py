@@ -100,7 +100,6 @@ class CausalDirection(RunFields, BarResult):
     estimator: str
     null: str | None
     regression: str
-    precision: str = "float64"
     estimator_reason: str = AS_ASKED
     rows_reason: str = AS_ASKED
 

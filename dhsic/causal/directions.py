@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import check_seeded, choose_measure, choose_method, read_kernel
-from dhsic._fields import tested_fields
+from dhsic._arguments import RunOptions, check_seeded, choose_measure, choose_method, read_kernel
+from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments
-from dhsic._version import __version__
 from dhsic.causal.decisions import (
     CausalDirection,
     CausalDirections,
@@ -39,7 +38,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     find_estimator,
 )
-from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import (
     Offer,
@@ -189,30 +188,29 @@ def direction(
     >>> causal.direction(x, y, names=["x", "y"], rng=0).direction
     'x -> y'
     """
-    began = perf_counter()
-    place = client, threads, memory, progress, checkpoint
-    session = open_nodes((x, y), names, data, missing, rng, "float64", *place, time=time)
+    run = RunOptions(rng, "float64", client, threads, memory, time, progress, checkpoint)
+    session = open_nodes(run, (x, y), names, data, missing)
     fitted, measure = find_regression(regression), (estimator, null, n_resamples, kernel)
     asked = _Directed(session, fitted, criterion, *measure)
     # As many rows as the regression and the measure can take: drawn at random, told by the result.
     rows, rows_reason = asked.rows(max_rows)
-    run, reason = asked.settled(rows)
-    session.begin(run.told(rows))
+    settled, reason = asked.settled(rows)
+    session.begin(settled.told(rows))
     session.resume(
         computes="causal direction",
         criterion=criterion,
-        estimator=run.estimator,
+        estimator=settled.estimator,
         null=null,
         n_resamples=n_resamples,
         kernel=read_kernel(kernel),
         rows_used=rows,
         **described_regression(fitted),
     )
-    forward, backward = run.measured(rows)
+    forward, backward = settled.measured(rows)
     first, second = session.names
     return CausalDirection(
         names=(first, second),
-        score=run.score(forward.evidence, backward.evidence),
+        score=settled.score(forward.evidence, backward.evidence),
         forward=forward.evidence,
         backward=backward.evidence,
         criterion=criterion,
@@ -220,14 +218,8 @@ def direction(
         estimator_reason=reason,
         null=forward.null,
         regression=fitted.name,
-        n=rows,
         rows_reason=rows_reason,
-        seed=session.seed,
-        dropped=session.dropped,
-        data=session.verify(),
-        passes=passes_of(session),
-        seconds=perf_counter() - began,
-        version=__version__,
+        **{**run_fields(session), "n": rows},
     )
 
 
@@ -285,11 +277,11 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
-    place = client, threads, memory, None
-    session = open_nodes((x, y), names, data, missing, 0, "float64", *place, time=time)
+    run = RunOptions(0, "float64", client, threads, memory, time)
+    session = open_nodes(run, (x, y), names, data, missing)
     measure = estimator, null, n_resamples, kernel
-    run = _Directed(session, find_regression(regression), criterion, *measure)
-    return run.told(run.rows(max_rows)[0])
+    asked = _Directed(session, find_regression(regression), criterion, *measure)
+    return asked.told(asked.rows(max_rows)[0])
 
 
 @shows_progress
@@ -580,7 +572,7 @@ class _Directed:
             options = self.kernel, self.estimator, self._null, self.n_resamples
             method = choose_method(session, *options)
             neighbours = Neighbours(session, arguments=())
-            fields = tested_fields(session, method, perf_counter())
+            fields = tested_fields(session, method)
             neighbours.warn()
             side = DirectionEvidence(fields["estimate"], fields["pvalue"])
             return _MeasuredSide(side, method.estimator.name, method.null.name)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
-from dhsic._arguments import Precision
+from dhsic._arguments import Precision, RunOptions
+from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
-from dhsic._validation import check_choice, check_number, named_arguments
-from dhsic._version import __version__
+from dhsic._validation import check_choice, check_level, named_arguments
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import open_nodes
 from dhsic.engine.blocks import Source
@@ -21,7 +20,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
-from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.derived import joined_source
@@ -57,7 +56,6 @@ _VHSIC_ROWS = 2000
 _VHSIC_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
 _REMEDY = "take fewer nodes or graphs, n_knots, landmarks or threads, or regression='splines'"
-_LEVELS = "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
 
 
 class ScoredDAG(NamedTuple):
@@ -192,7 +190,7 @@ class DAGScores(RunFields):
         InvalidArgumentError
             The level is not between 0 and 1.
         """
-        level = check_number("alpha", alpha, *_LEVELS)
+        level = check_level(alpha)
         return tuple(self[number] for number in self._order if self.pvalues[number] > level)
 
     def minimal(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
@@ -488,12 +486,9 @@ def score_dags(
     >>> len(scores), "a -> b, b -> c" in [str(one.dag) for one in scores.accepted()]
     (25, True)
     """
-    began = perf_counter()
-    place = client, threads, memory, progress, checkpoint
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     # More nodes are refused before anything is read: their graphs outgrow any memory.
-    session = open_nodes(
-        variables, names, data, missing, rng, precision, *place, time=time, most=MOST_NODES
-    )
+    session = open_nodes(run, variables, names, data, missing, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
     # A regression is one of a node on a set of parents, and serves all graphs that have both.
@@ -508,7 +503,9 @@ def score_dags(
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
     scores, method = method.test(tested, combinations, tested.begin)
     return DAGScores(
-        **_run_fields(session, regressor, began),
+        **run_fields(session),
+        names=session.names,
+        regression=regressor.name,
         parents=graphs,
         statistics=tuple(statistic for statistic, _ in scores),
         pvalues=tuple(p for _, p in scores),
@@ -599,10 +596,9 @@ def search_dag(
     >>> print(search_dag(a, b, c, names=("a", "b", "c"), rng=0).dag)
     a -> b, b -> c
     """
-    began = perf_counter()
-    level = check_number("alpha", alpha, *_LEVELS)
-    place = client, threads, memory, progress, checkpoint
-    session = open_nodes(variables, names, data, missing, rng, precision, *place, time=time)
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    level = check_level(alpha)
+    session = open_nodes(run, variables, names, data, missing)
     p, runtime = len(session.sources), session.runtime
     regressor = find_regression(regression)
     kernel_of = _read_kernels(kernels, session)
@@ -620,7 +616,9 @@ def search_dag(
     residuals = fitted.variables({j: [given] for j, given in enumerate(parents)})
     (statistic, pvalue_of_all), tested = search.tested(residuals, kernel_of, ("residuals", parents))
     return DAGSearch(
-        **_run_fields(session, regressor, began),
+        **run_fields(session),
+        names=session.names,
+        regression=regressor.name,
         parents=parents,
         order=tuple(session.names[j] for j in order),
         ordering=ordering,
@@ -632,22 +630,6 @@ def search_dag(
         estimator_reason=tested.estimator_reason,
         null=tested.null.name,
     )
-
-
-def _run_fields(session: Session, regression: Regression, began: float) -> dict[str, Any]:
-    """What either result says of its run."""
-    return {
-        "names": session.names,
-        "n": session.n,
-        "dropped": session.dropped,
-        "data": session.verify(),
-        "regression": regression.name,
-        "precision": session.dtype.name,
-        "seed": session.seed,
-        "passes": passes_of(session),
-        "seconds": perf_counter() - began,
-        "version": __version__,
-    }
 
 
 def _fit(

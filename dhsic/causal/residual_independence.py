@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar
 
-from dhsic._arguments import Precision, choose_method, read_given
+from dhsic._arguments import Precision, RunOptions, choose_method, read_given
 from dhsic._fields import tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -176,13 +175,10 @@ def residual_independence_test(
     >>> residual_independence_test(x, y, given=z, null="gamma", rng=0).pvalue > 0.05
     True
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     variables, names = read_given(x, y, given, names, data)
-    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(None, groups, order)
-    session = open_nodes(
-        variables, names, data, missing, rng, precision, *place, time=time, labels=rows
-    )
+    session = open_nodes(run, variables, names, data, missing, rows)
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))
     # The same set for both, so that one design of splines serves either regression.
@@ -207,7 +203,7 @@ def residual_independence_test(
     # Planned only now, when the variables that are tested, the residuals, are there.
     tested.begin(method.plan(tested))
     neighbours = Neighbours(tested, ("order", "groups"))
-    fields = tested_fields(tested, method, began)
+    fields = tested_fields(tested, method)
     neighbours.warn()
     return ResidualIndependenceTestResult(
         given=session.names[2:], regression=regressor.name, **fields

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from dhsic._arguments import (
-    DROP_MISSING,
     Precision,
+    RunOptions,
     check_kernel,
     choose_method,
     read_given,
     read_kernel,
-    session_over,
 )
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
@@ -28,11 +26,10 @@ from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimate
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
-from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, KernelName
 from dhsic.nulls import pvalue
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
@@ -228,19 +225,17 @@ def conditional_independence_test(
     >>> dhsic.conditional_independence_test(x, y + e, given=z, rng=0).pvalue < 0.01
     True
     """
-    began = time.perf_counter()
-    place = client, threads, memory, progress, checkpoint
-    with graphs_on(client, threads):
-        asked = _open(x, y, given, method, names, data, missing, rng, precision, *place)
+    run = RunOptions(rng, precision, client, threads, memory, None, progress, checkpoint)
+    asked = _open(run, x, y, given, method, names, data, missing)
     session, *told = asked
     fields: dict[str, Any] = dict(zip(("given", "method", "method_reason"), told, strict=True))
     if asked.method == "kernel":
-        fields |= _by_kernels(session, kernels, began)
+        fields |= _by_kernels(session, kernels)
         return ConditionalIndependenceTestResult(**fields)
     chosen = choose_method(session, kernels, "auto", "auto", None)
     session.begin(chosen.plan(session))
     session.resume(computes="conditional test", method=asked.method, **chosen.described)
-    return ConditionalIndependenceTestResult(**fields, **tested_fields(session, chosen, began))
+    return ConditionalIndependenceTestResult(**fields, **tested_fields(session, chosen))
 
 
 @named_arguments
@@ -282,9 +277,8 @@ def plan_conditional(
     >>> [step.name for step in plan.passes]
     ['first regressions', 'regressions', 'products of residuals']
     """
-    place = client, threads, memory, None, None
-    with graphs_on(client, threads):
-        asked = _open(x, y, given, method, names, data, missing, 0, precision, *place)
+    run = RunOptions(0, precision, client, threads, memory)
+    asked = _open(run, x, y, given, method, names, data, missing)
     if asked.method == "strata":
         return choose_method(asked.session, kernels, "auto", "auto", None).plan(asked.session)
     read, widths = _read_kernels(kernels, asked.session)
@@ -305,6 +299,7 @@ class _Asked(NamedTuple):
 
 
 def _open(
+    run: RunOptions,
     x: Any,
     y: Any,
     given: Any,
@@ -312,19 +307,14 @@ def _open(
     names: Sequence[str] | None,
     data: Any,
     missing: Missing,
-    rng: RngLike,
-    precision: str,
-    *place: Any,
 ) -> _Asked:
     """Check and open what the user passed."""
     check_choice("method", method, get_args(ConditionalMethod))
     variables, names = read_given(x, y, given, names, data)
     # Opened together, so that a row is left out of all where one of them misses a value.
-    sources, dropped = open_data(variables, names, data, missing)
-    n = sources[0].shape[0]
-    if n < _FEWEST_ROWS:
-        msg = f"a conditional test needs at least {_FEWEST_ROWS} rows, got {n}: add rows"
-        raise DataError(msg)
+    what = "a conditional test"
+    session = run.open(variables, names, data, missing, what=what, fewest=_FEWEST_ROWS)
+    sources = session.sources
     # One column of numbers is enough: few rows share a value, and strata would be of one row
     # each.
     numbers = any("number" in kinds_of(source) for source in sources[2:])
@@ -334,20 +324,18 @@ def _open(
         method, reason = "kernel", "numbers are given"
     else:
         method, reason = "strata", "categories are given, within which a test is exact"
-    if method == "kernel":
-        session = session_over(sources, rng, precision, *place)
-    else:
-        allowed = parse_bytes(place[2])
-        check_codes(sources[2:], allowed)
-        # A stratum is a combination of values of all given variables: found by and by, so that no
-        # more than two of them are in memory.
-        each = (codes_of(source, f"given {source.name!r}") for source in sources[2:])
-        codes = reduce(joined_codes, each)
-        # Rows move within strata between any places, so that x and y are held in memory.
-        held = held_sources(list(sources[:2]), allowed, codes)
-        session = session_over(held, rng, precision, *place)
+    if method == "strata":
+        memory = parse_bytes(run.memory)
+        with graphs_on(run.client, run.threads):
+            check_codes(sources[2:], memory)
+            # A stratum is a combination of values of all given variables: found by and by, so that
+            # no more than two of them are in memory.
+            each = (codes_of(source, f"given {source.name!r}") for source in sources[2:])
+            codes = reduce(joined_codes, each)
+            # Rows move within strata between any places, so that x and y are held in memory.
+            held = held_sources(list(sources[:2]), memory, codes)
+        session = run.over(held, session.dropped)
         session.moves = moves_of(session.n, codes, None, None, session.seed)
-    session.dropped, session.remedy = dropped, DROP_MISSING
     return _Asked(session, tuple(source.name for source in sources[2:]), method, reason)
 
 
@@ -368,7 +356,7 @@ def _read_kernels(given: Any, session: Session) -> tuple[tuple[Kernel, ...], tup
     return tuple(fitted), (x, y)
 
 
-def _by_kernels(session: Session, given: Any, began: float) -> dict[str, Any]:
+def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
     """Run the test on residuals, and return the fields that its result has."""
     kernels, widths = _read_kernels(given, session)
     test = KernelResiduals(widths)
@@ -393,5 +381,5 @@ def _by_kernels(session: Session, given: Any, began: float) -> dict[str, Any]:
         "null": "spectral",
         # The limit law is by Strobl et al. (2019); the reason tells where it may be far.
         "null_reason": "; ".join(filter(None, (_LIMIT, warned))),
-        **result_fields(session, test, AS_ASKED, estimate, began),
+        **result_fields(session, test, AS_ASKED, estimate),
     }

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dhsic._arguments import Precision, check_kernel
+from dhsic._arguments import Precision, RunOptions, check_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, check_integer, named_arguments
@@ -17,7 +17,7 @@ from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
+from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.kernels import Kernel, KernelName, parse
 from dhsic.landmarks import (
@@ -108,8 +108,8 @@ def mean_embedding(
     check_landmark_options(usual, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
-    place = client, threads, memory, progress, checkpoint
-    session = open_sample(x, rng, precision, *place, time=time)
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    session = open_sample(run, x)
     asked = _embedding_kernel(kernel)
     check_kernel(asked, kinds_of(session.sources[0]), "x")
     # Without replacement: a row that is there twice spans nothing more.
@@ -145,7 +145,7 @@ def mean_embedding(
         tolerance=factor.tolerance,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=passes_of(session),
+        passes=session.passes,
         choice=choice,
     )
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import session_over
-from dhsic._random import RngLike
+from dhsic._arguments import RunOptions
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -165,11 +164,9 @@ def sum_kernel(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums
     return session.reduce(reduction)
 
 
-def open_sample(
-    x: Any, rng: RngLike, precision: str, *place: Any, time: float | str | None = None
-) -> Session:
+def open_sample(run: RunOptions, x: Any) -> Session:
     """A session over one sample, whose labels have codes that other rows share."""
-    with graphs_on(*place[:2]):
+    with graphs_on(run.client, run.threads):
         sources: Any = open_samples([x], ["x"])
     in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
     # Other rows could give the same labels other codes, and embeddings are compared.
@@ -179,7 +176,7 @@ def open_sample(
             "categorical column of pandas, or integer codes with kernel 'delta'"
         )
         raise DataError(msg)
-    return session_over(sources, rng, precision, *place, time=time)
+    return run.over(sources)
 
 
 def _keeps_codes(x: Any) -> bool:

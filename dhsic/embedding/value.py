@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._arguments import RunOptions
 from dhsic._files import check_regular, parse_json
 from dhsic._progress import Progress, shows_progress
 from dhsic._validation import check_flag, check_path, named_arguments, shown
 from dhsic.embedding.sums import LIMBS, ExactSums, open_sample, plan_sums, sum_kernel
 from dhsic.engine.tiles import ROW_TILE
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.base import plan_of
 from dhsic.io.inventory import inventory_of
 from dhsic.io.stored import check_metadata
 from dhsic.io.urls import is_url, redacted
@@ -357,8 +358,9 @@ def _like(
     checkpoint: str | None = None,
 ) -> MeanEmbedding:
     """The embedding of other rows at the landmarks of an embedding."""
-    place = client, threads, memory, progress, checkpoint
-    session = open_sample(x, embedding.seed, embedding.precision, *place)
+    seed, precision = embedding.seed, embedding.precision
+    run = RunOptions(seed, precision, client, threads, memory, None, progress, checkpoint)
+    session = open_sample(run, x)
     d, expected = session.dims[0], embedding.landmarks.shape[1]
     if d != expected:
         msg = f"x must have {expected} columns, as the rows embedded; got {d}"
@@ -369,7 +371,7 @@ def _like(
     sums = sum_kernel(session, **fitted)
     session.verify()
     # These rows have no landmarks among them.
-    indices, passes = np.full(len(embedding.landmarks), -1), passes_of(session)
+    indices, passes = np.full(len(embedding.landmarks), -1), session.passes
     return replace(embedding, indices=indices, sums=sums, n=session.n, passes=passes, choice="")
 
 

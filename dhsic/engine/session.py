@@ -32,7 +32,7 @@ from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
 from dhsic.engine.take import Along, take_rows
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, DhsicError
-from dhsic.results import StoredArraySummary
+from dhsic.results import PassSummary, StoredArraySummary
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -115,6 +115,12 @@ class Session:
     def dims(self) -> tuple[int, ...]:
         """Columns of every variable."""
         return tuple(source.shape[1] for source in self.sources)
+
+    @property
+    def passes(self) -> tuple[PassSummary, ...]:
+        """The passes over the data that were done."""
+        told = ((one.name, one.blocks, one.bytes_read, one.seconds) for one in self.finished)
+        return tuple(PassSummary(*one) for one in told)
 
     @property
     def names(self) -> tuple[str, ...]:

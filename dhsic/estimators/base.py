@@ -38,7 +38,6 @@ from dhsic.nulls import (
     Shifts,
     Spectral,
 )
-from dhsic.results import PassSummary
 from dhsic.statistics.orbit import Replicated, exact_null
 from dhsic.statistics.replicate import Statistic, replicate, replicate_steps
 
@@ -397,15 +396,6 @@ def fitting_step(session: Session) -> DriverStep:
     rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
     distances = 8 * BANDWIDTH_ROWS**2  # of all pairs, and a copy for the median
     return DriverStep("fit kernels", 3 * rows + distances, rows)
-
-
-def passes_of(*sessions: Session) -> tuple[PassSummary, ...]:
-    """The passes over the data of one run after another."""
-    return tuple(
-        PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-        for session in sessions
-        for done in session.finished
-    )
 
 
 def plan_of(

@@ -201,7 +201,7 @@ def plan_interaction(
     return _choose_method(session, kernels, estimator, null, n_resamples).plan(session)
 
 
-class _Way(NamedTuple):
+class _LancasterWay(NamedTuple):
     """How an estimator has the replicates of every factorisation."""
 
     null: str
@@ -210,9 +210,9 @@ class _Way(NamedTuple):
     replicate: Callable[..., LancasterReplicates]
 
 
-_WAYS: dict[type, _Way] = {
-    NystromMHSIC: _Way(Shifts.name, plan_at_landmarks, replicate_at_landmarks),
-    VHSIC: _Way(Permutation.name, plan_of_pairs, replicate_pairs),
+_WAYS: dict[type, _LancasterWay] = {
+    NystromMHSIC: _LancasterWay(Shifts.name, plan_at_landmarks, replicate_at_landmarks),
+    VHSIC: _LancasterWay(Permutation.name, plan_of_pairs, replicate_pairs),
 }
 
 

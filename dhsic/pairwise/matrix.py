@@ -7,25 +7,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_measure, open_session
-from dhsic._fields import variable_summary
+from dhsic._arguments import Precision, RunOptions, choose_measure
+from dhsic._fields import run_fields, variable_summary
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
-from dhsic._version import __version__
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC, NystromMHSIC
 from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of
+from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
 from dhsic.estimators.features import DrawnFeatures
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.missing import GapTreatment
@@ -142,11 +140,9 @@ def dependence_matrix(
     >>> (found.adjusted <= 0.01)[0].tolist()
     [True, False, True]
     """
-    began = perf_counter()
-    place = client, threads, memory, progress, checkpoint
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(strata, groups, order)
-    given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    session = open_session(variables, names, rng, precision, *place, time=time, **given)
+    session = run.open(variables, names, data, missing, rows, pairwise=True)
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
@@ -180,17 +176,9 @@ def dependence_matrix(
         pvalues=pvalues,
         null=chosen.null.name,
         null_reason="; ".join(filter(None, (chosen.reason, detail))),
-        n=session.n,
-        dropped=session.dropped,
-        data=session.verify(),
-        missing=tuple(gaps.rows for gaps in session.gaps),
         variables=tuple(map(variable_summary, session.sources, drawn.combinations.kernels)),
         landmarks=_landmarks(drawn),
-        precision=session.dtype.name,
-        seed=session.seed,
-        passes=passes_of(session),
-        seconds=perf_counter() - began,
-        version=__version__,
+        **run_fields(session),
     )
 
 

@@ -14,9 +14,9 @@ from dhsic._drawing import (
     BLUE,
     GREY,
     ORANGE,
+    axes_beside,
     axes_of,
     draw_bars,
-    figure_of,
     legend_above,
     shortened,
 )
@@ -190,11 +190,8 @@ def _bars_and_graph(ax: Axes | None, bars: int, letters: int) -> tuple[Axes, Axe
     if ax is not None:
         return ax, None
     width, height = 3.4 + 0.075 * letters, _MARGIN + _BAR * max(bars, 8)
-    axes = axes_of(None, (width + _BESIDE, height))
-    figure = figure_of(axes)
-    grid = figure.add_gridspec(1, 2, width_ratios=[width, _BESIDE])
-    axes.set_subplotspec(grid[0])
-    return axes, figure.add_subplot(grid[1])
+    bars_axes, beside = axes_beside((width, _BESIDE), height)
+    return bars_axes, beside
 
 
 def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:

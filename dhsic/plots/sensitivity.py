@@ -101,8 +101,8 @@ def sensitivity_field(
         )
         raise InvalidArgumentError(msg)
     first = _plotted_column("x", x, None, most)
-    n = len(x)
-    others = [_plotted_column(name, values, n, most) for name, values in _named_axes(y, pair)]
+    named = {"y": y, "the map of x": pair[0], "the map of y": pair[1]}
+    others = [_plotted_column(name, values, len(x), most) for name, values in named.items()]
     points, gradients = np.column_stack([first, others[0]]), np.column_stack(others[1:])
     norms = np.linalg.norm(gradients, axis=1)
     axes = axes_of(ax, (6.0, 4.6))
@@ -116,10 +116,6 @@ def sensitivity_field(
     axes.set(xlabel=labels[0], ylabel=labels[1])
     axes.spines[["top", "right"]].set_visible(False)
     return axes
-
-
-def _named_axes(y: Any, pair: Sequence[Any]) -> list[tuple[str, Any]]:
-    return [("y", y), ("the map of x", pair[0]), ("the map of y", pair[1])]
 
 
 def _plotted_column(name: str, data: Any, n: int | None, most: int) -> Vector:

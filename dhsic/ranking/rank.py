@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, open_session
+from dhsic._arguments import Precision, RunOptions
+from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
-from dhsic._rows import ALL_ROWS, Order, RowLabels
+from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
-from dhsic._version import __version__
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
@@ -26,7 +25,6 @@ from dhsic.estimators import (
     Null,
     NullName,
 )
-from dhsic.estimators.base import passes_of
 from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Kernel, KernelName, OnColumns
@@ -178,12 +176,10 @@ def rank_features(
     >>> sorted(ranking.rejected(0.05, control="max-t"))
     ['x[1]', 'x[4]']
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("by", by, get_args(By))
-    place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, row_groups, order, "row_groups")
-    given = {"data": data, "missing": missing, "rows": rows}
-    session = open_columns(features, target, rng, precision, *place, time=time, **given)
+    session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
     read = joint_reader(by, feature_kernels, target_kernel)
@@ -218,21 +214,13 @@ def rank_features(
         by=by,
         target=session.names[1],
         target_kernel=estimates.combinations.kernels[-1].spec(),
-        n=session.n,
-        dropped=session.dropped,
-        data=session.verify(),
-        missing=chosen.missing_of(session.gaps),
         estimator=method.estimator.name,
         estimator_reason=method.estimator_reason,
         null=method.null.name,
         null_reason="; ".join(filter(None, (method.null_reason, outcome.detail))),
         n_resamples=len(outcome.replicates),
         landmarks=estimates.landmarks,
-        precision=session.dtype.name,
-        seed=session.seed,
-        passes=passes_of(session),
-        seconds=perf_counter() - began,
-        version=__version__,
+        **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
 
 
@@ -287,11 +275,10 @@ def plan_ranking(
     >>> {one.name for one in plan.passes}
     {'shifts'}
     """
+    run = RunOptions(0, precision, client, threads, memory, time)
     check_choice("by", by, get_args(By))
-    place = client, threads, memory
     rows = RowLabels(strata, row_groups, order, "row_groups")
-    given = {"data": data, "missing": missing, "rows": rows}
-    session = open_columns(features, target, 0, precision, *place, time=time, **given)
+    session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
     read = joint_reader(by, feature_kernels, target_kernel)
@@ -300,20 +287,7 @@ def plan_ranking(
 
 
 def open_columns(
-    features: Any,
-    target: Any,
-    rng: RngLike,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any = None,
-    checkpoint: str | None = None,
-    *,
-    time: float | str | None = None,
-    data: Any = None,
-    missing: GapTreatment = "refuse",
-    rows: RowLabels = ALL_ROWS,
+    run: RunOptions, features: Any, target: Any, data: Any, missing: GapTreatment, rows: RowLabels
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
     given, usual = (features, target), ("x", "y")
@@ -323,9 +297,7 @@ def open_columns(
     else:
         # One column has its name; a list of columns has none of its own.
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
-    place = client, threads, memory, progress, checkpoint
-    told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    return open_session(given, names, rng, precision, *place, time=time, **told)
+    return run.open(given, names, data, missing, rows, pairwise=True)
 
 
 def _ranked(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision
+from dhsic._arguments import Precision, RunOptions
+from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
-from dhsic._version import __version__
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
@@ -34,7 +33,7 @@ from dhsic.ranking.ranked_columns import (
     RankedColumns,
     read_columns,
 )
-from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
+from dhsic.results import AS_ASKED, BarResult, RunFields
 
 State = TypeVar("State")
 Vector = NDArray[np.float64]
@@ -46,11 +45,16 @@ _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ColumnSelection(BarResult):
+class ColumnSelection(RunFields, BarResult):
     """Features that were selected for a target.
 
     Parameters
     ----------
+    n, precision, seed, passes, seconds, version, dropped, data
+        Of the run, see `dhsic.results.RunFields`.
+    missing : tuple of int
+        Missing values of each feature, and rows in which the target misses one, which stay by
+        ``missing="pairwise"``; empty where there are none.
     names : tuple of str
         The selected, in the order of `method`: as they were added, or the strongest first.
     columns : tuple of tuple of int
@@ -65,28 +69,11 @@ class ColumnSelection(BarResult):
         Measure of the dependence.
     target : str
         Its name.
-    n : int
-        Rows.
     n_features : int
         Features to select from.
-    passes : int
-        Passes over the data.
-    seed : int
-        Fixes every draw.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
     estimator_reason : str
         For "forward" and "backward", why the estimator, and why fewer landmarks than usual where
         the usual ones do not fit.
-    dropped : int
-        Rows that were left out because a value is missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
-    missing : tuple of int
-        Missing values of each feature, and rows in which the target misses one, which stay by
-        ``missing="pairwise"``; empty where there are none.
 
     References
     ----------
@@ -101,7 +88,7 @@ class ColumnSelection(BarResult):
     >>> import dhsic
     >>> x = np.random.default_rng(0).standard_normal((100, 3))
     >>> found = dhsic.select_features(x, x[:, 2], 1, method="lasso", rng=0)
-    >>> found.names, found.columns, found.passes
+    >>> found.names, found.columns, len(found.passes)
     (('x[2]',), ((2,),), 1)
     """
 
@@ -113,16 +100,8 @@ class ColumnSelection(BarResult):
     method: str
     criterion: str
     target: str
-    n: int
     n_features: int
-    passes: int
-    seed: int
-    seconds: float
-    version: str
     estimator_reason: str = AS_ASKED
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
-    missing: tuple[int, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -132,8 +111,7 @@ class ColumnSelection(BarResult):
             ("of", f"{self.n_features:,} features for {self.target}, n = {self.n:,}"),
             ("method", f"{self.method} by {self.criterion}"),
             *([("estimator", reason)] if (reason := self.estimator_reason) != AS_ASKED else []),
-            ("seed", str(self.seed)),
-            ("time", time_text(self.seconds, self.passes)),
+            *self._tail(),
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -261,15 +239,13 @@ def select_features(
     >>> len({"x[1]", "x[4]"} & set(found)), "x[2]" in found
     (1, True)
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress)
     check_choice("method", method, get_args(SelectionMethod))
     check_choice("criterion", criterion, get_args(SelectionCriterion))
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
-    place = client, threads, memory, progress
-    given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
-    session = open_columns(features, target, rng, precision, *place, time=time, **given)
+    session = open_columns(run, features, target, data, missing, RowLabels(strata))
     read = read_columns(session.sources[0], names, groups, feature_kernel)
     chosen = read.with_missing(session.finite)
     if session.gaps and method == "lasso":
@@ -303,16 +279,9 @@ def select_features(
         method=method,
         criterion="hsic lasso" if method == "lasso" else criterion,
         target=session.names[1],
-        n=session.n,
-        dropped=session.dropped,
-        data=session.verify(),
-        missing=chosen.missing_of(session.gaps),
         n_features=len(chosen),
         estimator_reason=reason,
-        passes=len(session.finished),
-        seed=session.seed,
-        seconds=perf_counter() - began,
-        version=__version__,
+        **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
 
 

@@ -47,7 +47,7 @@ def note(text: str) -> Part:
     return {"kind": "note", "text": text}
 
 
-def table(name: str, records: Records) -> Part | None:
+def table_of(name: str, records: Records) -> Part | None:
     """A table of records, which a click on a header sorts; None where there are none."""
     if not records:
         return None
@@ -100,6 +100,6 @@ def picture(sketch: Sketch) -> Part:
     return {"kind": "picture", "source": source, "words": sketch.words}
 
 
-def section(title: str, parts: Iterable[Part | None]) -> Part:
+def section_of(title: str, parts: Iterable[Part | None]) -> Part:
     """Parts that are present, under a heading."""
     return {"title": title, "parts": [part for part in parts if part is not None]}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dhsic.engine.units import format_bytes
-from dhsic.report.parts import Cell, Part, facts, listing, note, number, section, table
+from dhsic.report.parts import Cell, Part, facts, listing, note, number, section_of, table_of
 from dhsic.results import PassSummary
 
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
@@ -108,8 +108,8 @@ def timings(
     ]
     unknown = note("The peak of memory was not measured.")
     whole = facts([("whole time", f"{seconds:.3g} s")])
-    parts = [whole, table("Passes over the data", read), table("Memory", taken) or unknown]
-    return section("Time and memory", parts)
+    parts = [whole, table_of("Passes over the data", read), table_of("Memory", taken) or unknown]
+    return section_of("Time and memory", parts)
 
 
 def _bytes(count: int) -> Cell:
@@ -135,4 +135,4 @@ def reproduction(run: Run, seed: int | None, made_by: str) -> Part:
         "blocks, whatever the threads and workers, and to rounding for any blocks."
     )
     parts = [*(listing(name, text) for name, text in listings if text), note(same), facts(told)]
-    return section("How to get it again", parts)
+    return section_of("How to get it again", parts)

@@ -15,7 +15,7 @@ from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import write_whole
-from dhsic.report.parts import Part, facts, note, picture, section, table
+from dhsic.report.parts import Part, facts, note, picture, section_of, table_of
 from dhsic.report.run import Run, reproduction, timings
 from dhsic.results import Result, RunFields
 
@@ -93,10 +93,10 @@ def write_report(
     target = Path(check_path("path", path))
     known = run or Run()
     findings = result.findings(check_level(alpha), control)
-    tables = [table(name, records) for name, records in findings.tables.items()]
+    tables = [table_of(name, records) for name, records in findings.tables.items()]
     sections = [
-        section("Result", [facts(result.summary()), *map(picture, findings.sketches)]),
-        section("Data and method", [*tables, *map(note, findings.notes)]),
+        section_of("Result", [facts(result.summary()), *map(picture, findings.sketches)]),
+        section_of("Data and method", [*tables, *map(note, findings.notes)]),
         *_provenance(result.origin, known),
     ]
     # Sections without parts have no heading either.
@@ -108,11 +108,9 @@ def write_report(
 
 def _provenance(result: Any, run: Run) -> list[Part]:
     """How it came about, as far as it tells."""
-    if not hasattr(result, "version"):
+    if not isinstance(result, RunFields):
         return [reproduction(run, getattr(result, "seed", None), __version__)]
-    # A selection has the number of its passes alone.
-    passes = result.passes if isinstance(result, RunFields) else ()
-    time = timings(passes, result.seconds, result.n, run.memory)
+    time = timings(result.passes, result.seconds, result.n, run.memory)
     return [time, reproduction(run, result.seed, result.version)]
 
 

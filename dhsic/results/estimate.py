@@ -14,8 +14,42 @@ AS_ASKED = "as asked"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MeasureResult(RunFields):
-    """The fields that an estimate and a test have alike."""
+class DependenceEstimate(RunFields):
+    """An estimate of dependence.
+
+    Parameters
+    ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
+    estimate : float
+        The measure of dependence.
+    quantity : str
+        Quantity that is estimated, as "squared HSIC".
+    estimator : str
+        Its name.
+    estimator_reason : str
+        Why this one.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+
+    References
+    ----------
+    .. [1] A. Gretton, O. Bousquet, A. Smola, B. Schoelkopf. Measuring statistical dependence with
+       Hilbert-Schmidt norms. ALT 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 200))
+    >>> dependent, independent = dhsic.hsic(x, x**2, rng=0), dhsic.hsic(x, y, rng=0)
+    >>> dependent.quantity, dependent.estimate > 10 * independent.estimate
+    ('squared HSIC', True)
+    """
 
     _label_width: ClassVar[int] = 12
     _columns: ClassVar[tuple[str, ...]] = (
@@ -87,45 +121,6 @@ class MeasureResult(RunFields):
     def _chosen(self) -> str:
         reason = self.estimator_reason
         return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class DependenceEstimate(MeasureResult):
-    """An estimate of dependence.
-
-    Parameters
-    ----------
-    n, precision, seed, passes, seconds, version, dropped, data, missing
-        Of the run, see `dhsic.results.RunFields`.
-    estimate : float
-        The measure of dependence.
-    quantity : str
-        Quantity that is estimated, as "squared HSIC".
-    estimator : str
-        Its name.
-    estimator_reason : str
-        Why this one.
-    variables : tuple of VariableSummary
-        The variables with their kernels.
-    landmarks : LandmarkSummary or None
-        Where the estimator has any.
-    features : FeatureSummary or None
-        Where the estimator has any.
-
-    References
-    ----------
-    .. [1] A. Gretton, O. Bousquet, A. Smola, B. Schoelkopf. Measuring statistical dependence with
-       Hilbert-Schmidt norms. ALT 2005.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dhsic
-    >>> x, y = np.random.default_rng(0).standard_normal((2, 200))
-    >>> dependent, independent = dhsic.hsic(x, x**2, rng=0), dhsic.hsic(x, y, rng=0)
-    >>> dependent.quantity, dependent.estimate > 10 * independent.estimate
-    ('squared HSIC', True)
-    """
 
 
 def _counts(numbers: int | tuple[int, ...]) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic._drawing import axes_beside, rounded, shortened
 from dhsic._validation import check_level
 from dhsic.results.contract import Findings, Records, Sketch
-from dhsic.results.estimate import MeasureResult
+from dhsic.results.estimate import DependenceEstimate
 from dhsic.results.grid import GridSummary
 from dhsic.results.picture import draw_null
 from dhsic.results.summaries import StageSummary
@@ -38,8 +38,8 @@ _EXPLORATORY = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class IndependenceTestResult(MeasureResult):
-    """The outcome of a test of joint independence.
+class IndependenceTestResult(DependenceEstimate):
+    """The outcome of a test of joint independence, which has an estimate of the dependence.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class IndependenceTestResult(MeasureResult):
     question: ClassVar[str] = "Are {} independent?"
     _columns: ClassVar[tuple[str, ...]] = (
         *("null", "statistic", "pvalue", "pvalue_error", "score"),
-        *MeasureResult._columns,
+        *DependenceEstimate._columns,
     )
 
     statistic: float

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_measure, open_session
+from dhsic._arguments import Precision, RunOptions, choose_measure
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -104,11 +103,9 @@ def sensitivity_map(
     >>> found.maps["x"].compute().shape
     (400, 4)
     """
-    began = perf_counter()
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("of", of, get_args(Of))
-    place = client, threads, memory, progress, checkpoint
-    given = {"data": data, "missing": missing}
-    session = open_session(variables, names, rng, precision, *place, time=time, **given)
+    session = run.open(variables, names, data, missing)
 
     def plan(one: Estimator, some: Session, combinations: Combinations) -> Plan:
         varied = _varied(some, wrt, combinations.kernels)
@@ -129,9 +126,7 @@ def sensitivity_map(
         of=of,
         value=measured.value,
         features={session.names[m]: part for m, part in zip(varied, parts, strict=True)},
-        measured=DependenceEstimate(
-            **result_fields(session, chosen, choice, measured.estimate, began)
-        ),
+        measured=DependenceEstimate(**result_fields(session, chosen, choice, measured.estimate)),
         # The map is as large as the data: it is computed when it is asked for, block by block.
         rows=session.lazy(written, session.plan(written)),
     )

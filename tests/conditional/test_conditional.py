@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic._arguments import session_over
+from dhsic._arguments import RunOptions
 from dhsic.conditional.compare import _WIDTH
 from dhsic.conditional.features import _MOST_DIRECTIONS, FeatureRows, Projection
 from dhsic.conditional.kernel import _EXCESS, FOLDS, KernelResiduals
@@ -46,7 +46,7 @@ def spread(n, seed, effect=0.0, d=1):
 def residuals_of_kernels(x, y, z, seed):
     """The features, regressions and sums of a run."""
     sources, _ = open_data((x, y, z), None, None, "refuse")
-    session = session_over(sources, seed, "float64", None, 1, "2GiB", None)
+    session = RunOptions(seed, "float64", threads=1).over(sources)
     return KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian()))
 
 

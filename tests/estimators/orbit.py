@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dhsic._arguments import open_session
+from dhsic._arguments import RunOptions
 from dhsic._random import generator
 from dhsic._rows import RowLabels
 from dhsic.io.pooled import rows_of_samples
@@ -26,9 +26,8 @@ class Moves:
     def __init__(self, n, null, seed, variables=2, least=1, data=None, **asked):
         moves = None
         if asked:
-            rows = RowLabels(**asked)
-            opened = open_session(data, None, seed, "float64", None, 1, "2GiB", None, rows=rows)
-            moves = opened.moves
+            run = RunOptions(seed, "float64", threads=1)
+            moves = run.open(data, None, None, "refuse", RowLabels(**asked)).moves
         if not isinstance(null, Permutation):
             null = replace(null, n_resamples=max(null.n_resamples, min(n, least)))
         session = SimpleNamespace(n=n, seed=seed, moves=moves, sources=range(variables))
