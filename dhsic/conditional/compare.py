@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from dhsic._arguments import (
     DROP_MISSING,
@@ -231,16 +231,13 @@ def conditional_independence_test(
     began = time.perf_counter()
     place = client, threads, memory, progress, checkpoint
     with graphs_on(client, threads):
-        asked = _open(x, y, given, method, names, data, missing, rng, precision, *place)
-    session, *told = asked
-    fields: dict[str, Any] = dict(zip(("given", "method", "method_reason"), told, strict=True))
-    if asked.method == "kernel":
-        fields |= _by_kernels(session, kernels, began)
-        return ConditionalIndependenceTestResult(**fields)
+        session, told = _open(x, y, given, method, names, data, missing, rng, precision, *place)
+    if told["method"] == "kernel":
+        return ConditionalIndependenceTestResult(**told, **_by_kernels(session, kernels, began))
     chosen = choose_method(session, kernels, "auto", "auto", None)
     session.begin(chosen.plan(session))
-    session.resume(computes="conditional test", method=asked.method, **chosen.described)
-    return ConditionalIndependenceTestResult(**fields, **tested_fields(session, chosen, began))
+    session.resume(computes="conditional test", method="strata", **chosen.described)
+    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen, began))
 
 
 @named_arguments
@@ -284,24 +281,11 @@ def plan_conditional(
     """
     place = client, threads, memory, None, None
     with graphs_on(client, threads):
-        asked = _open(x, y, given, method, names, data, missing, 0, precision, *place)
-    if asked.method == "strata":
-        return choose_method(asked.session, kernels, "auto", "auto", None).plan(asked.session)
-    read, widths = _read_kernels(kernels, asked.session)
-    return KernelResiduals(widths).plan(asked.session, read)
-
-
-class _Asked(NamedTuple):
-    """What is tested."""
-
-    session: Session
-    """Over all variables; with strata over x and y, whose rows move within them."""
-    given: tuple[str, ...]
-    """Names of the given variables."""
-    method: str
-    """"kernel" or "strata"."""
-    reason: str
-    """Why this one."""
+        session, told = _open(x, y, given, method, names, data, missing, 0, precision, *place)
+    if told["method"] == "strata":
+        return choose_method(session, kernels, "auto", "auto", None).plan(session)
+    read, widths = _read_kernels(kernels, session)
+    return KernelResiduals(widths).plan(session, read)
 
 
 def _open(
@@ -315,8 +299,11 @@ def _open(
     rng: RngLike,
     precision: str,
     *place: Any,
-) -> _Asked:
-    """Check and open what the user passed."""
+) -> tuple[Session, dict[str, Any]]:
+    """The session over all variables, or with strata over x and y; and what the result says of it.
+
+    With strata rows of x and y move within them.
+    """
     check_choice("method", method, get_args(ConditionalMethod))
     variables, names = read_given(x, y, given, names, data)
     # Opened together, so that a row is left out of all where one of them misses a value.
@@ -348,7 +335,8 @@ def _open(
         session = session_over(held, rng, precision, *place)
         session.moves = moves_of(session.n, codes, None, None, session.seed)
     session.dropped, session.remedy = dropped, DROP_MISSING
-    return _Asked(session, tuple(source.name for source in sources[2:]), method, reason)
+    given_names = tuple(source.name for source in sources[2:])
+    return session, {"given": given_names, "method": method, "method_reason": reason}
 
 
 def _read_kernels(given: Any, session: Session) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
@@ -375,21 +363,20 @@ def _by_kernels(session: Session, given: Any, began: float) -> dict[str, Any]:
     session.begin(test.plan(session, kernels))
     session.resume(computes="conditional test", method="kernel", kernels=kernels, widths=widths)
     neighbours = Neighbours(session, (), tested=2)
-    products = test.run(session, kernels)
+    found = test.run(session, kernels)
     neighbours.warn()
-    statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
-    warned = warn_of_limits(products, session.names, session.n)
-    features = FeatureSummary("kernel", products.design.sizes)
+    warned = warn_of_limits(found, session.names, session.n)
+    features = FeatureSummary("kernel", found.design.sizes)
     estimate = Estimate(
-        products.correlation, products.kernels, None, features, "kernel partial correlation"
+        found.correlation, found.kernels, None, features, "kernel partial correlation"
     )
     return {
-        "explained": products.explained,
-        "gained": products.gained,
-        "statistic": statistic,
-        "pvalue": pvalue(statistic, law, session.dtype),
+        "explained": found.explained,
+        "gained": found.gained,
+        "statistic": found.statistic,
+        "pvalue": pvalue(found.statistic, found.law, session.dtype),
         "pvalue_error": None,
-        "null_distribution": law.draws(generator(session.seed, "simulation"), _SHOWN),
+        "null_distribution": found.law.draws(generator(session.seed, "simulation"), _SHOWN),
         "null": "spectral",
         # The limit law is by Strobl et al. (2019); the reason tells where it may be far.
         "null_reason": "; ".join(filter(None, (_LIMIT, warned))),
