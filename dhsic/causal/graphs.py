@@ -12,7 +12,7 @@ from dhsic import plots
 from dhsic._arguments import Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
-from dhsic._validation import check_choice, check_number, named_arguments
+from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import open_nodes
@@ -21,22 +21,21 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, Resampling, find_null
-from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.base import passes_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Spectral, pvalue
+from dhsic.plots.values import check_level
 from dhsic.regression.residuals import (
     FittedRegressions,
     Regression,
     RegressionName,
     Regressions,
-    described_regression,
     find_regression,
-    fit_regressions,
-    plan_regressions,
+    run_regressions,
 )
 from dhsic.results import (
     AS_ASKED,
@@ -64,8 +63,6 @@ MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 _VHSIC_ROWS = 2000
 _VHSIC_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
-_REMEDY = "take fewer nodes or graphs, n_knots, landmarks or threads, or regression='splines'"
-_LEVELS = "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
 
 
 class ScoredDAG(NamedTuple):
@@ -222,7 +219,7 @@ class DAGScores(Result):
         InvalidArgumentError
             The level is not between 0 and 1.
         """
-        level = check_number("alpha", alpha, *_LEVELS)
+        level = check_level(alpha)
         return tuple(self[number] for number in self._order if self.pvalues[number] > level)
 
     def minimal(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
@@ -558,7 +555,7 @@ def score_dags(
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, len(graphs))
     told = {"computes": "causal graph scores", "graphs": graphs, "kernels": kernel_of}
-    fitted = _fit(session, regressor, sets, method, **told)
+    fitted = run_regressions(session, regressor, sets, **told, **method.described)
     tested = session.over(fitted.variables(sets), "residuals")
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
     scores, method = method.test(tested, combinations, tested.begin)
@@ -655,7 +652,7 @@ def search_dag(
     a -> b, b -> c
     """
     began = perf_counter()
-    level = check_number("alpha", alpha, *_LEVELS)
+    level = check_level(alpha)
     place = client, threads, memory, progress, checkpoint
     session = open_nodes(variables, names, data, missing, rng, precision, *place, time=time)
     p, runtime = len(session.sources), session.runtime
@@ -665,7 +662,7 @@ def search_dag(
     # One design over all nodes has the sums of every regression that the search may ask for.
     wanted = {j: [_without(range(p), j)] for j in range(p)}
     told = {"computes": "causal graph search", "alpha": level, "kernels": kernel_of}
-    fitted = _fit(session, regressor, wanted, method, **told)
+    fitted = run_regressions(session, regressor, wanted, **told, **method.described)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
         session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
@@ -703,21 +700,6 @@ def _run_fields(session: Session, regression: Regression, began: float) -> dict[
         "seconds": perf_counter() - began,
         "version": __version__,
     }
-
-
-def _fit(
-    session: Session,
-    regression: Regression,
-    sets: Regressions,
-    method: _ResidualTest,
-    **described: Any,
-) -> FittedRegressions:
-    """Plan and fit the regressions, whose residuals are tested by a plan of their own."""
-    steps, _ = plan_regressions(session, regression, sets)
-    session.begin(plan_of(session, steps, _REMEDY))
-    asked = {"estimator": method.estimator, "null": method.null}
-    session.resume(**described, **asked, **described_regression(regression))
-    return fit_regressions(session, regression, sets)
 
 
 @dataclass(frozen=True)
@@ -872,6 +854,11 @@ class _ResidualTest:
             )
             raise InvalidArgumentError(msg)
         return cls(estimator, reason, chosen, why, names)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As it was asked for, for a checkpoint; passes know what it became."""
+        return {"estimator": self.estimator, "null": self.null}
 
     def test(
         self, session: Session, combinations: Combinations, announce: Callable[[Plan], None]
