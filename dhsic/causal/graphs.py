@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
-from dhsic._arguments import Precision
+from dhsic._arguments import Precision, read_kernels
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
@@ -26,7 +26,7 @@ from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
-from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
+from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Spectral, pvalue
 from dhsic.plots.values import check_level
 from dhsic.regression.residuals import (
@@ -551,7 +551,7 @@ def score_dags(
     # A regression is one of a node on a set of parents, and serves all graphs that have both.
     by_size = partial(sorted, key=lambda given: (len(given), given))  # the smaller sets first
     sets = {j: by_size({one[j] for one in graphs}) for j in range(len(session.sources))}
-    kernel_of = _read_kernels(kernels, session)
+    kernel_of = _kernels_of_nodes(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, len(graphs))
     told = {"computes": "causal graph scores", "graphs": graphs, "kernels": kernel_of}
@@ -657,7 +657,7 @@ def search_dag(
     session = open_nodes(variables, names, data, missing, rng, precision, *place, time=time)
     p, runtime = len(session.sources), session.runtime
     regressor = find_regression(regression)
-    kernel_of = _read_kernels(kernels, session)
+    kernel_of = _kernels_of_nodes(kernels, session)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, 1)
     # One design over all nodes has the sums of every regression that the search may ask for.
     wanted = {j: [_without(range(p), j)] for j in range(p)}
@@ -933,21 +933,7 @@ def _combinations(
     return Combinations(every, variables, chosen, (1.0,) * len(every))
 
 
-def _read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
-    """The kernel of every node.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are other than one, or one a node; or a value that is no kernel.
-    """
-    m = len(session.sources)
-    listed = [kernels] * m if isinstance(kernels, str | Kernel) else kernels
-    if not isinstance(listed, Sequence) or len(listed) != m:
-        msg = f"kernels must be one, or one for each of {m} nodes, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    read = tuple(parse(kernel) if isinstance(kernel, str) else kernel for kernel in listed)
-    if not all(isinstance(kernel, Kernel) for kernel in read):
-        msg = f"kernels must be names or Kernel values, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    return read
+def _kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
+    """The kernel of the residuals of every node."""
+    asked = read_kernels(kernels, len(session.sources), "a test of residuals")
+    return tuple(kernel or Gaussian() for kernel in asked)

@@ -21,12 +21,7 @@ from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.io.held import HeldSource
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
-from dhsic.regression.residuals import (
-    Regression,
-    RegressionName,
-    find_regression,
-    run_regressions,
-)
+from dhsic.regression.residuals import Regression, RegressionName, find_regression, run_regressions
 from dhsic.results import IndependenceTestResult
 
 

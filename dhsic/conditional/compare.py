@@ -14,13 +14,13 @@ from dhsic._arguments import (
     check_kernel,
     choose_method,
     read_given,
-    read_kernel,
+    read_kernels,
     session_over,
 )
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
-from dhsic._validation import check_choice, named_arguments, shown
+from dhsic._validation import check_choice, named_arguments
 from dhsic.conditional.features import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.engine.blocks import kinds_of
@@ -30,7 +30,7 @@ from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError
 from dhsic.estimators import Estimate
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
@@ -284,7 +284,7 @@ def plan_conditional(
         session, told = _open(x, y, given, method, names, data, missing, 0, precision, *place)
     if told["method"] == "strata":
         return choose_method(session, kernels, "auto", "auto", None).plan(session)
-    read, widths = _read_kernels(kernels, session)
+    read, widths = _kernels_of_tested(kernels, session)
     return KernelResiduals(widths).plan(session, read)
 
 
@@ -339,26 +339,24 @@ def _open(
     return session, {"given": given_names, "method": method, "method_reason": reason}
 
 
-def _read_kernels(given: Any, session: Session) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
+def _kernels_of_tested(
+    given: Any, session: Session
+) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
     """The kernels of x and of y, to be fitted, and factors of their lengths."""
-    listed = [given] * 2 if given is None or isinstance(given, str | Kernel | type) else given
-    if not isinstance(listed, Sequence) or len(listed) != 2:
-        msg = f"kernels must be one, or one of x and one of y, got {shown(given)}"
-        raise InvalidArgumentError(msg)
-    fitted = []
-    for asked, source in zip(listed, session.sources, strict=False):
+    asked, fitted = read_kernels(given, 2, "a conditional test"), []
+    for one, source in zip(asked, session.sources, strict=False):
         kinds = kinds_of(source)
-        kernel = read_kernel(asked) or joint_kernel(kinds)
+        kernel = one or joint_kernel(kinds)
         check_kernel(kernel, kinds, f"variable {source.name!r}")
         fitted.append(kernel)
     # Factors concern lengths that the test fits; a kernel that was given keeps its own.
-    x, y = (_WIDTH if asked is None else 1.0 for asked in listed)
+    x, y = (_WIDTH if one is None else 1.0 for one in asked)
     return tuple(fitted), (x, y)
 
 
 def _by_kernels(session: Session, given: Any, began: float) -> dict[str, Any]:
     """Run the test on residuals, and return the fields that its result has."""
-    kernels, widths = _read_kernels(given, session)
+    kernels, widths = _kernels_of_tested(given, session)
     test = KernelResiduals(widths)
     session.begin(test.plan(session, kernels))
     session.resume(computes="conditional test", method="kernel", kernels=kernels, widths=widths)
