@@ -194,7 +194,7 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     return tuple(read_kernel(kernel) for kernel in kernels)
 
 
-def read_kernels(kernels: Any, m: int, what: str) -> tuple[Kernel | None, ...]:
+def read_single_kernels(kernels: Any, m: int, what: str) -> tuple[Kernel | None, ...]:
     """One kernel a variable as given; None leaves one open.
 
     Raises
@@ -228,7 +228,7 @@ def choose_measure(
     InvalidArgumentError
         A grid, or a kernel that a variable cannot have.
     """
-    asked = read_kernels(kernels, len(session.sources), "an estimate")
+    asked = read_single_kernels(kernels, len(session.sources), "an estimate")
     named = _estimator_as_given(estimator, session)
     fitting = _checked(_single(asked, named, session.sources), session)
     chosen, _, reason = choose_estimator(

@@ -450,7 +450,7 @@ OTHERS = [
             r"got 'delta\*linear': take wrt=\['x1'\]",
         ),
         (lambda: embedding(n_landmarks=61), "n_landmarks must be at most"),
-        (lambda: embedding(kernel=3), "kernel must be a name or a Kernel"),
+        (lambda: embedding(kernel=3), "kernels must be names or Kernel values, got 3"),
         (lambda: dhsic.witness_functions(X, Y, estimator="v-hsic"), "need estimator 'coco'"),
         (lambda: embedding().integrate(lambda z: z[:-1, 0]), "a finite value at each of"),
         (lambda: embedding()(WIDE), r"points must have shape \(q, 1\)"),

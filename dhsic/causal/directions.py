@@ -344,11 +344,13 @@ def directions(
     for number, (name, (x, y)) in enumerate(named.items()):
         if callable(progress):
             progress(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
-        # A seed and a folder of its own, so that a pair which is run alone has the same result.
-        own: dict[str, Any] = {
-            "rng": _own_seed(seed, number),
-            "checkpoint": _own_folder(checkpoint, number),
-        }
+        # Spawned seeds are independent, so that a pair keeps its own whatever is run beside it, and
+        # has the same result when it is run alone.
+        spawned = np.random.SeedSequence(seed, spawn_key=(number,))
+        own: dict[str, Any] = {"rng": int(spawned.generate_state(1, np.uint64)[0])}
+        if checkpoint is not None:
+            folder = Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}")
+            own["checkpoint"] = folder.url
         try:
             results.append(direction(x, y, progress=progress, **own, **options))
         except DhsicError as error:
@@ -357,19 +359,6 @@ def directions(
             raise type(error)(msg) from error
     seconds = perf_counter() - began
     return CausalDirections(pairs=tuple(named), results=tuple(results), seed=seed, seconds=seconds)
-
-
-def _own_folder(checkpoint: str | None, number: int) -> str | None:
-    """The folder of one of many pairs."""
-    if checkpoint is None:
-        return None
-    return Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}").url
-
-
-def _own_seed(seed: int, number: int) -> int:
-    """The seed of one of many pairs."""
-    # Spawned seeds are independent, and a pair keeps its own whatever is run beside it.
-    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
 
 
 def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
-from dhsic._arguments import Precision, read_kernels
+from dhsic._arguments import Precision, read_single_kernels
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
@@ -935,5 +935,5 @@ def _combinations(
 
 def _kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
     """The kernel of the residuals of every node."""
-    asked = read_kernels(kernels, len(session.sources), "a test of residuals")
+    asked = read_single_kernels(kernels, len(session.sources), "a test of residuals")
     return tuple(kernel or Gaussian() for kernel in asked)

@@ -14,7 +14,7 @@ from dhsic._arguments import (
     check_kernel,
     choose_method,
     read_given,
-    read_kernels,
+    read_single_kernels,
     session_over,
 )
 from dhsic._fields import result_fields, tested_fields
@@ -343,7 +343,7 @@ def _kernels_of_tested(
     given: Any, session: Session
 ) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
     """The kernels of x and of y, to be fitted, and factors of their lengths."""
-    asked, fitted = read_kernels(given, 2, "a conditional test"), []
+    asked, fitted = read_single_kernels(given, 2, "a conditional test"), []
     for one, source in zip(asked, session.sources, strict=False):
         kinds = kinds_of(source)
         kernel = one or joint_kernel(kinds)

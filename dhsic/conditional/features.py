@@ -503,7 +503,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Side:
+class TestedFeatures:
     """Features of x or of y.
 
     Parameters
@@ -531,7 +531,7 @@ class ConditionalDesign:
 
     Parameters
     ----------
-    sides : tuple of Side
+    sides : tuple of TestedFeatures
         Those of x and of y.
     given : tuple of Projection
         Features on which they are regressed: the columns, products of two, kernels of every column
@@ -542,7 +542,7 @@ class ConditionalDesign:
         Precision of the kernels.
     """
 
-    sides: tuple[Side, Side]
+    sides: tuple[TestedFeatures, TestedFeatures]
     given: tuple[Projection, ...]
     weights: Projection
     dtype: DTypeLike
@@ -573,7 +573,9 @@ class ConditionalDesign:
         """
         *both, z = samples
         x, y = (
-            Side(_directions(kernel, sample, dtype), PredictedColumns.of(at, sample, dtype))
+            TestedFeatures(
+                _directions(kernel, sample, dtype), PredictedColumns.of(at, sample, dtype)
+            )
             for kernel, sample, at in zip(kernels, both, predicted, strict=True)
         )
         weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
@@ -601,7 +603,7 @@ class ConditionalDesign:
             Features of rows of what is given.
         """
         x, y = (
-            Side(
+            TestedFeatures(
                 _directions(kernel, sample, self.dtype),
                 Index.of(fit, given, self.dtype),
                 fit.centre,
@@ -672,7 +674,7 @@ class ConditionalDesign:
         return np.concatenate([one(z) for one in self.given], axis=1)
 
     def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Side by side: of what is given, own ones of x and of y, of x, of y."""
+        """TestedFeatures by side: of what is given, own ones of x and of y, of x, of y."""
         rows = self(values, fold)
         x = row_products(rows.x, rows.weights) if self.second else rows.x
         return np.concatenate([*rows[:3], x, rows.y], axis=1)
@@ -693,7 +695,7 @@ class ConditionalDesign:
         def gain(at: slice) -> float:
             return max(0.0, ridges.explained(at) - half.explained(at))
 
-        def of(columns: slice, features: slice, side: Side) -> FirstFits:
+        def of(columns: slice, features: slice, side: TestedFeatures) -> FirstFits:
             one = side.own
             assert isinstance(one, PredictedColumns)
             share = ridges.explained(columns) * one.size / max(one.varied, 1)
