@@ -210,6 +210,21 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     return tuple(read_kernel(kernel) for kernel in kernels)
 
 
+def read_single_kernels(kernels: Any, m: int, what: str) -> tuple[Kernel | None, ...]:
+    """One kernel a variable as given; None leaves one open.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A grid, which what is asked for does not take, or something else.
+    """
+    asked = _read_kernels(kernels, m)
+    if isinstance(asked, Grid):
+        msg = f"{what} needs one kernel for each variable, got a Grid: use a Grid in a test"
+        raise InvalidArgumentError(msg)
+    return asked
+
+
 def choose_measure(
     session: Session,
     kernels: Any,
@@ -229,10 +244,7 @@ def choose_measure(
     InvalidArgumentError
         A grid, or a kernel that a variable cannot have.
     """
-    asked = _read_kernels(kernels, len(session.sources))
-    if isinstance(asked, Grid):
-        msg = "an estimate needs one kernel for each variable, got a Grid: use a Grid in a test"
-        raise InvalidArgumentError(msg)
+    asked = read_single_kernels(kernels, len(session.sources), "an estimate")
     named = _estimator_as_given(estimator, session)
     fitting = _checked(_single(asked, named, session), session)
     chosen, _, reason = choose_estimator(

@@ -2,9 +2,13 @@
 
 from typing import Any
 
-from dhsic.causal.accuracy import AccuracyCurve, accuracy_curve
 from dhsic.causal.dags import DAG
-from dhsic.causal.decisions import CausalDirection, CausalDirections
+from dhsic.causal.decisions import (
+    AccuracyCurve,
+    CausalDirection,
+    CausalDirections,
+    accuracy_curve,
+)
 from dhsic.causal.directions import direction, directions, plan_direction
 from dhsic.causal.graphs import DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
 from dhsic.causal.residual_independence import (

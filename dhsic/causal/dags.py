@@ -236,12 +236,5 @@ def _ancestors(node: int, parents: Parents) -> set[int]:
 
 def _acyclic(parents: Parents) -> bool:
     """Whether no node descends from itself."""
-    left = set(range(len(parents)))
-    while left:
-        # Nodes without a parent among those that are left go first; where there are none, there is
-        # a cycle.
-        roots = {node for node in left if not left & set(parents[node])}
-        if not roots:
-            return False
-        left -= roots
-    return True
+    edges = ((node, j) for node, own in enumerate(parents) for j in own)
+    return not any(node in _ancestors(j, parents) for node, j in edges)

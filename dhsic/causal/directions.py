@@ -40,14 +40,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import (
-    Offer,
-    Way,
-    first_that_fits,
-    plan_once,
-    powers_below,
-    telling,
-)
+from dhsic.estimators.reach import Offer, Way, first_that_fits, plan_once, powers_below, telling
 from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
@@ -193,24 +186,24 @@ def direction(
     fitted, measure = find_regression(regression), (estimator, null, n_resamples, kernel)
     asked = _Directed(session, fitted, criterion, *measure)
     # As many rows as the regression and the measure can take: drawn at random, told by the result.
-    rows, rows_reason = asked.rows(max_rows)
-    settled, reason = asked.settled(rows)
-    session.begin(settled.told(rows))
+    rows, rows_reason = asked.choose_rows(max_rows)
+    chosen, reason = asked.choose(rows)
+    session.begin(chosen.plan(rows))
     session.resume(
         computes="causal direction",
         criterion=criterion,
-        estimator=settled.estimator,
+        estimator=chosen.estimator,
         null=null,
         n_resamples=n_resamples,
         kernel=read_kernel(kernel),
         rows_used=rows,
         **described_regression(fitted),
     )
-    forward, backward = settled.measured(rows)
+    forward, backward = chosen.run(rows)
     first, second = session.names
     return CausalDirection(
         names=(first, second),
-        score=settled.score(forward.evidence, backward.evidence),
+        score=chosen.score(forward.evidence, backward.evidence),
         forward=forward.evidence,
         backward=backward.evidence,
         criterion=criterion,
@@ -281,7 +274,7 @@ def plan_direction(
     session = open_nodes(run, (x, y), names, data, missing)
     measure = estimator, null, n_resamples, kernel
     asked = _Directed(session, find_regression(regression), criterion, *measure)
-    return asked.told(asked.rows(max_rows)[0])
+    return asked.plan(asked.choose_rows(max_rows)[0])
 
 
 @shows_progress
@@ -343,11 +336,13 @@ def directions(
     for number, (name, (x, y)) in enumerate(named.items()):
         if callable(progress):
             progress(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
-        # A seed and a folder of its own, so that a pair which is run alone has the same result.
-        own: dict[str, Any] = {
-            "rng": _own_seed(seed, number),
-            "checkpoint": _own_folder(checkpoint, number),
-        }
+        # Spawned seeds are independent, so that a pair keeps its own whatever is run beside it, and
+        # has the same result when it is run alone.
+        spawned = np.random.SeedSequence(seed, spawn_key=(number,))
+        own: dict[str, Any] = {"rng": int(spawned.generate_state(1, np.uint64)[0])}
+        if checkpoint is not None:
+            folder = Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}")
+            own["checkpoint"] = folder.url
         try:
             results.append(direction(x, y, progress=progress, **own, **options))
         except DhsicError as error:
@@ -356,19 +351,6 @@ def directions(
             raise type(error)(msg) from error
     seconds = perf_counter() - began
     return CausalDirections(pairs=tuple(named), results=tuple(results), seed=seed, seconds=seconds)
-
-
-def _own_folder(checkpoint: str | None, number: int) -> str | None:
-    """The folder of one of many pairs."""
-    if checkpoint is None:
-        return None
-    return Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}").url
-
-
-def _own_seed(seed: int, number: int) -> int:
-    """The seed of one of many pairs."""
-    # Spawned seeds are independent, and a pair keeps its own whatever is run beside it.
-    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
 
 
 def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
@@ -445,7 +427,7 @@ class _Directed:
                 )
                 raise InvalidArgumentError(msg)
 
-    def rows(self, most: int | None) -> tuple[int, str]:
+    def choose_rows(self, most: int | None) -> tuple[int, str]:
         """As many rows as were asked for, or as fit the memory and the time; and why so many."""
         n = self.session.n
         if most is not None:
@@ -456,7 +438,7 @@ class _Directed:
             n = min(n, _ALL_PAIRS_ROWS)
         # All rows, or the powers of two below, until the plan fits.
         offers = [
-            Offer(k, f"{k:,} rows", partial(self._plan, k), partial(self._run, k))
+            Offer(k, f"{k:,} rows", partial(self._plan_of, k), partial(self._run_chosen, k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
         ]
         number, reason = first_that_fits(self.session, [offers])
@@ -464,7 +446,7 @@ class _Directed:
             reason = f"{number:,} rows, since more would take long: set max_rows for them"
         return number, reason or AS_ASKED
 
-    def settled(self, rows: int) -> tuple[_Directed, str]:
+    def choose(self, rows: int) -> tuple[_Directed, str]:
         """With the estimator for so many rows, the same for both directions, and why this one."""
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
@@ -472,12 +454,12 @@ class _Directed:
         # Of all that runs, whichever variable is the effect.
         def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
             del some, combinations
-            return replace(self, estimator=estimator)._plan(rows)
+            return replace(self, estimator=estimator)._plan_of(rows)
 
         def runner(estimator: Estimator, some: Session, combinations: Combinations) -> object:
             del combinations
             whole = some.over(self.session.sources)
-            return replace(self, session=whole, estimator=estimator).measured(rows)
+            return replace(self, session=whole, estimator=estimator).run(rows)
 
         session, _ = self._selected(rows)
         both = VHSIC.name, NystromMHSIC.name
@@ -486,23 +468,24 @@ class _Directed:
         chosen, _, reason = choose_among(names, session, combinations, planner, runner)
         return replace(self, estimator=chosen), reason
 
-    def told(self, rows: int) -> Plan:
+    def plan(self, rows: int) -> Plan:
         """The plan, whose refusal names the most rows that fit."""
-        ways = [Way("rows", rows, self._plan, min(rows, _FEWEST_CHOSEN))]
-        pilot = partial(self.session.timed, partial(self._run, rows))
-        return replace(telling(self._plan(rows), ways), pilot=pilot)
+        ways = [Way("rows", rows, self._plan_of, min(rows, _FEWEST_CHOSEN))]
+        pilot = partial(self.session.timed, partial(self._run_chosen, rows))
+        return replace(telling(self._plan_of(rows), ways), pilot=pilot)
 
-    def _plan(self, rows: int) -> Plan:
+    def _plan_of(self, rows: int) -> Plan:
         """All steps with so many rows, of both directions."""
         if isinstance(self.estimator, str):
-            return self.settled(rows)[0]._plan(rows)
+            return self.choose(rows)[0]._plan_of(rows)
         session, steps = self._selected(rows)
+        estimator, _ = find_estimator(self.estimator, session)
         made, both = _plan_standardised(session)
         steps, landmarks = [*steps, *made], None
         for cause, effect in (both, both[::-1]):
             pair = session.over([cause, effect])
             made, (left,) = plan_regressions(pair, self.regression, _GIVEN, _RESIDUALS)
-            measured = self._plan_measure(session.over([cause, left]), self.estimator)
+            measured = self._plan_measure(session.over([cause, left]), estimator)
             steps += [*made, *measured.steps]
             landmarks = measured.n_landmarks
         return plan_of(session, steps, _REMEDY, landmarks)
@@ -550,10 +533,10 @@ class _Directed:
         values = whole.take([np.sort(drawn)] * len(whole.sources))
         return whole.over(list(map(ArraySource, whole.names, values)), "selected rows")
 
-    def _run(self, rows: int, session: Session) -> object:
-        return replace(self, session=session).settled(rows)[0].measured(rows)
+    def _run_chosen(self, rows: int, session: Session) -> object:
+        return replace(self, session=session).choose(rows)[0].run(rows)
 
-    def measured(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
+    def run(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
         """The first variable as the cause, and the second."""
         session = self._select(rows)
         first, second = _standardised(session)

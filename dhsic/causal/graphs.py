@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
-from dhsic._arguments import Precision, RunOptions
+from dhsic._arguments import Precision, RunOptions, read_single_kernels
 from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -20,22 +20,19 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
-from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
-from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
+from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
     FittedRegressions,
     Regression,
     RegressionName,
     Regressions,
-    described_regression,
     find_regression,
-    fit_regressions,
-    plan_regressions,
+    run_regressions,
 )
 from dhsic.results import AS_ASKED, RunFields, Sketch
 
@@ -55,7 +52,6 @@ MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 _VHSIC_ROWS = 2000
 _VHSIC_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
-_REMEDY = "take fewer nodes or graphs, n_knots, landmarks or threads, or regression='splines'"
 
 
 class ScoredDAG(NamedTuple):
@@ -494,11 +490,11 @@ def score_dags(
     # A regression is one of a node on a set of parents, and serves all graphs that have both.
     by_size = partial(sorted, key=lambda given: (len(given), given))  # the smaller sets first
     sets = {j: by_size({one[j] for one in graphs}) for j in range(len(session.sources))}
-    kernel_of = _read_kernels(kernels, session)
+    kernel_of = _kernels_of_nodes(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, len(graphs))
     told = {"computes": "causal graph scores", "graphs": graphs, "kernels": kernel_of}
-    fitted = _fit(session, regressor, sets, method, **told)
+    fitted = run_regressions(session, regressor, sets, **told, **method.described)
     tested = session.over(fitted.variables(sets), "residuals")
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
     scores, method = method.test(tested, combinations, tested.begin)
@@ -601,12 +597,12 @@ def search_dag(
     session = open_nodes(run, variables, names, data, missing)
     p, runtime = len(session.sources), session.runtime
     regressor = find_regression(regression)
-    kernel_of = _read_kernels(kernels, session)
+    kernel_of = _kernels_of_nodes(kernels, session)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, 1)
     # One design over all nodes has the sums of every regression that the search may ask for.
     wanted = {j: [_without(range(p), j)] for j in range(p)}
     told = {"computes": "causal graph search", "alpha": level, "kernels": kernel_of}
-    fitted = _fit(session, regressor, wanted, method, **told)
+    fitted = run_regressions(session, regressor, wanted, **told, **method.described)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
         session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
@@ -630,21 +626,6 @@ def search_dag(
         estimator_reason=tested.estimator_reason,
         null=tested.null.name,
     )
-
-
-def _fit(
-    session: Session,
-    regression: Regression,
-    sets: Regressions,
-    method: _ResidualTest,
-    **described: Any,
-) -> FittedRegressions:
-    """Plan and fit the regressions, whose residuals are tested by a plan of their own."""
-    steps, _ = plan_regressions(session, regression, sets)
-    session.begin(plan_of(session, steps, _REMEDY))
-    asked = {"estimator": method.estimator, "null": method.null}
-    session.resume(**described, **asked, **described_regression(regression))
-    return fit_regressions(session, regression, sets)
 
 
 @dataclass(frozen=True)
@@ -800,6 +781,11 @@ class _ResidualTest:
             raise InvalidArgumentError(msg)
         return cls(estimator, reason, chosen, why, names)
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As it was asked for, for a checkpoint; passes know what it became."""
+        return {"estimator": self.estimator, "null": self.null}
+
     def test(
         self, session: Session, combinations: Combinations, announce: Callable[[Plan], None]
     ) -> tuple[list[tuple[float, float]], _ResidualTest]:
@@ -873,21 +859,7 @@ def _combinations(
     return Combinations(every, variables, chosen, (1.0,) * len(every))
 
 
-def _read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
-    """The kernel of every node.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are other than one, or one a node; or a value that is no kernel.
-    """
-    m = len(session.sources)
-    listed = [kernels] * m if isinstance(kernels, str | Kernel) else kernels
-    if not isinstance(listed, Sequence) or len(listed) != m:
-        msg = f"kernels must be one, or one for each of {m} nodes, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    read = tuple(parse(kernel) if isinstance(kernel, str) else kernel for kernel in listed)
-    if not all(isinstance(kernel, Kernel) for kernel in read):
-        msg = f"kernels must be names or Kernel values, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    return read
+def _kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
+    """The kernel of the residuals of every node."""
+    asked = read_single_kernels(kernels, len(session.sources), "a test of residuals")
+    return tuple(kernel or Gaussian() for kernel in asked)

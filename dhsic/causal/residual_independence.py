@@ -16,22 +16,12 @@ from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
 from dhsic.engine.graphs import graphs_on
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
-from dhsic.estimators.base import plan_of
 from dhsic.io.held import HeldSource
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
-from dhsic.regression.residuals import (
-    Regression,
-    RegressionName,
-    described_regression,
-    find_regression,
-    fit_regressions,
-    plan_regressions,
-)
+from dhsic.regression.residuals import Regression, RegressionName, find_regression, run_regressions
 from dhsic.results import IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours
-
-_REMEDY = "take fewer n_knots or threads, or regression='splines'"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -183,17 +173,9 @@ def residual_independence_test(
     others = tuple(range(2, len(session.sources)))
     # The same set for both, so that one design of splines serves either regression.
     wanted = {0: [others], 1: [others]}
-    steps, _ = plan_regressions(session, regressor, wanted)
-    session.begin(plan_of(session, steps, _REMEDY))
-    session.resume(
-        computes="test of residuals",
-        kernels=kernels,
-        estimator=estimator,
-        null=null,
-        n_resamples=n_resamples,
-        **described_regression(regressor),
-    )
-    residuals = fit_regressions(session, regressor, wanted).variables(wanted)
+    asked = {"kernels": kernels, "estimator": estimator, "null": null, "n_resamples": n_resamples}
+    fitted = run_regressions(session, regressor, wanted, computes="test of residuals", **asked)
+    residuals = fitted.variables(wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
         with graphs_on(client, threads):
             residuals = [HeldSource(source) for source in residuals]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from dhsic._arguments import (
     Precision,
@@ -13,12 +13,12 @@ from dhsic._arguments import (
     check_kernel,
     choose_method,
     read_given,
-    read_kernel,
+    read_single_kernels,
 )
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
-from dhsic._validation import check_choice, named_arguments, shown
+from dhsic._validation import check_choice, named_arguments
 from dhsic.conditional.features import joint_kernel
 from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
 from dhsic.engine.blocks import kinds_of
@@ -26,7 +26,6 @@ from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimate
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
@@ -226,16 +225,13 @@ def conditional_independence_test(
     True
     """
     run = RunOptions(rng, precision, client, threads, memory, None, progress, checkpoint)
-    asked = _open(run, x, y, given, method, names, data, missing)
-    session, *told = asked
-    fields: dict[str, Any] = dict(zip(("given", "method", "method_reason"), told, strict=True))
-    if asked.method == "kernel":
-        fields |= _by_kernels(session, kernels)
-        return ConditionalIndependenceTestResult(**fields)
+    session, told = _open(run, x, y, given, method, names, data, missing)
+    if told["method"] == "kernel":
+        return ConditionalIndependenceTestResult(**told, **_by_kernels(session, kernels))
     chosen = choose_method(session, kernels, "auto", "auto", None)
     session.begin(chosen.plan(session))
-    session.resume(computes="conditional test", method=asked.method, **chosen.described)
-    return ConditionalIndependenceTestResult(**fields, **tested_fields(session, chosen))
+    session.resume(computes="conditional test", method="strata", **chosen.described)
+    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen))
 
 
 @named_arguments
@@ -278,24 +274,11 @@ def plan_conditional(
     ['first regressions', 'regressions', 'products of residuals']
     """
     run = RunOptions(0, precision, client, threads, memory)
-    asked = _open(run, x, y, given, method, names, data, missing)
-    if asked.method == "strata":
-        return choose_method(asked.session, kernels, "auto", "auto", None).plan(asked.session)
-    read, widths = _read_kernels(kernels, asked.session)
-    return KernelResiduals(widths).plan(asked.session, read)
-
-
-class _Asked(NamedTuple):
-    """What is tested."""
-
-    session: Session
-    """Over all variables; with strata over x and y, whose rows move within them."""
-    given: tuple[str, ...]
-    """Names of the given variables."""
-    method: str
-    """"kernel" or "strata"."""
-    reason: str
-    """Why this one."""
+    session, told = _open(run, x, y, given, method, names, data, missing)
+    if told["method"] == "strata":
+        return choose_method(session, kernels, "auto", "auto", None).plan(session)
+    read, widths = _kernels_of_tested(kernels, session)
+    return KernelResiduals(widths).plan(session, read)
 
 
 def _open(
@@ -307,8 +290,11 @@ def _open(
     names: Sequence[str] | None,
     data: Any,
     missing: Missing,
-) -> _Asked:
-    """Check and open what the user passed."""
+) -> tuple[Session, dict[str, Any]]:
+    """The session over all variables, or with strata over x and y; and what the result says of it.
+
+    With strata rows of x and y move within them.
+    """
     check_choice("method", method, get_args(ConditionalMethod))
     variables, names = read_given(x, y, given, names, data)
     # Opened together, so that a row is left out of all where one of them misses a value.
@@ -336,48 +322,46 @@ def _open(
             held = held_sources(list(sources[:2]), memory, codes)
         session = run.over(held, session.dropped)
         session.moves = moves_of(session.n, codes, None, None, session.seed)
-    return _Asked(session, tuple(source.name for source in sources[2:]), method, reason)
+    given_names = tuple(source.name for source in sources[2:])
+    return session, {"given": given_names, "method": method, "method_reason": reason}
 
 
-def _read_kernels(given: Any, session: Session) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
+def _kernels_of_tested(
+    given: Any, session: Session
+) -> tuple[tuple[Kernel, ...], tuple[float, float]]:
     """The kernels of x and of y, to be fitted, and factors of their lengths."""
-    listed = [given] * 2 if given is None or isinstance(given, str | Kernel | type) else given
-    if not isinstance(listed, Sequence) or len(listed) != 2:
-        msg = f"kernels must be one, or one of x and one of y, got {shown(given)}"
-        raise InvalidArgumentError(msg)
-    fitted = []
-    for asked, source in zip(listed, session.sources, strict=False):
+    asked, fitted = read_single_kernels(given, 2, "a conditional test"), []
+    for one, source in zip(asked, session.sources, strict=False):
         kinds = kinds_of(source)
-        kernel = read_kernel(asked) or joint_kernel(kinds)
+        kernel = one or joint_kernel(kinds)
         check_kernel(kernel, kinds, f"variable {source.name!r}")
         fitted.append(kernel)
     # Factors concern lengths that the test fits; a kernel that was given keeps its own.
-    x, y = (_WIDTH if asked is None else 1.0 for asked in listed)
+    x, y = (_WIDTH if one is None else 1.0 for one in asked)
     return tuple(fitted), (x, y)
 
 
 def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
     """Run the test on residuals, and return the fields that its result has."""
-    kernels, widths = _read_kernels(given, session)
+    kernels, widths = _kernels_of_tested(given, session)
     test = KernelResiduals(widths)
     session.begin(test.plan(session, kernels))
     session.resume(computes="conditional test", method="kernel", kernels=kernels, widths=widths)
     neighbours = Neighbours(session, (), tested=2)
-    products = test.run(session, kernels)
+    found = test.run(session, kernels)
     neighbours.warn()
-    statistic, law = products.sums.statistic(session.n), products.sums.law(session.n)
-    warned = warn_of_limits(products, session.names, session.n)
-    features = FeatureSummary("kernel", products.design.sizes)
+    warned = warn_of_limits(found, session.names, session.n)
+    features = FeatureSummary("kernel", found.design.sizes)
     estimate = Estimate(
-        products.correlation, products.kernels, None, features, "kernel partial correlation"
+        found.correlation, found.kernels, None, features, "kernel partial correlation"
     )
     return {
-        "explained": products.explained,
-        "gained": products.gained,
-        "statistic": statistic,
-        "pvalue": pvalue(statistic, law, session.dtype),
+        "explained": found.explained,
+        "gained": found.gained,
+        "statistic": found.statistic,
+        "pvalue": pvalue(found.statistic, found.law, session.dtype),
         "pvalue_error": None,
-        "null_distribution": law.draws(generator(session.seed, "simulation"), _SHOWN),
+        "null_distribution": found.law.draws(generator(session.seed, "simulation"), _SHOWN),
         "null": "spectral",
         # The limit law is by Strobl et al. (2019); the reason tells where it may be far.
         "null_reason": "; ".join(filter(None, (_LIMIT, warned))),

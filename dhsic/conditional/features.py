@@ -60,6 +60,7 @@ _FAR = 6.0  # deviations of a column, beyond which products hardly grow
 _MOST_COLUMNS = 64
 _PREDICTIONS = 2  # of features, and as many of columns
 _OF_FEATURES = 2.0  # they gain less than columns do
+_LEVERED_ROWS = 50  # for each regressor
 
 
 def joint_kernel(kinds: Sequence[str]) -> Kernel:
@@ -109,48 +110,49 @@ class Sizes(NamedTuple):
     """Of the first pass: besides x, y and their columns that are predicted."""
     second: Bound
     """Of the second: besides functions of either variable's predictions, x at weights and y."""
-    regressors: int
-    """Those of x or of y."""
-    ways: int
-    """Regressions that each of them takes the best of."""
-    products: int
-    """Products of the residuals of x and of y, at all weights."""
-
-    @property
-    def regressed_bytes(self) -> int:
-        """Bytes of the regressions of x and of y."""
-        p, t = self.regressors, _MOST_DIRECTIONS
-        return 2 * 8 * (self.ways * p * (p + t) + p * t)
+    third: Bound
+    """Of products of the residuals of x and of y, at all weights."""
 
     @classmethod
     def of(
-        cls, dims: Sequence[int], kinds: Sequence[str], predicted: Sequence[Sequence[int]]
+        cls, dims: Sequence[int], kinds: Sequence[str], predicted: Sequence[Sequence[int]], n: int
     ) -> Self:
-        """Those of x and y of so many columns, of which some are predicted by columns of kinds."""
+        """Those of n rows, of which columns of x and y are predicted by given columns of kinds."""
         numbers, d = sum(kind == "number" for kind in kinds), len(kinds)
         products = numbers * (numbers + 1) // 2 if d > 1 else 0
         given = numbers + products * (products <= _MOST_PRODUCTS) + _most_projections(d)
         predictions = [_PREDICTIONS + min(len(at), _PREDICTIONS) for at in predicted]
         own = [_most_projections(count) for count in predictions]
-        weights = 1 + _MOST_WEIGHTS
-        tested, at_weights = 2 * _MOST_DIRECTIONS, _MOST_DIRECTIONS * (1 + weights)
-        first = given + tested + sum(map(len, predicted))
-        second = given + sum(own) + at_weights
+        t, weights = _MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
+        first = given + 2 * t + sum(map(len, predicted))
+        second = given + sum(own) + t * (1 + weights)
         # Kernels at landmarks of one variable at a time, with the tiles of their work.
         widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 2 * tested)
-        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (_MOST_DIRECTIONS + sum(dims) + 2 * d)
+        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
+        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
         later = payload + sum(
             8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
+        )
+        second_row = row + 8 * (3 * given + 3 * sum(own) + 2 * second)
+        # Every regression is the best of some, of which each has its vectors.
+        p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
+        regressed = 2 * 8 * (ways * p * (p + t) + p * t)
+        third = Bound(
+            m * (1 + levered(n, p)) + 1,
+            later + regressed,
+            second_row + 8 * (3 * m + (2 + ways) * p),
         )
         return cls(
             given,
             Bound(first, payload, row + 8 * (2 * given + first)),
-            Bound(second, later, row + 8 * (3 * given + 3 * sum(own) + 2 * second)),
-            given + max(own),
-            4 if d > 1 else 1,
-            _MOST_DIRECTIONS**2 * weights,
+            Bound(second, later, second_row),
+            third,
         )
+
+
+def levered(n: int, p: int) -> bool:
+    """Whether leverages count: beyond 50 rows a regressor they have a mean of at most 1/50."""
+    return n <= _LEVERED_ROWS * p
 
 
 def _most_projections(d: int) -> int:
@@ -239,10 +241,9 @@ class Projection:
         return cls(features, centre, solve_lower(factor, leading, transposed=True))
 
     @classmethod
-    def whole(cls, features: Any, factor: Vector, sample: Vector) -> Self:
-        """Nystrom features L^-1 k, about their mean in a sample."""
-        centre = np.asarray(features(sample), np.float64).mean(axis=0)
-        return cls(features, centre, solve_lower(factor, np.eye(len(factor)), transposed=True))
+    def about(cls, features: Any, axes: Vector, sample: Vector) -> Self:
+        """Linear functions of features about their mean in a sample."""
+        return cls(features, np.asarray(features(sample), np.float64).mean(axis=0), axes)
 
     @property
     def size(self) -> int:
@@ -284,7 +285,13 @@ def projections(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> tuple
     ]
     if d > 1:
         found.append(_at_landmarks(joint_kernel(kinds).fit(sample), sample[:_LANDMARKS], dtype))
-    return tuple(Projection.whole(*one, sample) for one in found)
+    # Nystrom features L^-1 k.
+    return tuple(
+        Projection.about(
+            features, solve_lower(factor, np.eye(len(factor)), transposed=True), sample
+        )
+        for features, factor in found
+    )
 
 
 def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Projection]:
@@ -294,12 +301,11 @@ def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Proj
         return []
     columns = ColumnFeatures.of(sample, dtype)
     axes = np.eye(len(kinds))[:, numbers] * (_SLOPE / len(kinds) ** 0.5)
-    found = [Projection(columns, columns(sample).mean(axis=0, dtype=np.float64), axes)]
+    found = [Projection.about(columns, axes, sample)]
     left, right = (np.array(numbers)[one] for one in np.triu_indices(len(numbers)))
     if len(kinds) > 1 and len(left) <= _MOST_PRODUCTS:
-        products = ColumnProducts(columns, left, right)
         axes = np.eye(len(left)) / len(left) ** 0.5
-        found.append(Projection(products, products(sample).mean(axis=0, dtype=np.float64), axes))
+        found.append(Projection.about(ColumnProducts(columns, left, right), axes, sample))
     return found
 
 
@@ -346,11 +352,6 @@ class FeatureRows(NamedTuple):
     weights: Vector
     """The constant 1 and functions of what is given, shape (b, r_w)."""
 
-    @property
-    def products(self) -> Vector:
-        """Features of x times the weights, shape (b, r_x r_w)."""
-        return row_products(self.x, self.weights)
-
 
 @dataclass(frozen=True)
 class PredictedColumns:
@@ -381,8 +382,9 @@ class PredictedColumns:
         """How many are predicted."""
         return len(self.at)
 
-    def __call__(self, x: NDArray[Any]) -> Vector:
+    def __call__(self, x: NDArray[Any], given: Vector, fold: int) -> Vector:
         """Columns of rows (b, d), shape (b, k)."""
+        del given, fold
         return np.asarray(self.units(x)[:, self.at], np.float64)
 
     def centre(self, ridges: Ridges, targets: slice) -> Centre:
@@ -458,8 +460,9 @@ class Index:
         """Number of features."""
         return sum(one.size for one in self.parts)
 
-    def __call__(self, given: Vector, fold: int) -> Vector:
+    def __call__(self, x: NDArray[Any], given: Vector, fold: int) -> Vector:
         """Features of the predictions from given features (b, p) of a fold, shape (b, size)."""
+        del x
         values = (given - self.mean) @ self.slopes[fold]
         functions: Vector = _joined(self.parts, values) - values @ self.linear
         return functions
@@ -501,36 +504,49 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
+class TestedFeatures:
+    """Features of x or of y.
+
+    Parameters
+    ----------
+    features : Projection
+        Principal directions of its kernel.
+    own : PredictedColumns or Index
+        Its columns that the first pass predicts; regressors of it alone in the second.
+    centre : Centre, optional
+        Its prediction, about which its kernel sees it in the second pass.
+    """
+
+    features: Projection
+    own: PredictedColumns | Index
+    centre: Centre = field(default_factory=Centre)
+
+
+def _directions(kernel: Kernel, sample: Vector, dtype: DTypeLike) -> Projection:
+    return Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
+
+
+@dataclass(frozen=True)
 class ConditionalDesign:
     """Features of all variables of a conditional test.
 
     Parameters
     ----------
-    x, y : Projection
-        Principal directions of their kernels.
+    sides : tuple of TestedFeatures
+        Those of x and of y.
     given : tuple of Projection
         Features on which they are regressed: the columns, products of two, kernels of every column
         by itself, wide and narrow, and of all columns together where there are several.
     weights : Projection
         Principal directions of the kernel of all given columns.
-    columns : tuple of PredictedColumns
-        Columns of x and of y that the first pass predicts.
     dtype : dtype
         Precision of the kernels.
-    centres : tuple of Centre
-        Predictions of x and of y, about which their kernels see them in the second pass.
-    indices : tuple of Index
-        Regressors of x and of y alone, in the second pass.
     """
 
-    x: Projection
-    y: Projection
+    sides: tuple[TestedFeatures, TestedFeatures]
     given: tuple[Projection, ...]
     weights: Projection
-    columns: tuple[PredictedColumns, ...]
     dtype: DTypeLike
-    centres: tuple[Centre, ...] = (Centre(), Centre())
-    indices: tuple[Index, ...] = ()
 
     @classmethod
     def of(
@@ -558,13 +574,14 @@ class ConditionalDesign:
         """
         *both, z = samples
         x, y = (
-            Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
-            for kernel, sample in zip(kernels, both, strict=True)
+            TestedFeatures(
+                _directions(kernel, sample, dtype), PredictedColumns.of(at, sample, dtype)
+            )
+            for kernel, sample, at in zip(kernels, both, predicted, strict=True)
         )
         weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
         given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
-        columns = (PredictedColumns.of(*one, dtype) for one in zip(predicted, both, strict=True))
-        return cls(x, y, given, weights, tuple(columns), dtype)
+        return cls((x, y), given, weights, dtype)
 
     def about(
         self,
@@ -587,25 +604,32 @@ class ConditionalDesign:
             Features of rows of what is given.
         """
         x, y = (
-            Projection.principal(kernel, sample, _MOST_DIRECTIONS, self.dtype)
-            for kernel, sample in zip(kernels, samples, strict=True)
+            TestedFeatures(
+                _directions(kernel, sample, self.dtype),
+                Index.of(fit, given, self.dtype),
+                fit.centre,
+            )
+            for kernel, sample, fit in zip(kernels, samples, fits, strict=True)
         )
-        indices = tuple(Index.of(one, given, self.dtype) for one in fits)
-        centres = tuple(one.centre for one in fits)
-        return replace(self, x=x, y=y, centres=centres, indices=indices)
+        return replace(self, sides=(x, y))
+
+    @property
+    def second(self) -> bool:
+        """Whether it is of the second pass, where features of x are taken at weights."""
+        return isinstance(self.sides[0].own, Index)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Numbers of features of x, of y, and of what is given."""
-        return self.x.size, self.y.size, sum(one.size for one in self.given)
+        x, y = (side.features.size for side in self.sides)
+        return x, y, sum(one.size for one in self.given)
 
     @cached_property
     def places(self) -> Places:
         """Numbers of the features, side by side."""
         r_x, r_y, p = self.sizes
-        own = [one.size for one in self.indices or self.columns]
-        at_weights = r_x * (1 + self.weights.size if self.indices else 1)
-        counts = np.cumsum([p, *own, at_weights, r_y])
+        at_weights = r_x * (1 + self.weights.size if self.second else 1)
+        counts = np.cumsum([p, *(side.own.size for side in self.sides), at_weights, r_y])
         return Places(*np.split(np.arange(counts[-1]), counts[:-1]))
 
     @property
@@ -638,25 +662,22 @@ class ConditionalDesign:
 
     def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> FeatureRows:
         """Features of rows of a fold, of x, y and every given variable."""
-        *both, z = *values[:2], np.concatenate(values[2:], axis=1)
+        pairs, z = list(zip(self.sides, values, strict=False)), np.concatenate(values[2:], axis=1)
         given = self.of_given(z)
-        if self.indices:
-            own_x, own_y = (one(given, fold) for one in self.indices)
-        else:
-            own_x, own_y = (one(x) for one, x in zip(self.columns, both, strict=True))
+        own_x, own_y = (side.own(x, given, fold) for side, x in pairs)
+        phi, psi = (side.features(side.centre(x, given)) for side, x in pairs)
         # The constant comes first, so that the plain products are among those with weights.
         weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
-        x, y = (centre(one, given) for centre, one in zip(self.centres, both, strict=True))
-        return FeatureRows(given, own_x, own_y, self.x(x), self.y(y), weights)
+        return FeatureRows(given, own_x, own_y, phi, psi, weights)
 
     def of_given(self, z: NDArray[Any]) -> Vector:
         """Features of rows (b, d_z) of all given columns, shape (b, p)."""
         return np.concatenate([one(z) for one in self.given], axis=1)
 
     def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Side by side: of what is given, own ones of x and of y, of x, of y."""
+        """TestedFeatures by side: of what is given, own ones of x and of y, of x, of y."""
         rows = self(values, fold)
-        x = rows.products if self.indices else rows.x
+        x = row_products(rows.x, rows.weights) if self.second else rows.x
         return np.concatenate([*rows[:3], x, rows.y], axis=1)
 
     def first_fits(self, sums: SecondMoments) -> tuple[FirstFits, FirstFits]:
@@ -675,7 +696,9 @@ class ConditionalDesign:
         def gain(at: slice) -> float:
             return max(0.0, ridges.explained(at) - half.explained(at))
 
-        def of(columns: slice, features: slice, one: PredictedColumns) -> FirstFits:
+        def of(columns: slice, features: slice, side: TestedFeatures) -> FirstFits:
+            one = side.own
+            assert isinstance(one, PredictedColumns)
             share = ridges.explained(columns) * one.size / max(one.varied, 1)
             gained = gain(features)
             # Far values of columns feign a gain that features, which are bounded, do not show.
@@ -686,4 +709,4 @@ class ConditionalDesign:
 
         ends = np.cumsum([0, *map(len, parts)])
         own_x, own_y, x, y = (slice(*ends[k : k + 2]) for k in range(4))
-        return of(own_x, x, self.columns[0]), of(own_y, y, self.columns[1])
+        return of(own_x, x, self.sides[0]), of(own_y, y, self.sides[1])

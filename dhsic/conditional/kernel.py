@@ -6,16 +6,15 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.conditional.features import ConditionalDesign, Sizes, centred_columns
+from dhsic.conditional.features import ConditionalDesign, Sizes, centred_columns, levered
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
@@ -23,13 +22,14 @@ from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
-from dhsic.regression.ridge import TILE_ROWS, Folds, Ridges, SecondMoments, SecondMomentsPass
+from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 FOLDS = 2  # five cost a half more time, and neither level nor power differed
 _REMEDY = "take fewer given columns or fewer threads"
+_SOLVING = "solve", "solve again", "spectrum"  # after each pass
 _FEWEST_ROWS = 50
 # With 10 to 25 the test is cautious: it rejected 2 of 233 true nulls of 100 and 200 rows at 5 %.
 _DECIDING_ROWS = 10
@@ -41,7 +41,6 @@ _MOST_GAIN = 2.0
 _EXCESS = 0.1  # of the error of residuals, for predictions of less bias
 _REGRESSION_ROWS = 200_000
 _REGRESSION_ROOTS = 200
-_LEVERED_ROWS = 50  # for each regressor
 
 
 def rows_of_regression(n: int) -> int:
@@ -67,154 +66,59 @@ def predicted_columns(
     return [centred_columns(kernel, kinds_of(source), one) for kernel, source, one in triples]
 
 
-class Drawn(NamedTuple):
-    """Drawn rows, x, y and what is given each by themselves, and features that suit them.
-
-    One draw for all would let the features know of the pairing.
-    """
-
-    samples: tuple[Vector, Vector]
-    """Rows of x and rows of y."""
-    given: Sequence[Vector]
-    """All given columns at the rows of x and at those of y."""
-    z: Vector
-    """All given columns at rows drawn for them."""
-    kernels: tuple[Kernel, ...]
-    """Those of x and of y, fitted to their rows."""
-    design: ConditionalDesign
-    """Features of x and y as they are, with the columns that are predicted."""
-
-    @classmethod
-    def of(cls, session: Session, kernels: Sequence[Kernel], widths: Sequence[float]) -> Self:
-        """From one look at the data."""
-        s = min(session.n, BANDWIDTH_ROWS)
-        draws = [
-            generator(session.seed, "landmarks", number).choice(session.n, size=s, replace=False)
-            for number in range(3)
-        ]
-        given = range(2, len(session.sources))
-        # The given variables share their rows, and are taken at those of x and of y as well.
-        every_z = np.concatenate([draws[2], *draws[:2]])
-        taken = session.take([*draws[:2], *(every_z for _ in given)])
-        at_pairs = [
-            np.concatenate([one[k : k + s] for one in taken[2:]], axis=1) for k in (s, 2 * s)
-        ]
-        taken[2:] = [one[:s] for one in taken[2:]]
-        columns = [by_column(kinds_of(session.sources[m]), Columns(Gaussian())) for m in given]
-        every = (*kernels, *columns)
-        samples = FittingSamples.of(session, zip(every, range(len(every)), strict=True), taken)
-        x, y, *others = (samples.of_kernel(kernel, m) for m, kernel in enumerate(every))
-        z = np.concatenate(others, axis=1)
-        fitted = tuple(
-            kernel.fit(sample).widened(width)
-            for kernel, sample, width in zip(kernels, (x, y), widths, strict=True)
-        )
-        predicted = predicted_columns(session, fitted, (x, y))
-        kinds = given_kinds(session)
-        design = ConditionalDesign.of(fitted, (x, y, z), kinds, predicted, session.dtype)
-        return cls((x, y), at_pairs, z, fitted, design)
-
-
-class ProductSums(NamedTuple):
-    """Sums over rows of products of residuals."""
-
-    totals: Vector
-    """Shape (m,)."""
-    products: Vector
-    """Sums of products of two of them, scaled for their law, shape (m, m)."""
-    squares: float
-    """Sum of the squared norms of the rows."""
-    fourths: float
-    """Sum of the squares of these."""
-
-    def statistic(self, n: int) -> float:
-        """N times the squared norm of the mean."""
-        return float(self.totals @ self.totals) / n
-
-    def law(self, n: int) -> ChiSquareMixture:
-        """The limit of the statistic, from the second moments of the products."""
-        return ChiSquareMixture.of_covariance(self.products / n)
-
-    @property
-    def rows(self) -> float:
-        """How many rows of equal norm would vary as much: few where a few rows decide."""
-        return self.squares**2 / self.fourths if self.fourths > 0.0 else 0.0
-
-
 @dataclass(frozen=True)
-class ProductsPass(Pass[ProductSums]):
-    """Products of the residuals of x and of y, and of the weights.
+class ResidualProducts:
+    """Products of the residuals of x and of y, and of the weights, as a design of rows.
+
+    With M the map from errors to residuals, of which 1 - h is the diagonal, a sum of products of
+    residuals of independent errors of variance 1 has the variance |M|^2, which is the sum of 1 - h
+    for a projection, and that of their squares has the expectation sum (1 - h)^2. So the squares
+    are divided by 1 - h, of which x and y take a half each: where leverages count, the products
+    stand here scaled for their law as well. Last come the squared norms of the products.
 
     Parameters
     ----------
-    sizes : Sizes
-        The most that it takes.
+    design : ConditionalDesign
+        Features of rows.
+    regressions : tuple of Ridges
+        Those of the features of x and of y.
     n : int
         Rows of the data.
-    seed : int
-        Fixes the folds.
-    design : ConditionalDesign, optional
-        Features of rows, which a run has.
-    regressions : tuple of Ridges, optional
-        Those of the features of x and of y.
-    name : str, optional
-        Name of the pass in progress reports.
     """
 
-    sizes: Sizes
+    design: ConditionalDesign
+    regressions: tuple[Ridges, Ridges]
     n: int
-    seed: int
-    design: ConditionalDesign | None = None
-    regressions: tuple[Ridges, ...] = ()
-    name: str = "products of residuals"
 
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        of, tile = self.sizes, min(rows, TILE_ROWS)
-        m, p = of.products, of.regressors
-        state = 8 * (m * (m + 1) + 2)
-        # Keys of all rows, twice, and their numbers.
-        row = of.second.row + 8 * (3 * m + (2 + of.ways) * p)
-        return Footprint(
-            of.second.payload + of.regressed_bytes, tile * row + 24 * rows + state, state
-        )
+    @property
+    def count(self) -> int:
+        """Products, m."""
+        return len(self.design.places.x) * len(self.design.places.y)
 
-    def chunk(self, block: RowBlock) -> ProductSums:
-        """Sums over one block."""
-        assert self.design is not None
-        m = len(self.design.places.x) * len(self.design.places.y)
-        totals, products, squares, fourths = np.zeros(m), np.zeros((m, m)), 0.0, 0.0
-        for fold, tile in Folds(FOLDS, self.seed).tiles(block):
-            some, scaled = self._products(self.design, fold, [x[tile] for x in block.values])
-            norms = np.einsum("ij,ij->i", some, some)
-            totals += some.sum(axis=0)
-            products += scaled.T @ scaled
-            squares += float(norms.sum())
-            fourths += float(norms @ norms)
-        return ProductSums(totals, products, squares, fourths)
+    @property
+    def scaled(self) -> bool:
+        """Whether they stand there scaled as well."""
+        p = max(len(one.mean) for one in self.regressions)
+        return levered(self.n, p) and self.regressions[0].rows == self.n
 
-    def _products(
-        self, design: ConditionalDesign, fold: int, values: Sequence[NDArray[Any]]
-    ) -> tuple[Vector, Vector]:
-        """Products by row of a fold, shape (b, m), and scaled for their law.
+    @property
+    def size(self) -> int:
+        """Columns of a row."""
+        return self.count * (1 + self.scaled) + 1
 
-        With M the map from errors to residuals, of which 1 - h is the diagonal, a sum of products
-        of residuals of independent errors of variance 1 has the variance |M|^2, which is the sum of
-        1 - h for a projection, and that of their squares has the expectation sum (1 - h)^2. So the
-        squares are divided by 1 - h, of which x and y take a half each.
-        """
-        rows, (of_x, of_y) = design(values, fold), self.regressions
+    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+        """Products of rows of a fold, shape (b, size)."""
+        rows, (of_x, of_y) = self.design(values, fold), self.regressions
         given_x, given_y = (np.append(rows.given, one, axis=1) for one in rows[1:3])
         x, y = of_x.residuals(given_x, rows.x), of_y.residuals(given_y, rows.y)
-        plain = row_products(row_products(x, rows.weights), y)
-        # Beyond 50 rows a regressor leverages have a mean of at most 1/50, and do not count.
-        p = max(len(of_x.mean), len(of_y.mean))
-        if self.n > _LEVERED_ROWS * p or of_x.rows != self.n:
-            return plain, plain
-        # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
-        x /= of_x.unlevered(given_x) ** 0.25
-        y /= of_y.unlevered(given_y) ** 0.25
-        return plain, row_products(row_products(x, rows.weights), y)
+        parts = [row_products(row_products(x, rows.weights), y)]
+        norms = np.einsum("ij,ij->i", parts[0], parts[0])
+        if self.scaled:
+            # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
+            x /= of_x.unlevered(given_x) ** 0.25
+            y /= of_y.unlevered(given_y) ** 0.25
+            parts.append(row_products(row_products(x, rows.weights), y))
+        return np.concatenate([*parts, norms[:, None]], axis=1)
 
 
 def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: Ridges) -> float:
@@ -259,15 +163,19 @@ def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: R
     return float(np.clip(1.0 - both / least, 0.0, 1.0))
 
 
-class ResidualProducts(NamedTuple):
-    """The sums that the passes found, with their design and kernels."""
+class FoundResiduals(NamedTuple):
+    """What the passes found, with their design and kernels."""
 
     design: ConditionalDesign
     """The features."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""
-    sums: ProductSums
-    """Sums of the products of residuals."""
+    statistic: float
+    """N times the squared norm of the mean product of residuals."""
+    law: ChiSquareMixture
+    """Its limit, from the second moments of the products."""
+    deciding: float
+    """How many rows of equal norm would vary as much: few where a few rows decide."""
     explained: tuple[float, float]
     """Shares of the variances of x and of y that predictions and regressions explain."""
     gained: tuple[float, float]
@@ -310,54 +218,54 @@ class KernelResiduals:
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
         """The steps that would run, with features of the largest size."""
-        sizes, first, second, products = self._passes(session, kernels)
+        sizes, passes = self._passes(session, kernels)
         rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(session.dims) + sizes.given)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-
-        def solving(name: str, q: int) -> DriverStep:
-            return DriverStep(name, 12 * 8 * q * q, 8 * q * q)
-
         steps: list[DriverStep | PassPlan] = [
-            DriverStep("fetch landmarks", fetch, rows + sizes.second.payload),
-            session.plan(first),
-            solving("solve", sizes.first.size),
-            session.plan(second),
-            solving("solve again", sizes.second.size),
-            session.plan(products),
-            DriverStep("spectrum", 3 * 8 * sizes.products**2, 0),
+            DriverStep("fetch landmarks", fetch, rows + sizes.second.payload)
         ]
+        for one, solving in zip(passes, _SOLVING, strict=True):
+            square = 8 * one.bound.size**2
+            steps += [session.plan(one), DriverStep(solving, 12 * square, square)]
         return plan_of(session, steps, _REMEDY)
 
     def _passes(
         self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[Sizes, SecondMomentsPass, SecondMomentsPass, ProductsPass]:
+    ) -> tuple[Sizes, list[SecondMomentsPass]]:
         """The passes with their sizes; a run adds the designs, for which rows have to be drawn."""
         n, kinds = session.n, given_kinds(session)
-        sizes = Sizes.of(session.dims, kinds, predicted_columns(session, kernels))
+        sizes = Sizes.of(session.dims, kinds, predicted_columns(session, kernels), n)
         folds = Folds(FOLDS, session.seed, rows_of_regression(n) / n)
-        return (
-            sizes,
-            SecondMomentsPass(sizes.first, folds, "first regressions", by_fold=True),
+        first = SecondMomentsPass(sizes.first, folds, "first regressions", by_fold=True)
+        every = Folds(FOLDS, session.seed)
+        return sizes, [
+            first,
             SecondMomentsPass(sizes.second, folds, "regressions"),
-            ProductsPass(sizes, n, session.seed),
-        )
+            SecondMomentsPass(sizes.third, every, "products of residuals"),
+        ]
 
-    def run(self, session: Session, kernels: Sequence[Kernel]) -> ResidualProducts:
+    def _fitted(self, kernels: Sequence[Kernel], samples: Sequence[Vector]) -> tuple[Kernel, ...]:
+        """Kernels fitted to samples of x and of y."""
+        triples = zip(kernels, samples, self.widths, strict=True)
+        return tuple(one.fit(sample).widened(width) for one, sample, width in triples)
+
+    def run(self, session: Session, kernels: Sequence[Kernel]) -> FoundResiduals:
         """All passes, over x, y and the given variables."""
-        _, first, second, last = self._passes(session, kernels)
+        n, (_, (first, second, third)) = session.n, self._passes(session, kernels)
         # The first pass predicts columns of numbers, whose residuals stand in phi and psi of the
         # second.
         session.step("fetch landmarks")
-        drawn = Drawn.of(session, kernels, self.widths)
-        design, samples, fitted = drawn.design, list(drawn.samples), list(drawn.kernels)
+        both, of_pairs, z = _draw(session, kernels)
+        fitted, kinds = self._fitted(kernels, both), given_kinds(session)
+        predicted = predicted_columns(session, fitted, both)
+        design = ConditionalDesign.of(fitted, (*both, z), kinds, predicted, session.dtype)
         by_fold = session.reduce(replace(first, design=design))
         session.step("solve")
         fits = design.first_fits(by_fold)
-        for m, one in enumerate(fits):
-            if one.centre.at:
-                samples[m] = one.centre(samples[m], design.of_given(drawn.given[m]))
-                fitted[m] = kernels[m].fit(samples[m]).widened(self.widths[m])
-        design = design.about(fits, fitted, samples, design.of_given(drawn.z))
+        triples = zip(fits, both, of_pairs, strict=True)
+        left = [fit.centre(sample, design.of_given(at)) for fit, sample, at in triples]
+        fitted = self._fitted(kernels, left)
+        design = design.about(fits, fitted, left, design.of_given(z))
         sums = session.reduce(replace(second, design=design)).whole()
         session.step("solve again")
         at, left_out = design.places, design.left_out
@@ -372,18 +280,53 @@ class KernelResiduals:
         )
         correlation = partial_correlation(design, sums, y)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
-        products = session.reduce(replace(last, design=design, regressions=(x, y)))
+        residuals = ResidualProducts(design, (x, y), n)
+        _, totals, products = session.reduce(replace(third, design=residuals)).whole()
         session.step("spectrum")
-        gained = fits[0].gained, fits[1].gained
-        return ResidualProducts(design, tuple(fitted), products, (of_x, of_y), gained, correlation)
+        m = residuals.count
+        squares, fourths = totals[-1], products[-1, -1]
+        return FoundResiduals(
+            design,
+            fitted,
+            float(totals[:m] @ totals[:m]) / n,
+            # Of the last m, which are scaled for their law where leverages count.
+            ChiSquareMixture.of_covariance(products[-1 - m : -1, -1 - m : -1] / n),
+            float(squares**2 / fourths) if fourths > 0.0 else 0.0,
+            (of_x, of_y),
+            (fits[0].gained, fits[1].gained),
+            correlation,
+        )
 
 
-def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str:
+def _draw(session: Session, kernels: Sequence[Kernel]) -> tuple[list[Vector], list[Vector], Vector]:
+    """Drawn rows of x and of y; all given columns at either; and these at rows drawn for them.
+
+    One draw for all would let the features know of the pairing.
+    """
+    s = min(session.n, BANDWIDTH_ROWS)
+    draws = [
+        generator(session.seed, "landmarks", number).choice(session.n, size=s, replace=False)
+        for number in range(3)
+    ]
+    given = range(2, len(session.sources))
+    # The given variables share their rows, and are taken at those of x and of y as well.
+    every_z = np.concatenate([draws[2], *draws[:2]])
+    taken = session.take([*draws[:2], *(every_z for _ in given)])
+    of_pairs = [np.concatenate([one[k : k + s] for one in taken[2:]], axis=1) for k in (s, 2 * s)]
+    taken[2:] = [one[:s] for one in taken[2:]]
+    columns = [by_column(kinds_of(session.sources[m]), Columns(Gaussian())) for m in given]
+    every = (*kernels, *columns)
+    samples = FittingSamples.of(session, zip(every, range(len(every)), strict=True), taken)
+    x, y, *others = (samples.of_kernel(kernel, m) for m, kernel in enumerate(every))
+    return [x, y], of_pairs, np.concatenate(others, axis=1)
+
+
+def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
     """Warn where the limit law or the regressions may mislead, and say why.
 
     Parameters
     ----------
-    found : ResidualProducts
+    found : FoundResiduals
         Those of the run.
     names : sequence of str
         Names of the variables.
@@ -398,9 +341,9 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     told = []
     if n < _FEWEST_ROWS:
         told.append(f"n = {n} is less than {_FEWEST_ROWS}, below which the limit may be far")
-    elif found.sums.rows < _DECIDING_ROWS:
+    elif found.deciding < _DECIDING_ROWS:
         told.append(
-            f"about {found.sums.rows:.2g} of {n:,} rows decide, so that the limit may be far: take "
+            f"about {found.deciding:.2g} of {n:,} rows decide, so that the limit may be far: take "
             "ranks, or leave out rare values"
         )
     for name, share in zip(names, found.explained, strict=False):

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dhsic._arguments import Precision, RunOptions, check_kernel
+from dhsic._arguments import Precision, RunOptions, check_kernel, read_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, check_integer, named_arguments
@@ -16,10 +16,9 @@ from dhsic.embedding.value import REMEDY, MeanEmbedding
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
-from dhsic.kernels import Kernel, KernelName, parse
+from dhsic.kernels import Gaussian, Kernel, KernelName
 from dhsic.landmarks import (
     Landmarks,
     Pool,
@@ -110,7 +109,7 @@ def mean_embedding(
     check_integer("pool", pool, minimum=1)
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     session = open_sample(run, x)
-    asked = _embedding_kernel(kernel)
+    asked = read_kernel(kernel) or Gaussian()
     check_kernel(asked, kinds_of(session.sources[0]), "x")
     # Without replacement: a row that is there twice spans nothing more.
     p, choice = landmark_count(usual, session.n, replace=False), ""
@@ -148,15 +147,6 @@ def mean_embedding(
         passes=session.passes,
         choice=choice,
     )
-
-
-def _embedding_kernel(kernel: Any) -> Kernel:
-    if isinstance(kernel, str):
-        return parse(kernel)
-    if isinstance(kernel, Kernel):
-        return kernel
-    msg = f"kernel must be a name or a Kernel, got {kernel!r}"
-    raise InvalidArgumentError(msg)
 
 
 def _draw(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:

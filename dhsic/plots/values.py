@@ -46,7 +46,7 @@ def numbers_of(name: str, values: Any) -> Vector:
         if array.dtype.kind == "c":
             raise TypeError
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         msg = f"{name} must be real numbers, got {str(values)[:60]!r}: give an array of them"
         raise InvalidArgumentError(msg) from error
 

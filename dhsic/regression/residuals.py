@@ -18,6 +18,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.estimators.base import plan_of
 from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.sources import ArraySource
 from dhsic.regression.ridge import SecondMoments
@@ -27,6 +28,7 @@ Vector = NDArray[np.float64]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
 """Sets of regressors of every variable that is regressed, by number."""
 
+_REMEDY = "take fewer variables, n_knots or threads, or regression='splines'"
 _ROUNDING = 1e-12  # of the variance
 _MATRICES = 10  # of all pairs of rows
 _BYTES_OF_TREES = 3000  # a row, of 100 trees with five rows a leaf
@@ -450,3 +452,21 @@ def fit_regressions(
     sums = session.reduce(replace(regression.moments(session.dims, *numbers), design=design))
     session.step("solve")
     return FittedRegressions(session, regression, design, sums)
+
+
+def run_regressions(
+    session: Session, regression: Regression, wanted: Regressions, **described: Any
+) -> FittedRegressions:
+    """Plan and fit regressions as the first part of a run, whose residuals have a later plan.
+
+    Parameters
+    ----------
+    session, regression, wanted
+        As for `fit_regressions`.
+    **described : object
+        The run, for its checkpoint.
+    """
+    steps, _ = plan_regressions(session, regression, wanted)
+    session.begin(plan_of(session, steps, _REMEDY))
+    session.resume(**described, **described_regression(regression))
+    return fit_regressions(session, regression, wanted)

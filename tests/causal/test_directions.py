@@ -207,6 +207,3 @@ def test_accuracy_curve__is_weighted_and_refuses_what_is_no_boolean():
         causal.accuracy_curve(scores, [1, 0, 1, 0])
     with pytest.raises(AttributeError, match="take sklearn"):
         causal.roc_curve(scores, truth)
-
-
-# Refusals

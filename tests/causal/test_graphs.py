@@ -316,7 +316,7 @@ def test_residual_test__of_dependent_rows_keeps_its_level_by_the_argument_alone(
     assert sum(rejected(8, effect=1.0)) >= 7
 
 
-# Refusals
+# Data of the papers
 
 
 @pytest.mark.parametrize("estimator", ["v-hsic", "nystrom-m"])

@@ -25,6 +25,7 @@ from dhsic.errors import (
 from dhsic.integrations import PValue
 from dhsic.io.open import open_data
 from dhsic.kernels import Gaussian
+from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
 from dhsic.regression.ridge import MOST_FREEDOM, RIDGES, Folds
 from tests import oracles
@@ -93,12 +94,12 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     np.testing.assert_allclose(found.statistic, n * mean @ mean, rtol=1e-7)
     law = ChiSquareMixture.of(np.maximum(np.linalg.eigvalsh(moments), 0.0))
     np.testing.assert_allclose(found.pvalue, law.sf(n * mean @ mean), rtol=1e-6)
-    both = fits(np.hstack([given_y, rows.products]), rows.y)
+    both = fits(np.hstack([given_y, row_products(rows.x, rows.weights)]), rows.y)
     expected = oracles.partial_correlation(fits(given_y, rows.y), both)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
-    centres = result.design.centres
+    centres = [side.centre for side in result.design.sides]
     for values, centre, kernel in zip((x, y), centres, result.kernels, strict=True):
         ((hat, _),) = fits(rows.given, values[:, None])
         left = values - hat @ values + values.mean()
@@ -125,7 +126,8 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     first = Projection.principal(kernel, x, _MOST_DIRECTIONS, float)
     regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
-    index = design.indices[0]
+    side = design.sides[0]
+    index = side.own
     found = (given - index.mean) @ index.slopes[fold]
     errors = []
     for penalty, way in product(RIDGES, design.left_out):
@@ -137,7 +139,7 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     assert min(errors) < 1e-3 < np.median(errors)
     # That of the column is by all rows, as the one that its features are about.
     assert np.array_equal(index.slopes[0, :, -1], index.slopes[-1, :, -1])
-    about = x - design.centres[0](x, given)
+    about = x - side.centre(x, given)
     assert abs(np.corrcoef(about[:, 0], found[:, -1])[0, 1]) > 1.0 - 1e-9
 
 
