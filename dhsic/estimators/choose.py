@@ -29,7 +29,7 @@ from dhsic.landmarks import landmark_count
 from dhsic.nulls import FromReplicates
 from dhsic.results import AS_ASKED
 
-DEFAULTS = 8
+DEFAULTS = 9
 """Version of what calls without options compute.
 
 A commit that changes it, by other kernels, estimators, nulls or numbers of them, raises this number

@@ -323,10 +323,10 @@ class NystromHSIC(OnLandmarks):
         How many principal directions of the features of a kernel a test with replicates keeps, by
         their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
         number is the most; "auto" takes those with at least 10 / n of the largest variance, but
-        for the lightest of a grid, which hold a thousandth of the squared variances of its
-        reference, and a hundredth of those of the other kernels. These have at most twice as many
-        as the reference of their variable, or 48. Where the products of the reference would be more
-        than 6,144, or all of them more than 12,288, a larger share is left out, the same of every
+        for the lightest, which hold a thousandth of the squared variances, and of the kernels of a
+        grid beside its reference a hundredth. These have at most twice as many as the reference of
+        their variable, or 48. Where the products of the reference of a grid would be more than
+        6,144, or all of them more than 12,288, a larger share is left out, the same of every
         kernel. None takes all. Replicates take as long, and as much memory, as there are products,
         and light directions have little power. Where it is given, kernels of which landmarks hold
         less than a twentieth are left out, and means over columns, `Columns`, have 2 to 48

@@ -158,11 +158,12 @@ def feature_counts(
     # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([axes.needed(n, _MISSED) for axes in directions])
     others = [pair for pair in combinations.chosen if pair != reference]
-    if not others:
-        return [int(count) for count in counts[:, _fitting(counts, [reference], most)]]
     whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
-    # The reference takes its directions first, of half of the room.
-    reference_counts = whole[:, _fitting(whole, [reference], most // 2)]
+    # The reference takes its directions first, of half of the room where there are others.
+    room = most // 2 if others else most
+    reference_counts = whole[:, _fitting(whole, [reference], room)]
+    if not others:
+        return [int(count) for count in reference_counts]
     rest = np.minimum(
         counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, reference_counts)[:, None]
     )
