@@ -100,10 +100,9 @@ class Norm:
         # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
         return cls(whitening, values / (values + regularisation))
 
-    def whiten(self, u: Vector) -> Vector:
-        """W u of values (J,) or (J, b), whose sums of squares are the norm."""
-        whitened: Vector = self.whitening @ u
-        return whitened
+    def of_each(self, u: Vector) -> Vector:
+        """Those of values (J, b)."""
+        return squared_norms(self.whitening @ u)
 
     def solve(self, u: Vector) -> Vector:
         """(S + r t I)^-1 u."""
@@ -112,7 +111,7 @@ class Norm:
 
     def __call__(self, u: Vector) -> float:
         """The norm of u (J,)."""
-        return float(squared_norms(self.whiten(u)))
+        return float(squared_norms(self.whitening @ u))
 
 
 class Placed(NamedTuple):

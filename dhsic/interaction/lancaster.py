@@ -19,16 +19,14 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromMHSIC, find_null
 from dhsic.estimators.reach import planned
-from dhsic.interaction.landmarks import (
-    FACTORISATIONS,
-    LancasterReplicates,
-    plan_at_landmarks,
-    replicate_at_landmarks,
-)
-from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
+from dhsic.interaction.statistics import (
+    FACTORISATIONS,
+    LandmarkLancaster,
+    PairLancaster,
+)
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
@@ -37,15 +35,14 @@ from dhsic.statistics.neighbours import Neighbours
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
-    "nystrom-lancaster": NystromMHSIC,
-    "v-lancaster": VHSIC,
+    LandmarkLancaster.name: NystromMHSIC,
+    PairLancaster.name: VHSIC,
 }
 
 InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
 InteractionNull = Literal["auto", "shifts", "permutation"]
 
 _NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
-_QUANTITY = "squared interaction"
 
 
 @named_arguments
@@ -157,9 +154,9 @@ def interaction_test(
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     neighbours = Neighbours(session, ("groups", "strata"))
-    replicated = method.run(session)
+    found = method.run(session)
     neighbours.warn()
-    return _interaction_result(session, method, replicated, began)
+    return _interaction_result(session, method, found, began)
 
 
 @named_arguments
@@ -260,30 +257,27 @@ class _LancasterMethod:
         )
         return replace(plan, pilot=partial(session.timed, self.run))
 
-    def run(self, session: Session) -> LancasterReplicates:
-        """The statistic and its replicates."""
+    def run(self, session: Session) -> GridOutcome:
+        """The statistics of the three factorisations and their replicates."""
         single = Combinations.single(self.kernels)
-        return _run_interaction(self.estimator, session, single, self.null)
+        return _lancaster(self.estimator).test_grid(session, single, self.null)
+
+
+def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
+    """The estimator of the interaction by what has its options."""
+    return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
 
 
 def _interaction_plan(
     estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
 ) -> Plan:
-    if isinstance(estimator, VHSIC):
-        assert isinstance(null, Permutation)
-        return plan_of_pairs(session, combinations.kernels, null)
-    assert isinstance(estimator, NystromMHSIC)
-    return plan_at_landmarks(session, estimator, combinations.kernels, null)
+    return _lancaster(estimator).plan(session, combinations, null)
 
 
 def _run_interaction(
     estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> LancasterReplicates:
-    if isinstance(estimator, VHSIC):
-        assert isinstance(null, Permutation)
-        return replicate_pairs(session, combinations.kernels, null)
-    assert isinstance(estimator, NystromMHSIC)
-    return replicate_at_landmarks(session, estimator, combinations.kernels, null)
+) -> GridOutcome:
+    return _lancaster(estimator).test_grid(session, combinations, null)
 
 
 def _interaction_null(
@@ -364,33 +358,28 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
 
 
 def _interaction_result(
-    session: Session, method: _LancasterMethod, replicated: LancasterReplicates, began: float
+    session: Session, method: _LancasterMethod, found: GridOutcome, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
-    names, count = session.names, len(replicated.replicates)
-    # All pairs of rows have one bound on rounding, landmarks one for each factorisation.
-    roundings = np.broadcast_to(replicated.rounding, len(replicated.statistics)).tolist()
+    names, count = session.names, len(found.replicates)
     pvalues = [
         pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         for statistic, replicates, rounding in zip(
-            replicated.statistics, replicated.replicates.T, roundings, strict=True
+            found.statistics, found.replicates.T, found.rounding.tolist(), strict=True
         )
     ]
     # All three have to be rejected, so that the largest p-value decides, without a correction.
     largest = int(np.argmax(pvalues))
-    statistic = float(replicated.statistics[largest])
-    estimate = Estimate(
-        statistic / session.n, replicated.kernels, replicated.landmarks, quantity=_QUANTITY
-    )
+    estimate = found.estimate(largest)
     fields = result_fields(session, method.estimator, method.estimator_reason, estimate, began)
     fields["estimator"] = _NAMES[type(method.estimator)]
     return InteractionTestResult(
-        statistic=statistic,
+        statistic=float(found.statistics[largest]),
         pvalue=pvalues[largest],
         pvalue_error=monte_carlo_error(pvalues[largest], count),
-        null_distribution=replicated.replicates[:, largest],
+        null_distribution=found.replicates[:, largest],
         null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, replicated.detail))),
+        null_reason="; ".join(filter(None, (method.null_reason, found.detail))),
         factorisations=tuple(
             Factorisation(names[s], (names[a], names[b]), p, monte_carlo_error(p, count))
             for (a, b, s), p in zip(FACTORISATIONS, pvalues, strict=True)

@@ -141,6 +141,11 @@ def replicate(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Repl
     return Replicated(whole[0], whole[1:], tolerance, tuple(data))
 
 
+def measure(session: Session, statistic: Statistic[Any]) -> Replicated:
+    """The statistics of the data alone."""
+    return replicate(session, statistic, statistic.orbit(session, None))
+
+
 def replicate_steps(
     session: Session, statistic: Statistic[Any], orbit: Orbit
 ) -> list[DriverStep | PassPlan]:
