@@ -23,6 +23,7 @@ from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.functions import Functions
 from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.normalised import CKA, NOCCO
@@ -72,6 +73,7 @@ __all__ = [
     "Estimator",
     "EstimatorEntry",
     "EstimatorName",
+    "Functions",
     "GridOutcome",
     "Judged",
     "Null",

@@ -139,7 +139,7 @@ class Estimator(ABC):
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of dependence."""
-        return self.test_grid(session, Combinations.single(kernels), None).estimate(0)
+        return self.estimates(session, Combinations.single(kernels)).estimate(0)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution."""
@@ -149,12 +149,18 @@ class Estimator(ABC):
         return self.test_each(session, combinations, null)[0]
 
     def test_grid(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> GridOutcome:
+        """The statistics of several combinations, and replicates that they share."""
+        return self._found(session, combinations, null)
+
+    def estimates(self, session: Session, combinations: Combinations) -> GridOutcome:
+        """The measures of dependence by several combinations, and no replicates."""
+        return self._found(session, combinations, None)
+
+    def _found(
         self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> GridOutcome:
-        """The statistics of several combinations, and replicates that they share.
-
-        Without a null there are no replicates, and landmarks or the like are those of estimates.
-        """
         prepared = self.prepare(session, combinations, null)
         tested = prepared.session or session
         orbit = prepared.statistic.orbit(tested, null)
@@ -185,7 +191,7 @@ class RankingEstimator(Estimator):
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The measures of dependence alone."""
-        return self.test_grid(session, combinations, None).of_columns.estimates
+        return self.estimates(session, combinations).of_columns.estimates
 
 
 @runtime_checkable

@@ -43,7 +43,7 @@ _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 
 
-class Measured(NamedTuple):
+class MeasuredLocations(NamedTuple):
     """The estimate, and what a test is made of."""
 
     session: Session
@@ -179,7 +179,7 @@ class NFSIC(Estimator):
         detail = guard_locations(n, found.sampled)
         return [Outcome(n * found.estimate.value, law, found.estimate, detail)]
 
-    def _measured(self, session: Session, kernels: Sequence[Kernel]) -> Measured:
+    def _measured(self, session: Session, kernels: Sequence[Kernel]) -> MeasuredLocations:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
@@ -212,7 +212,7 @@ class NFSIC(Estimator):
         norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
         summary = FeatureSummary(f"{self.placement} locations", (len(every),))
         estimate = Estimate(norm(u), placed.kernels, features=summary, quantity="NFSIC / n")
-        return Measured(rest, tuples.part([0]).about(means), sampled, norm, estimate)
+        return MeasuredLocations(rest, tuples.part([0]).about(means), sampled, norm, estimate)
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]

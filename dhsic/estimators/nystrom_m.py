@@ -189,7 +189,7 @@ class LandmarkBasis:
             # The target has landmarks that any feature keeps.
             target[:, self.kept[c]] = means[1], squares[1]
         z, kernel = self.landmarks.points[1], self.combinations.kernels[-1]
-        of_target = own_hsic(kernel, z, *target, self.tolerance)
+        of_target = own_hsic(kernel, z, target[0], target[1], self.tolerance)
         return np.column_stack([own, np.full(len(own), of_target)])
 
 
@@ -351,7 +351,7 @@ class NystromMHSIC(RankingEstimator):
         p, count = self.most_landmarks(session), len(combinations)
         statistic = self.guessed(session, combinations, map(Pair.of, combinations.chosen))
         # One solve a combination with a law of its own; replicates share the first.
-        closing = [DriverStep("estimate", 3 * 8 * p * p)]
+        closing: list[DriverStep | PassPlan] = [DriverStep("estimate", 3 * 8 * p * p)]
         if isinstance(null, Gamma | Spectral):
             closing = [*law_steps(session, statistic.tuples, null), *closing * count]
         steps = self.drawing_steps(session, combinations, 8 * p * p * self._held(session, count))

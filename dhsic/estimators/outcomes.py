@@ -142,7 +142,9 @@ class GridOutcome:
         kept = tuple(int(summary.kept) for summary in summaries)  # type: ignore[arg-type]
         landmarks = replace(summaries[0], kept=kept) if summaries else None
         hsic = np.array([one.value for one in each])
-        estimates = ColumnEstimates(self.combinations, hsic, *self.own.T, landmarks)
+        estimates = ColumnEstimates(
+            self.combinations, hsic, self.own[:, 0], self.own[:, 1], landmarks
+        )
         return ColumnOutcome(
             estimates, self.statistics, self.replicates, self.detail, self.rounding
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ class PairLancaster(Estimator):
         return plan_of(session, steps, self.remedy)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling | None
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistic beside the replicates of each factorisation."""
         assert isinstance(null, Permutation)
@@ -126,7 +126,7 @@ class PairLancaster(Estimator):
         del values
         statistics, replicates, errors = [], [], []
         tile = tile_error(session.dtype)
-        unit, norms = transform_error(session.dtype, 1) + tile, list(map(np.linalg.norm, grams))
+        unit, norms = transform_error(session.dtype, 1) + tile, [np.linalg.norm(g) for g in grams]
         # One after another, so that two working matrices are held and not six.
         for a, b, s in FACTORISATIONS:
             # The product of two centred matrices is not centred itself; HSIC with s needs it to be.
@@ -135,10 +135,10 @@ class PairLancaster(Estimator):
             # Errors of tiles are relative to the kernels themselves, but independent.
             apart = (peaks[a] * norms[b] + peaks[b] * norms[a]) * norms[s] + norm * n * peaks[s]
             errors.append(_SAFETY * (unit * norm * norms[s] + 2.0 * tile * apart / n) / n)
-            permuted = _Permuted(_upper(product), grams[s], orbit)
+            permuted = _PermutedProduct(_upper(product), grams[s], orbit)
             del product
             statistics.append(permuted.of(np.arange(n)) / n)
-            parts = session.map("permutation null", permuted, null.n_resamples)
+            parts: list[Vector] = session.map("permutation null", permuted, null.n_resamples)
             replicates.append(np.concatenate(parts) / n)
         return GridOutcome(
             fitted,
@@ -150,7 +150,8 @@ class PairLancaster(Estimator):
         )
 
 
-class _Permuted(NamedTuple):
+@dataclass(frozen=True)
+class _PermutedProduct:
     """Sums of a product of two Gram matrices, of which one is permuted.
 
     Both are symmetric and permuted alike, so that the upper half is enough, twice.

@@ -923,8 +923,10 @@ def law_steps(
     session: Session, tuples: Tuples, null: Gamma | Spectral
 ) -> list[DriverStep | PassPlan]:
     """The passes of `limit_laws` and what follows each."""
-    parts = _law_parts(session, tuples, null)
-    return [step for *_, plan, steps in parts for step in (plan, *steps)]
+    passes: list[DriverStep | PassPlan] = []
+    for *_, plan, steps in _law_parts(session, tuples, null):
+        passes += [plan, *steps]
+    return passes
 
 
 def _law_parts(

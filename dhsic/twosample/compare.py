@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import DROP_MISSING, Method, Precision, choose_method, session_over
 from dhsic._fields import tested_fields
+from dhsic._plugins import load_plugins
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
@@ -22,6 +23,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
+    ESTIMATORS,
     RFFHSIC,
     UHSIC,
     BlockHSIC,
@@ -29,6 +31,7 @@ from dhsic.estimators import (
     Null,
     NullName,
 )
+from dhsic.estimators.registration import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
@@ -343,10 +346,13 @@ def _common_name(samples: Sequence[Source]) -> str:
 def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
-        name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
-        return name if name == "auto" else MMD_ESTIMATORS[name].name
+        if given not in ("auto", *MMD_ESTIMATORS):
+            load_plugins()
+        others = [name for name, cls in ESTIMATORS.items() if is_added(cls)]
+        name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS, *others))
+        return MMD_ESTIMATORS[name].name if name in MMD_ESTIMATORS else name
     # By the class itself: one derived from it may be of another statistic, and have no name here.
-    if type(estimator) not in MMD_NAMES:
+    if type(estimator) not in MMD_NAMES and not is_added(type(estimator)):
         classes = ", ".join(cls.__name__ for cls in MMD_NAMES)
         msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
         raise InvalidArgumentError(msg)
@@ -395,11 +401,14 @@ def _two_sample_result(
     # That of blocks is in units of its error, all others are n times the estimate.
     if not isinstance(method.estimator, BlockHSIC):
         fields["estimate"] = statistic / fields["n"]
-    fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
+    # Under the name of the task: the estimator of HSIC is how it is computed.
+    name = MMD_NAMES.get(type(method.estimator))
+    if name is not None:
+        pair = len(asked.samples) == 2
+        fields["quantity"] = "squared MMD" if pair else "mean squared MMD of pairs"
     if "strata" in asked.labels:
         fields["quantity"] += " within strata"
-    # Under the name of the task: the estimator of HSIC is how it is computed.
-    fields["estimator"] = MMD_NAMES[type(method.estimator)]
+    fields["estimator"] = name or method.estimator.name
     # The codes of samples are ours, and no variable of the user.
     fields["variables"] = fields["variables"][:1]
     samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)
