@@ -180,12 +180,23 @@ class Tuples:
 
     @cached_property
     def sides(self) -> dict[Side, Indices]:
-        """Every side of a statistic, as the kernels whose product it is, with its landmarks."""
-        each: dict[Side, list[Indices]] = {}
+        """Landmarks of every side, as the kernels whose product it is, ascending.
+
+        Kernels that are multiplied, and those whose powers others are, have sides of their own.
+        """
+        held: dict[Side, NDArray[np.bool_]] = {}
+
+        def hold(side: Side, at: NDArray[Any]) -> None:
+            held.setdefault(side, np.zeros(len(self.landmarks[0]), bool))[at] = True
+
         for pair, kept in zip(self.pairs, self.kept, strict=True):
             for side in _sides_of(pair):
-                each.setdefault(side, []).append(kept)
-        return {side: self._union(kept) for side, kept in each.items()}
+                hold(side, kept)
+        # From the last to the first, since a source may follow from another one.
+        for power in reversed(self.shared.powers):
+            if (power.k,) in held:
+                hold((power.source,), held[power.k,])
+        return {side: np.flatnonzero(at) for side, at in held.items()}
 
     @cached_property
     def side_places(self) -> dict[Side, slice]:
@@ -203,33 +214,16 @@ class Tuples:
         return SharedTiles(self.kernels, self.variables)
 
     @cached_property
-    def roots(self) -> dict[int, int]:
-        """The kernel from whose tile that of each kernel comes."""
-        roots = {k: k for k in self.shared.roots}
-        for power in self.shared.powers:
-            roots[power.k] = roots[power.source]
-        return roots
-
-    @cached_property
-    def computed(self) -> frozenset[int]:
-        """Kernels that sides have, and those that their tiles follow from."""
-        return self.shared.sources({k for side in self.sides for k in side})
-
-    @cached_property
-    def needed(self) -> dict[int, Indices]:
-        """Landmarks at which each root that is used is computed, ascending."""
-        needed: dict[int, list[Indices]] = {}
-        for side, at in self.sides.items():
-            for k in side:
-                needed.setdefault(self.roots[k], []).append(at)
-        return {root: self._union(at) for root, at in sorted(needed.items())}
+    def roots(self) -> list[int]:
+        """Kernels that are computed, and are no powers of others."""
+        return [k for k in self.shared.roots if (k,) in self.sides]
 
     @cached_property
     def points(self) -> dict[int, Matrix]:
-        """These landmarks, prepared for tiles whose rows they are."""
+        """Their landmarks, prepared for tiles whose rows they are."""
         return {
-            k: self.kernels[k].rows(self.landmarks[k][at], self.dtype)
-            for k, at in self.needed.items()
+            k: self.kernels[k].rows(self.landmarks[k][self.sides[k,]], self.dtype)
+            for k in self.roots
         }
 
     def width(self, k: int) -> int:
@@ -240,19 +234,12 @@ class Tuples:
     def nbytes(self) -> int:
         """Bytes of landmarks, pilots and choices; of landmarks also as they are prepared."""
         arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
-        prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
+        prepared = sum(len(self.sides[k,]) * self.width(k) for k in self.roots)
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
     def pilot(self, k: int, at: Indices) -> Tile:
         """Pilots at some landmarks, shape (r, 1)."""
         return self.pilots[k][at, None].astype(self.dtype)
-
-    def _union(self, landmarks: Sequence[Indices]) -> Indices:
-        """Those in any, ascending; many statistics have the same array."""
-        held = np.zeros(len(self.landmarks[0]), bool)
-        for at in {id(numbers): numbers for numbers in landmarks}.values():
-            held[at] = True
-        return np.flatnonzero(held)
 
 
 def _values(kernel: PointFunction, z: Matrix, x: Matrix) -> Vector:
@@ -270,16 +257,14 @@ def _sides_of(pair: Pair) -> list[Side]:
 
 
 class Strip(NamedTuple):
-    """Some of the landmarks, and where roots, sides and statistics have them."""
+    """Some of the landmarks, and where sides and statistics have them."""
 
-    roots: dict[int, slice]
-    """Its landmarks among those that a root needs."""
-    sides: dict[Side, Indices]
+    numbers: dict[Side, Indices]
     """Its landmarks that a side has."""
     at: dict[Side, slice]
     """These among those of all sides."""
-    rows: dict[Side, list[Indices | slice]]
-    """These in the tile of the root of every kernel of the side."""
+    rows: dict[tuple[Side, int], Indices | slice]
+    """Those of a product or a power in the tile of a kernel that it is made of."""
     pairs: list[tuple[slice, dict[Side, Indices | slice]]]
     """Where the landmarks of every statistic are among those of all, and in each of its sides."""
 
@@ -291,19 +276,17 @@ class Strip(NamedTuple):
         def within(at: Indices) -> slice:
             return slice(*np.searchsorted(at, [start, stop]).tolist())
 
-        roots = {k: within(at) for k, at in t.needed.items()}
-        local = {k: t.needed[k][at] for k, at in roots.items()}
-        sides = {side: at[within(at)] for side, at in t.sides.items()}
-        rows = {
-            side: [_places_among(local[t.roots[k]], at) for k in side] for side, at in sides.items()
-        }
+        numbers = {side: at[within(at)] for side, at in t.sides.items()}
+        made = [(side, k) for side in numbers if len(side) > 1 for k in side]
+        made += [((k,), source) for k, source, _ in t.shared.powers if (k,) in numbers]
+        rows = {(side, k): _places_among(numbers[k,], numbers[side]) for side, k in made}
         pairs = []
         for pair, kept, place in zip(t.pairs, t.kept, t.places, strict=True):
             its = kept[within(kept)]
-            places = {side: _places_among(sides[side], its) for side in _sides_of(pair)}
+            places = {side: _places_among(numbers[side], its) for side in _sides_of(pair)}
             pairs.append((_moved(within(kept), place.start), places))
-        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in sides}
-        return cls(roots, sides, at, rows, pairs)
+        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in numbers}
+        return cls(numbers, at, rows, pairs)
 
 
 def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
@@ -339,8 +322,8 @@ class TupleTiles:
         """Where strips begin and the last one ends, among all landmarks."""
         t = self.tuples
         size = max(1, _CACHE_BYTES // (t.dtype.itemsize * self.width))
-        total, p = sum(map(len, t.needed.values())), len(t.landmarks[0])
-        count = min(max(1, total // (_FEWEST * len(t.needed))), -(-total // size))
+        total, p = sum(len(t.sides[k,]) for k in t.roots), len(t.landmarks[0])
+        count = min(max(1, total // (_FEWEST * len(t.roots))), -(-total // size))
         return [p * i // count for i in range(count + 1)]
 
     @cached_property
@@ -367,61 +350,60 @@ class TupleTiles:
     def _tile_sizes(self) -> tuple[int, int, int]:
         """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
         t = self.tuples
-        widest = max(self._most([at]) for at in t.needed.values())
-        return self._most(t.needed.values()), widest, max(t.kernels[k].work_tiles for k in t.needed)
+        lists = [t.sides[k,] for k in t.roots]
+        widest = max(self._most([at]) for at in lists)
+        return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes a row of the tiles, of their sides and of prepared rows."""
+        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
         t, (_, widest, work) = self.tuples, self._tile_sizes
-        tiles = self._most([t.needed[t.roots[k]] for k in t.computed])
         # Products are made of copies of their factors.
         factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
-        entries = tiles + (1 + work) * widest + self.most_sides + factors
-        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.needed)))
+        entries = self.most_sides + (1 + work) * widest + factors
+        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
 
-    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, dict[int, Tile]]]:
-        """Kernels about their pilots at every strip, (r, rows) each, by number.
+    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
+        """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
 
         The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
         the allocator hands it back to the system, as it is told to on Dask's workers.
         """
         t, (most, widest, scratch) = self.tuples, self._tile_sizes
-        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
+        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.roots}
         made = np.empty((most, len(values[0])), t.dtype)
         worked = np.empty((scratch, widest, len(values[0])), t.dtype)
         for strip in self.strips:
-            tiles: dict[int, Tile] = {}
-            for (k, at), place in zip(
-                strip.roots.items(), consecutive(map(_length, strip.roots.values())), strict=True
-            ):
-                tiles[k] = made[place]
-                work = worked[: t.kernels[k].work_tiles, : _length(at)]
-                t.kernels[k].tile(t.points[k][at], columns[k], tiles[k], work)
+            tiles: SideTiles = {}
+            places = consecutive(len(strip.numbers[k,]) for k in t.roots)
+            for k, place in zip(t.roots, places, strict=True):
+                tiles[k,], kernel = made[place], t.kernels[k]
+                points = t.points[k][_moved(strip.at[k,], -t.side_places[k,].start)]
+                work = worked[: kernel.work_tiles, : len(points)]
+                kernel.tile(points, columns[k], tiles[k,], work)
             # Powers are taken of the values themselves, before their pilots are taken off.
             for power in t.shared.powers:
-                if power.k in t.computed:
-                    tiles[power.k] = power.of(tiles[power.source])
-            for k, tile in tiles.items():
-                root = t.roots[k]
+                if (power.k,) in t.sides:
+                    rows = strip.rows[(power.k,), power.source]
+                    tiles[power.k,] = power.of(tiles[power.source,][rows])
+            for side, tile in tiles.items():
                 # What is left about the pilots is small, so that sums of its products keep their
                 # digits.
-                tile -= t.pilot(k, t.needed[root][strip.roots[root]])
+                tile -= t.pilot(side[0], strip.numbers[side])
             yield strip, tiles
 
-    def sides(self, strip: Strip, tiles: dict[int, Tile]) -> SideTiles:
+    def with_products(self, strip: Strip, tiles: SideTiles) -> SideTiles:
         """All sides about their pilots, (r, rows) each."""
-        return {
-            side: tiles[side[0]][strip.rows[side][0]]
-            if len(side) == 1
-            else self.product(side, strip, self.factors(side, strip, tiles), {})
-            for side in strip.sides
+        products = [side for side in strip.numbers if len(side) > 1]
+        return tiles | {
+            side: self.product(side, strip, self.factors(side, strip, tiles), {})
+            for side in products
         }
 
-    def factors(self, side: Side, strip: Strip, tiles: dict[int, Tile]) -> list[Tile]:
+    def factors(self, side: Side, strip: Strip, tiles: SideTiles) -> list[Tile]:
         """The factors of the product of several kernels, (r, rows) each."""
-        t, at = self.tuples, strip.sides[side]
-        factors = [tiles[k][rows] for k, rows in zip(side, strip.rows[side], strict=True)]
+        t, at = self.tuples, strip.numbers[side]
+        factors = [tiles[k,][strip.rows[side, k]] for k in side]
         if t.form == "centred":
             return factors
         # With their pilots added the tiles are the kernels as they are.
@@ -442,7 +424,7 @@ class TupleTiles:
             product *= values
         if t.form == "joint":
             # Less the product of the pilots, so that the side is small.
-            product -= math.prod(t.pilot(k, strip.sides[side]) for k in side)
+            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
         return product
 
 
@@ -557,7 +539,7 @@ class TuplePass(PermutedPass[TupleSums]):
                 self._add_groups(sums, strip, tiles, orders)
         if block.n_left:
             for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
-                self._add_left_over(sums, strip, self.tiles.sides(strip, tiles))
+                self._add_left_over(sums, strip, self.tiles.with_products(strip, tiles))
         return sums
 
     def _add_left_over(self, sums: TupleSums, strip: Strip, sides: SideTiles) -> None:
@@ -568,11 +550,11 @@ class TuplePass(PermutedPass[TupleSums]):
         self._add_products(sums.left_over, strip, sides, sides, {})
 
     def _add_groups(
-        self, sums: TupleSums, strip: Strip, tiles: dict[int, Tile], orders: list[Orders]
+        self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders]
     ) -> None:
         """Add what some whole groups contribute at a strip of landmarks."""
         t, b = self.tuples, self.groups.size
-        sides = self.tiles.sides(strip, tiles)
+        sides = self.tiles.with_products(strip, tiles)
         norms = {
             side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
             for side, x in sides.items()
@@ -879,7 +861,7 @@ class TermPass(Pass[TermSums]):
                 squares += terms[place] @ terms[place].T
         return sums
 
-    def _write_terms(self, terms: Tile, strip: Strip, tiles: dict[int, Tile]) -> None:
+    def _write_terms(self, terms: Tile, strip: Strip, tiles: SideTiles) -> None:
         """Write the terms of every statistic at a strip."""
         t = self.tuples
         for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
@@ -888,8 +870,8 @@ class TermPass(Pass[TermSums]):
                 continue
             centred, means = [], []
             for k in (*left, right):
-                centred.append(tiles[k][strip.rows[k,][0]][rows[k,]].copy())
-                means.append(t.pilot(k, strip.sides[k,][rows[k,]]))
+                centred.append(tiles[k,][rows[k,]].copy())
+                means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
             # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
             terms[at] = product_of_centred(centred, means) if left else centred[0]
 
