@@ -161,7 +161,7 @@ class NFSIC(Estimator):
         found = self._measured(session, combinations.kernels)
         return Prepared(
             Combinations.single(found.estimate.kernels),
-            Pointwise(found.tuples, (found.norm.of_each,)),
+            Pointwise(found.tuples, (found.norm,)),
             lambda replicated, c: found.estimate,
             session=found.session,
         )
@@ -211,7 +211,7 @@ class NFSIC(Estimator):
         u = joint / n - expanded(about, pilots)[0]
         norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
         summary = FeatureSummary(f"{self.placement} locations", (len(every),))
-        estimate = Estimate(norm(u), placed.kernels, features=summary, quantity="NFSIC / n")
+        estimate = Estimate(float(norm(u)), placed.kernels, features=summary, quantity="NFSIC / n")
         return MeasuredLocations(rest, tuples.part([0]).about(means), sampled, norm, estimate)
 
     def _place(
