@@ -93,12 +93,12 @@ def test_name__is_not_refused(estimator):
 LESS = r"\d+ landmarks, since (\d+ landmarks|all pairs of rows) would take .* allow so much"
 LITTLE = {
     "hsic": ("6MiB", {"estimator": "coco"}),
-    "rank_features": ("16MiB", {"estimator": "nystrom-m"}),
+    "rank_features": ("4MiB", {"estimator": "nystrom-m"}),
     "forward": ("4MiB", {}),
-    "two_sample_test": ("24MiB", {"estimator": "nystrom-mmd"}),
+    "two_sample_test": ("8MiB", {"estimator": "nystrom-mmd"}),
     "mean_embedding": ("4MiB", {}),
     "dependence_matrix": ("6MiB", {}),
-    "interaction_test": ("16MiB", {}),
+    "interaction_test": ("8MiB", {}),
     "sensitivity_map": ("14MiB", {}),
     "witness_functions": ("6MiB", {}),
     "given": ("16MiB", {}),
@@ -126,7 +126,7 @@ def test_little_memory_or_time__takes_less_and_says_so(name, no_libraries):
 
 
 ASKED = {
-    "rank_features": {"estimator": dhsic.NystromMHSIC(800)},
+    "rank_features": {"estimator": dhsic.NystromMHSIC(1500)},
     "mean_embedding": {"n_landmarks": 2000},
     "dependence_matrix": {"n_landmarks": 1000},
     "interaction_test": {"estimator": dhsic.NystromMHSIC(800)},

@@ -21,10 +21,10 @@ from benchmarks.shared.embeddings import Mixture, NormalPairs, nystrom_error
 from benchmarks.study import Cell, Row, Study
 from dhsic.analysis import CovarianceSpectrum, covariance_spectrum, nystrom_m_bound
 from dhsic.analysis import mean_embedding_bound as embedding_bound
+from dhsic.estimators.nystrom_m import squared_hsic
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import Landmarks, prune
 from dhsic.linalg import hadamard
-from dhsic.statistics.landmark_basis import squared_hsic
 
 LANDMARKS = 700
 DELTA = 0.1

@@ -22,6 +22,7 @@ from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.features import RFFHSIC, SubCorr
+from dhsic.estimators.functions import Functions
 from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
@@ -68,6 +69,7 @@ __all__ = [
     "Estimator",
     "EstimatorEntry",
     "EstimatorName",
+    "Functions",
     "GridOutcome",
     "Judged",
     "Null",

@@ -72,6 +72,8 @@ class Prepared(NamedTuple):
     """What a result says of it."""
     own: Callable[[Replicated], Vector] | None = None
     """HSIC of every variable of a combination with itself, shape (G, M)."""
+    session: Session | None = None
+    """The run over the rows that are tested, where these are not all."""
 
 
 class Guess(NamedTuple):
@@ -85,6 +87,8 @@ class Guess(NamedTuple):
     """Steps after all passes."""
     n_landmarks: int | None = None
     """Landmarks before pruning."""
+    session: Session | None = None
+    """The run over the rows that are tested, where these are not all."""
 
 
 class Estimator(ABC):
@@ -125,19 +129,16 @@ class Estimator(ABC):
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The plan of a test of all combinations, or of estimates where `null` is None."""
         guess = self.guess(session, combinations, null)
-        steps = [*guess.steps]
+        tested, passes = guess.session or session, []
         if guess.statistic is not None:
-            permuted = null if isinstance(null, Resampling) else None
-            orbit = guess.statistic.orbit(session, permuted)
-            steps += replicate_steps(session, guess.statistic, orbit)
-        steps += guess.closing
+            orbit = guess.statistic.orbit(tested, null if isinstance(null, Resampling) else None)
+            passes = replicate_steps(tested, guess.statistic, orbit)
+        steps = [*guess.steps, *passes, *guess.closing]
         return plan_of(session, steps, self.remedy, guess.n_landmarks)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of dependence."""
-        prepared = self.prepare(session, Combinations.single(kernels), None)
-        identity = prepared.statistic.orbit(session, None)
-        return prepared.estimate(replicate(session, prepared.statistic, identity), 0)
+        return self.estimates(session, Combinations.single(kernels)).estimate(0)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution."""
@@ -150,15 +151,19 @@ class Estimator(ABC):
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics of several combinations, and replicates that they share."""
-        return self._compared(session, combinations, null)
+        return self._found(session, combinations, null)
 
-    def _compared(
+    def estimates(self, session: Session, combinations: Combinations) -> GridOutcome:
+        """The measures of dependence by several combinations, and no replicates."""
+        return self._found(session, combinations, None)
+
+    def _found(
         self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> GridOutcome:
-        """The same; without a null there are no replicates."""
         prepared = self.prepare(session, combinations, null)
-        orbit = prepared.statistic.orbit(session, null)
-        found = replicate(session, prepared.statistic, orbit)
+        tested = prepared.session or session
+        orbit = prepared.statistic.orbit(tested, null)
+        found = replicate(tested, prepared.statistic, orbit)
         return GridOutcome(
             prepared.combinations,
             found.statistics,
@@ -172,6 +177,20 @@ class Estimator(ABC):
     def test_each(self, session: Session, combinations: Combinations, null: Any) -> list[Outcome]:
         """The outcome of every combination by itself, by a law that is no replicates'."""
         raise NotImplementedError
+
+
+class RankingEstimator(Estimator):
+    """An estimator that says HSIC of every variable with itself, so that it ranks features."""
+
+    def test_features(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> ColumnOutcome:
+        """The statistics of features against one target, and their replicates."""
+        return self.test_grid(session, combinations, null).of_columns
+
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
+        """The measures of dependence alone."""
+        return self.estimates(session, combinations).of_columns.estimates
 
 
 @runtime_checkable

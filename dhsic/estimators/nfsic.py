@@ -4,106 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, final, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import Footprint, Pass, RowBlock
+from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
-from dhsic.estimators.base import Estimator, Null, fit_on_sample, fitting_step, plan_of
+from dhsic.estimators.base import Estimator, Guess, Null, Prepared, fit_on_sample, fitting_step
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.training import (
     Norm,
     Placed,
     Training,
+    expanded,
     independent_covariance,
     place,
 )
 from dhsic.io.rest import RestSource
-from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import ChiSquare, ChiSquareMixture, Replicates, Resampling
+from dhsic.linalg import squared_norms
+from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Resampling, Shifts
 from dhsic.results import FeatureSummary
-from dhsic.statistics.orbit import Pair, exact_null
-from dhsic.statistics.pointwise import (
-    LANDMARK_TILE_ROWS,
-    MeansPass,
-    Tuples,
-    TupleSums,
-    TupleTiles,
-    measured,
-    plan_tuples,
-    resample_tuples,
-    tiles_of_rows,
-)
+from dhsic.statistics.orbit import Pair
+from dhsic.statistics.pointwise import Pointwise, TermPass, Tuples
 
 Vector = NDArray[np.float64]
 Placement = Literal["optimised", "random"]
 
-_REMEDY = "take fewer locations, training rows, resamples or threads"
+_PASS = "test locations"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 
 
-class LocationSums(NamedTuple):
-    """Sums over rows at locations."""
+class MeasuredLocations(NamedTuple):
+    """The estimate, and what a test is made of."""
 
-    tuples: TupleSums
-    """Those of the statistic of the data as they are."""
-    second: Vector
-    """Products of every kernel about its pilot at two locations, shape (M, J, J)."""
-
-
-@dataclass(frozen=True)
-class LocationPass(Pass[LocationSums]):
-    """Means of kernels at locations, and their covariances.
-
-    Parameters
-    ----------
-    tuples : Tuples
-        One statistic, which keeps all locations; so few that they are one strip.
-    """
-
+    session: Session
+    """The run over the rows that are tested."""
     tuples: Tuples
-    name: str = "test locations"
-
-    @cached_property
-    def tiles(self) -> TupleTiles:
-        """Tiles of some rows."""
-        return TupleTiles(self.tuples, 1)
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        j, tile = self.tuples.n_values, min(rows, LANDMARK_TILE_ROWS)
-        sums = MeansPass(self.tuples).footprint(rows)
-        return Footprint(
-            payload=sums.payload,
-            scratch=tile * (self.tiles.row_bytes + 8 * j),
-            state=sums.state + 8 * len(self.tuples.kernels) * j * j,
-        )
-
-    def chunk(self, block: RowBlock) -> LocationSums:
-        """Sums over one block."""
-        t, j = self.tuples, self.tuples.n_values
-        sums = LocationSums(TupleSums.zeros(t, 1), np.zeros((len(t.kernels), j, j)))
-        for values in tiles_of_rows(block):
-            ((strip, tiles),) = self.tiles.of(values)
-            sides = self.tiles.sides(strip, tiles)
-            sums.tuples.add_still(t, strip, sides)
-            for k, products in enumerate(sums.second):
-                # Covariances are differences of these sums, so that they are made in double
-                # precision.
-                about = sides[k,].astype(np.float64, copy=False)
-                products += about @ about.T
-        return sums
+    """The statistic, about the means of the kernels."""
+    sampled: list[Vector]
+    """The kernels of some rows at the locations, shapes (s, J)."""
+    norm: Norm
+    estimate: Estimate
 
 
 @final
@@ -164,6 +114,10 @@ class NFSIC(Estimator):
     regularisation: float = 1e-3
 
     name: ClassVar[str] = "nfsic"
+    most_variables: ClassVar[int | None] = None
+    nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, ChiSquare
+    cost: ClassVar[str] = "n"
+    remedy: ClassVar[str] = "take fewer locations, training rows, resamples or threads"
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_locations, str) or self.n_locations != "auto":
@@ -178,16 +132,8 @@ class NFSIC(Estimator):
             "leave it out for 1e-3",
         )
 
-    def kernel(self, given: Kernel | None) -> Kernel:
-        """Any, Gaussian where not given."""
-        return given or Gaussian()
-
-    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts of rows; permutations of three variables or more."""
-        return exact_null(len(session.sources), n_resamples)
-
-    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """The plan."""
+    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
+        """The estimate is made before the replicates, by rows that are not those to train on."""
         count, trained = self._count(session), self._trained(session.n)
         if session.n - trained < _FEWEST_ROWS:
             msg = (
@@ -201,72 +147,72 @@ class NFSIC(Estimator):
             tiles = 8 * trained * count * len(session.sources)
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows))
         rest = _session_without(session, self._training(session))
-        guessed = combinations.guessed(session.dims)
-        pairs = list(map(Pair.of, combinations.chosen))
-        tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype)
-        steps.append(rest.plan(LocationPass(tuples)))
-        steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
-        if isinstance(null, Resampling):
-            steps += plan_tuples(rest, tuples, null)
-        return plan_of(session, steps, _REMEDY)
+        kernels, dims = combinations.guessed(session.dims).kernels, session.dims
+        m = range(len(kernels))
+        tuples = Tuples.unseen(kernels, m, dims, count, _pairs(len(kernels)), session.dtype)
+        steps.append(rest.plan(TermPass(tuples, _PASS)))
+        steps.append(DriverStep("solve", 64 * count * (tuples.n_values + count)))
+        tested = Pointwise(tuples.part([0]), (squared_norms,))
+        replicated = tested if isinstance(null, Resampling) else None
+        return Guess(steps, replicated, session=rest)
+
+    def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
+        """Measure the rows that are tested."""
+        found = self._measured(session, combinations.kernels)
+        return Prepared(
+            Combinations.single(found.estimate.kernels),
+            Pointwise(found.tuples, (found.norm,)),
+            lambda replicated, c: found.estimate,
+            session=found.session,
+        )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """NFSIC over n, in one pass."""
-        *_, estimate = self._measure(session, kernels)
-        return estimate
+        return self._measured(session, kernels).estimate
 
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """T and its null distribution: in one pass, and one more where there are replicates."""
-        rest, tuples, sampled, norm, estimate = self._measure(session, kernels)
-        if isinstance(null, ChiSquare):
-            # The limit of T; chi-square without a ridge.
-            law, detail = ChiSquareMixture.of(norm.weights), guard_locations(rest.n, sampled)
-            return Outcome(rest.n * estimate.value, law, estimate, detail)
-        assert isinstance(null, Resampling)
-        resampled, _, detail = resample_tuples(rest, tuples, [norm.whiten], null)
-        (statistic,), replicates, (rounding,), _ = resampled
-        return Outcome(
-            float(statistic), Replicates(replicates[:, 0]), estimate, detail, float(rounding)
-        )
+    def test_each(
+        self, session: Session, combinations: Combinations, null: ChiSquare
+    ) -> list[Outcome]:
+        """T and its limit: chi-square without a ridge."""
+        found = self._measured(session, combinations.kernels)
+        n, law = found.session.n, ChiSquareMixture.of(found.norm.weights)
+        detail = guard_locations(n, found.sampled)
+        return [Outcome(n * found.estimate.value, law, found.estimate, detail)]
 
-    def _measure(
-        self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[Session, Tuples, list[Vector], Norm, Estimate]:
-        """Fit the kernels, place the locations and measure the other rows there.
-
-        The run over these rows, the statistic, the kernels of some rows at the locations, shapes
-        (s, J), the norm and the estimate.
-        """
+    def _measured(self, session: Session, kernels: Sequence[Kernel]) -> MeasuredLocations:
+        """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
         rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
-        # The means of a sample are pilots, from which the pass takes small differences.
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
+        # The means of a sample are pilots, from which the pass takes small differences.
+        pilots, every = [k.mean(axis=0) for k in sampled], np.arange(self._count(session))
         tuples = Tuples(
             placed.kernels,
             tuple(range(m)),
             placed.points,
-            (Pair.of(tuple(range(m))),),
-            (np.arange(self._count(session)),),
-            tuple(k.mean(axis=0) for k in sampled),
+            _pairs(m),
+            (every,) * (m + 1),
+            tuple(pilots),
             session.dtype,
         )
-        sums, n = rest.reduce(LocationPass(tuples)), rest.n
+        terms = TermPass(tuples, _PASS)
+        (joint, _), *each = terms.of(rest.reduce(terms))
         session.step("solve")
-        moments = measured(tuples, sums.tuples, n)
-        means, covariances = list(moments.kappa), []
-        for k, products in enumerate(sums.second / n):
-            # About pilots, so that the means are small and little cancels.
-            mean = sums.tuples.sides[0, tuples.side_places[k,]] / n
-            covariances.append(products - np.outer(mean, mean))
+        n = rest.n
+        about = [plain / n for plain, _ in each]
+        means = [pilot + mean for pilot, mean in zip(pilots, about, strict=True)]
+        second = zip(each, about, strict=True)
+        covariances = [squares / n - np.outer(mean, mean) for (_, squares), mean in second]
+        # The mean of the terms about the pilots, less what they have by the means that are others.
+        u = joint / n - expanded(about, pilots)[0]
         norm = Norm.of(independent_covariance(covariances, means), self.regularisation)
-        summary = FeatureSummary(f"{self.placement} locations", (tuples.n_values,))
-        value = norm(moments.u[0])
-        estimate = Estimate(value, placed.kernels, features=summary, quantity="NFSIC / n")
-        return rest, tuples.about(means), sampled, norm, estimate
+        summary = FeatureSummary(f"{self.placement} locations", (len(every),))
+        estimate = Estimate(float(norm(u)), placed.kernels, features=summary, quantity="NFSIC / n")
+        return MeasuredLocations(rest, tuples.part([0]).about(means), sampled, norm, estimate)
 
     def _place(
         self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]
@@ -304,3 +250,8 @@ class NFSIC(Estimator):
 def _session_without(session: Session, rows: NDArray[np.intp]) -> Session:
     """The run over all rows but these."""
     return session.over([RestSource(source, rows) for source in session.sources])
+
+
+def _pairs(m: int) -> tuple[Pair, ...]:
+    """The statistic of so many variables, and every kernel by itself."""
+    return (Pair.of(tuple(range(m))), *(Pair((), k) for k in range(m)))

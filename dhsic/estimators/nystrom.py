@@ -451,7 +451,7 @@ class NystromHSIC(OnLandmarks):
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
-        return _of_columns(self._compared(session, combinations, None), session.n)
+        return _of_columns(self.estimates(session, combinations), session.n)
 
 
 def _of_columns(grid: GridOutcome, n: int) -> ColumnEstimates:

@@ -2,65 +2,246 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.gaps import filled
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
-    Estimator,
+    Guess,
     Null,
+    Prepared,
+    RankingEstimator,
     bandwidth_rows,
     fit_combinations,
-    plan_of,
 )
-from dhsic.estimators.outcomes import (
-    ColumnEstimates,
-    ColumnOutcome,
-    Estimate,
-    GridOutcome,
-    Outcome,
-)
-from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.estimators.outcomes import Estimate, Outcome
+from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
     Landmarks,
     Pairing,
+    Pool,
     Selection,
     check_landmark_options,
     landmark_count,
+    prune,
+    select,
     select_bytes,
     tolerance_for,
     uniform_rows,
+    warn_of_rounding,
 )
-from dhsic.linalg import squared_norms
-from dhsic.nulls import Gamma, Resampling, Spectral
+from dhsic.linalg import (
+    PivotedCholesky,
+    hadamard,
+    pivoted_cholesky,
+    solve_lower,
+    squared_norms,
+)
+from dhsic.nulls import Chain, Gamma, Permutation, Shifts, Spectral
 from dhsic.results import LandmarkSummary
-from dhsic.statistics.landmark_basis import LandmarkBasis, own_hsic, select_landmarks
-from dhsic.statistics.orbit import Pair, Replicated, exact_null
+from dhsic.statistics.orbit import Pair, Replicated
 from dhsic.statistics.pointwise import (
-    Moments,
-    TupleNull,
+    PointMoments,
+    Pointwise,
     Tuples,
-    Whiten,
-    fit_tuples,
-    measure_tuples,
-    plan_tuples,
-    resample_tuples,
+    law_steps,
+    limit_laws,
+    means_of,
+    moments_of,
 )
+from dhsic.statistics.replicate import measure
 
+Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
-_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
+
+@dataclass(frozen=True)
+class LandmarkBasis:
+    """Landmarks that span those drawn in the RKHS of every combination of kernels.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted.
+    landmarks : Landmarks
+        Those that any combination keeps.
+    kept : tuple of ndarray of int
+        Those that each combination keeps, ascending.
+    tolerance : float
+        See `dhsic.linalg.pivoted_cholesky`.
+    held : tuple of PivotedCholesky or None
+        The factor of every combination, where all of them fit; else they are computed again when
+        they are needed.
+    drawn : int
+        Landmarks before pruning.
+    samples : tuple of ndarray, shapes (s, d_m)
+        Other rows of every variable.
+    pairing : {"independent", "joint"}
+        As they were drawn.
+    """
+
+    combinations: Combinations
+    landmarks: Landmarks
+    kept: tuple[Indices, ...]
+    tolerance: float
+    held: tuple[PivotedCholesky, ...] | None
+    drawn: int
+    samples: tuple[Vector, ...]
+    pairing: Pairing
+
+    @classmethod
+    def of(
+        cls,
+        combinations: Combinations,
+        drawn: Landmarks,
+        tolerance: float,
+        samples: Sequence[Vector],
+        pairing: Pairing,
+        *,
+        hold: bool,
+    ) -> Self:
+        """Prune what is drawn, and hold on to the factors where asked."""
+        each: list[Indices] = []
+        held: list[PivotedCholesky] = []
+        reference = combinations.reference()
+        for c in range(len(combinations)):
+            points = combinations.points_of(drawn.points, c)
+            # K_J depends on the kernels of a combination, and so does which landmarks span the
+            # others.
+            kernels, leads = combinations.kernels_of(c), c == reference
+            _, factor = prune(replace(drawn, points=points), kernels, tolerance, leads=leads)
+            # Ascending, so that the landmarks of a strip are a slice.
+            each.append(np.sort(factor.kept))
+            if hold:
+                # The factor counts landmarks among those that are kept.
+                held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
+        # Combinations share the tiles of the landmarks that any of them keeps.
+        union = np.unique(np.concatenate(each))
+        return cls(
+            combinations,
+            drawn.keep(union),
+            tuple(np.searchsorted(union, kept) for kept in each),
+            factor.tolerance,
+            tuple(held) if hold else None,
+            len(drawn),
+            tuple(samples),
+            pairing,
+        )
+
+    def statistic(self, pairs: Iterable[Pair], dtype: np.dtype[Any]) -> Pointwise:
+        """T = n u' K_J^-1 u of every combination."""
+        kernels, variables = self.combinations.kernels, self.combinations.variables
+        points, listed = self.combinations.spread(self.landmarks.points), list(pairs)
+        # Statistics of one combination share its landmarks, as three factorisations do.
+        numbers = [*range(len(self.kept))] * (len(listed) // len(self.kept))
+        kept = [self.kept[c] for c in numbers]
+        tuples = Tuples.at(kernels, variables, points, listed, kept, self.samples, dtype)
+        return Pointwise(tuples, tuple(partial(self.norm, c) for c in numbers))
+
+    def points(self, c: int) -> tuple[Vector, ...]:
+        """The landmarks (r, d_m) of a combination."""
+        return self.combinations.points_of(self.landmarks.keep(self.kept[c]).points, c)
+
+    def factor(self, c: int) -> PivotedCholesky:
+        """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
+        # Held where the memory allows it; else it is made again whenever it is asked for.
+        if self.held is not None:
+            return self.held[c]
+        # K_J is the Hadamard product of the Gram matrices: Kalinke and Szabo (2023), (17).
+        pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
+        return pivoted_cholesky(hadamard(kernel(z) for kernel, z in pairs), self.tolerance)
+
+    def whiten(self, c: int, values: Vector) -> Vector:
+        """L^-1 of functions given by their values at the landmarks of a combination."""
+        factor = self.factor(c)
+        return solve_lower(factor.factor, values[factor.kept])
+
+    def norm(self, c: int, values: Vector) -> Vector:
+        """U' K_J^-1 u = |L^-1 u|^2 of such functions."""
+        return squared_norms(self.whiten(c, values))
+
+    def squared_hsic(self, c: int, moments: PointMoments) -> float:
+        """The estimate of a combination: Kalinke and Szabo (2023), lemma 4.2."""
+        pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
+        grams = (kernel(z) for kernel, z in pairs)
+        return squared_hsic(grams, self.factor(c), moments.means, moments.u, self.tolerance)
+
+    def own(self, found: Replicated) -> Vector:
+        """HSIC of every feature with itself, and of the target, shape (G, 2)."""
+        target = np.zeros((2, len(self.landmarks)))
+        own = []
+        for c, (_, means, squares) in enumerate(moments_of(found)):
+            kernel, z = self.combinations.kernels_of(c)[0], self.points(c)[0]
+            own.append(own_hsic(kernel, z, means[0], squares[0], self.tolerance))
+            # The target has landmarks that any feature keeps.
+            target[:, self.kept[c]] = means[1], squares[1]
+        z, kernel = self.landmarks.points[1], self.combinations.kernels[-1]
+        of_target = own_hsic(kernel, z, target[0], target[1], self.tolerance)
+        return np.column_stack([own, np.full(len(own), of_target)])
+
+
+def squared_hsic(
+    grams: Iterable[Vector], joint: PivotedCholesky, means: Vector, u: Vector, tolerance: float
+) -> float:
+    """Kalinke and Szabo (2023), Lemma 4.2, as u' K_J^-1 u + |(I - P_J) (x)_m P_m mu_m|^2.
+
+    In this form nothing cancels. P_J and P_m project on the span of the landmarks' features;
+    P_m mu_m agrees with mu_m at the landmarks.
+
+    Parameters
+    ----------
+    grams : iterable of ndarray, shapes (r, r)
+        K_m at the landmarks. Overwritten, one after another.
+    joint : PivotedCholesky
+        Factor of their product K_J.
+    means : ndarray, shape (M, r)
+        kappa_m.
+    u : ndarray, shape (r,)
+        kappa_J - prod_m kappa_m.
+    tolerance : float
+        See `dhsic.linalg.pivoted_cholesky`.
+
+    Returns
+    -------
+    float
+    """
+
+    def norm(gram: Vector, values: Vector) -> float:
+        factor = pivoted_cholesky(gram, tolerance)
+        return float(factor.squared_norm(values[factor.kept]))
+
+    # |(x)_m P_m mu_m|^2 = prod_m alpha_m' K_m alpha_m, the second term of the lemma.
+    marginal = math.prod(map(norm, grams, means))  # which holds no matrix while it makes the next
+    # Less its part in the span of the joint landmarks: the constant that no permutation changes.
+    outside = marginal - float(joint.squared_norm(means.prod(axis=0)[joint.kept]))
+    # A squared norm is not negative; differences below 0 are the rounding of two equal norms.
+    return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
+
+
+def own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:
+    """Squared HSIC of a variable with itself, by the means of k and of k^2 at landmarks.
+
+    The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
+    means are those of k^2.
+    """
+    gram = kernel(z)
+    joint = pivoted_cholesky(gram**2, tolerance)
+    both = np.array([means, means])
+    # u = E k^2 - (E k)^2, that of the pair (x, x).
+    return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)
 
 
 class LandmarkFit(NamedTuple):
@@ -79,7 +260,7 @@ class LandmarkFit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NystromMHSIC(Estimator):
+class NystromMHSIC(RankingEstimator):
     """Nystrom M-HSIC of Kalinke and Szabo (2023), for two or more variables.
 
     The cost is linear in the rows. Let z_j = (z_1j, ..., z_Mj), j = 1..p, be landmarks,
@@ -137,7 +318,13 @@ class NystromMHSIC(Estimator):
     pool: int = 4
 
     name: ClassVar[str] = "nystrom-m"
+    most_variables: ClassVar[int | None] = None
+    nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain, Gamma, Spectral
+    cost: ClassVar[str] = "n"
     takes_missing: ClassVar[bool] = True
+    remedy: ClassVar[str] = (
+        "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
+    )
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
@@ -153,124 +340,97 @@ class NystromMHSIC(Estimator):
             )
             raise InvalidArgumentError(msg)
 
-    def kernel(self, given: Kernel | None) -> Kernel:
-        """The given kernel, or the Gaussian one."""
-        return given or Gaussian()
-
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts of rows; permutations of three variables or more."""
-        null, reason = exact_null(len(session.sources), n_resamples)
+        null, reason = super().choose_null(session, n_resamples)
         return null, "not exact with joint landmarks" if self.pairing == "joint" else reason
 
-    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """The plan with the landmarks as drawn: pruning can only make it less."""
-        assert null is None or isinstance(null, TupleNull)
-        if combinations.features:
-            self._check_shared()
-        p, guessed = self.most_landmarks(session), combinations.guessed(session.dims)
-        pairs = list(map(Pair.of, combinations.chosen))
-        # Shapes of the largest tuples, which take no memory.
-        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype)
-        held = 8 * p * p * len(pairs) * self._holds(session, len(pairs))
-        estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
+    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
+        """With the landmarks as drawn: pruning can only make them fewer."""
+        self._check_shared(combinations)
+        p, count = self.most_landmarks(session), len(combinations)
+        statistic = self.guessed(session, combinations, map(Pair.of, combinations.chosen))
         # One solve a combination with a law of its own; replicates share the first.
-        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
-        passes = plan_tuples(session, tuples, null)
-        steps = [*self.drawing_steps(session, guessed, held), *passes, *last]
-        return plan_of(session, steps, _REMEDY, n_landmarks=p)
+        closing: list[DriverStep | PassPlan] = [DriverStep("estimate", 3 * 8 * p * p)]
+        if isinstance(null, Gamma | Spectral):
+            closing = [*law_steps(session, statistic.tuples, null), *closing * count]
+        steps = self.drawing_steps(session, combinations, 8 * p * p * self._held(session, count))
+        return Guess(steps, statistic, tuple(closing), p)
 
-    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """The estimate of [1] Lemma 4.2, in one pass."""
-        return self.fit(session, kernels, "estimate").estimate
+    def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
+        """The landmarks, and the statistic of every combination at them."""
+        self._check_shared(combinations)
+        basis = self.draw(session, combinations, tests=null is not None)
+        return Prepared(
+            basis.combinations,
+            basis.statistic(map(Pair.of, combinations.chosen), session.dtype),
+            lambda found, c: self._estimate(session, basis, moments_of(found)[c], c),
+            own=basis.own if combinations.features else None,
+        )
 
     def fit(
         self, session: Session, kernels: Sequence[Kernel], of: Literal["statistic", "estimate"]
     ) -> LandmarkFit:
         """T as a test computes it, or the estimate, with all that it is made of."""
-        basis, tuples, whiten = self._prepare(
-            session, Combinations.single(kernels), tests=of == "statistic"
-        )
-        moments = measure_tuples(session, tuples)
-        (u,) = moments.u
-        # T = n u' K_J^-1 u = n |L^-1 u|^2.
-        statistic = session.n * float(squared_norms(whiten[0](u)))
-        estimate = self._estimate(session, basis, 0, moments)
-        value = statistic if of == "statistic" else estimate.value
-        return LandmarkFit(basis, moments.kappa, u, value, estimate)
-
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """T and its null distribution."""
-        combinations = Combinations.single(kernels)
-        if isinstance(null, Resampling):
-            return self.test_grid(session, combinations, null).only
-        assert isinstance(null, Gamma | Spectral)
-        (outcome,) = self.test_each(session, combinations, null)
-        return outcome
-
-    def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> GridOutcome:
-        """T of every combination and its replicates, in one pass."""
-        basis, (statistics, replicates, rounding, _), moments, detail = self._resampled(
-            session, combinations, null
-        )
-
-        def estimate(c: int) -> Estimate:
-            # Estimates at the landmarks of the test: none of them is drawn twice.
-            return self._estimate(session, basis, c, moments)
-
-        return GridOutcome(basis.combinations, statistics, replicates, estimate, detail, rounding)
+        single = Combinations.single(kernels)
+        basis = self.draw(session, single, tests=of == "statistic")
+        found = measure(session, basis.statistic([Pair.of(single.chosen[0])], session.dtype))
+        (moments,) = moments_of(found)
+        estimate = self._estimate(session, basis, moments, 0)
+        value = float(found.statistics[0]) if of == "statistic" else estimate.value
+        return LandmarkFit(basis, moments.means, moments.u, value, estimate)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, in two passes where they fit in memory."""
-        basis, tuples, whiten = self._prepare(session, combinations)
+        basis = self.draw(session, combinations, tests=True)
         note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        tested, moments = fit_tuples(session, tuples, whiten, null)
+        statistic = basis.statistic(map(Pair.of, combinations.chosen), session.dtype)
+        moments = moments_of(measure(session, statistic))
+        tuples = statistic.tuples.about(means_of(statistic.tuples, moments))
+        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
         return [
-            Outcome(*statistic, self._estimate(session, basis, c, moments), note)
-            for c, statistic in enumerate(tested)
+            Outcome(*tested, self._estimate(session, basis, moments[c], c), note)
+            for c, tested in enumerate(limit_laws(session, tuples, whiten, null))
         ]
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """T of every feature and its replicates, as `test_grid`."""
-        self._check_shared()
-        basis, (statistics, replicates, rounding, _), moments, detail = self._resampled(
-            session, combinations, null
-        )
-        estimates = self._features(session, basis, moments)
-        return ColumnOutcome(estimates, statistics, replicates, detail, rounding)
-
-    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
-        """The estimates of all features, in one pass."""
-        self._check_shared()
-        basis, tuples, _ = self._prepare(session, combinations, tests=False)
-        return self._features(session, basis, measure_tuples(session, tuples))
 
     def most_landmarks(self, session: Session) -> int:
         """Landmarks before pruning, at most."""
         return landmark_count(self.n_landmarks, session.n, replace=self.replace)
 
-    def drawing_steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
-        """Steps of `draw_landmarks`; `held` are the bytes of the factors that stay."""
+    def guessed(
+        self, session: Session, combinations: Combinations, pairs: Iterable[Pair]
+    ) -> Pointwise:
+        """A statistic of the largest shapes, which take no memory."""
+        kernels, p = combinations.guessed(session.dims), self.most_landmarks(session)
+        tuples = Tuples.unseen(
+            kernels.kernels, kernels.variables, session.dims, p, pairs, session.dtype
+        )
+        return Pointwise(tuples, (squared_norms,) * len(tuples.pairs))
+
+    def drawing_steps(
+        self, session: Session, combinations: Combinations, held: int
+    ) -> list[DriverStep | PassPlan]:
+        """Steps of `draw`; `held` are the bytes of the factors that stay."""
         s, p = self._drawn(session), self.most_landmarks(session)
         rows = 8 * sum(session.dims) * (s + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps = [DriverStep("fetch landmarks", fetch, rows)]
+        steps: list[DriverStep | PassPlan] = [DriverStep("fetch landmarks", fetch, rows)]
         if self.selection != "uniform":
-            pairs = zip(guessed.typical(), session.dims, strict=True)
-            width = sum(guessed.kernels[k].width(d) for k, d in pairs)
+            kernels = combinations.guessed(session.dims).kernels
+            pairs = zip(combinations.typical(), session.dims, strict=True)
+            width = sum(kernels[k].width(d) for k, d in pairs)
             steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
         gram = 8 * p * p
         return [*steps, DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)]
 
-    def draw_landmarks(
-        self, session: Session, combinations: Combinations, pairing: Pairing, *, hold: bool
-    ) -> LandmarkBasis:
+    def draw(self, session: Session, combinations: Combinations, *, tests: bool) -> LandmarkBasis:
         """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them."""
+        # Tests need landmarks that know nothing of the pairing. With rows of the data and four
+        # variables 7.6 and 8.7 % of true nulls were rejected at level 5 %. Estimates take tuples
+        # that are rows of the data: Kalinke and Szabo (2023), (14).
+        pairing = self.pairing or ("independent" if tests else "joint")
         s, m = self._drawn(session), len(session.sources)
         session.step("fetch landmarks")
         drawn = uniform_rows(session.seed, session.n, s, m, pairing=pairing, replace=self.replace)
@@ -286,24 +446,22 @@ class NystromMHSIC(Estimator):
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
             # for all.
             kernels = tuple(fitted.kernels[k] for k in combinations.typical())
-            landmarks = select_landmarks(
-                self.selection,
-                landmarks,
-                kernels,
-                self.most_landmarks(session),
-                pairing,
-                session.seed,
-            )
+            landmarks = self._select(landmarks, kernels, pairing, session)
         session.step("prune landmarks")
-        tolerance = tolerance_for(self.tolerance, session.dtype)
-        others = [x[s:] for x in rows]
-        basis = LandmarkBasis.of(fitted, landmarks, tolerance, others, pairing, hold=hold)
-        basis.warn_of_rounding(session)
+        basis = LandmarkBasis.of(
+            fitted,
+            landmarks,
+            tolerance_for(self.tolerance, session.dtype),
+            [x[s:] for x in rows],
+            pairing,
+            hold=self._held(session, len(combinations)) > 0,
+        )
+        spread = fitted.spread(basis.landmarks.points)
+        columns = [k.columns(z, session.dtype) for k, z in zip(fitted.kernels, spread, strict=True)]
+        warn_of_rounding(fitted.spread(session.names), fitted.kernels, columns, session.dtype)
         return basis
 
-    def summary(
-        self, session: Session, basis: LandmarkBasis, kept: int | tuple[int, ...]
-    ) -> LandmarkSummary:
+    def summary(self, session: Session, basis: LandmarkBasis, kept: int) -> LandmarkSummary:
         """The landmarks in a result."""
         return LandmarkSummary(
             drawn=basis.drawn,
@@ -315,74 +473,60 @@ class NystromMHSIC(Estimator):
             pool=None if self.selection == "uniform" else self._drawn(session),
         )
 
+    def _select(
+        self,
+        pool: Landmarks,
+        kernels: tuple[Kernel, ...],
+        pairing: Pairing,
+        session: Session,
+    ) -> Landmarks:
+        """Choose landmark tuples: of every variable by itself, or of the rows that they share."""
+
+        def chosen(m: int, kernels: tuple[Kernel, ...], points: tuple[Vector, ...]) -> Indices:
+            rng = generator(session.seed, "selection", m)
+            return select(self.selection, Pool(kernels, points), p, rng)
+
+        p = self.most_landmarks(session)
+        if pairing == "joint":
+            return pool.keep(chosen(0, kernels, pool.points))
+        # Every variable by itself: landmarks chosen together would know of the pairing.
+        each = [
+            Landmarks((points,), (rows,)).keep(chosen(m, (kernel,), (points,)))
+            for m, (kernel, points, rows) in enumerate(
+                zip(kernels, pool.points, pool.indices, strict=True)
+            )
+        ]
+        return Landmarks(
+            tuple(one.points[0] for one in each), tuple(one.indices[0] for one in each)
+        )
+
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are taken."""
         p = self.most_landmarks(session)
         return p if self.selection == "uniform" else min(session.n, self.pool * p)
 
-    def _holds(self, session: Session, count: int) -> bool:
-        """Whether the factors of so many Gram matrices are held."""
+    def _held(self, session: Session, count: int) -> int:
+        """How many factors of so many Gram matrices are held: all or none."""
         # An eighth of the memory, which passes leave free for them.
         held = 8 * self.most_landmarks(session) ** 2 * count
-        return count == 1 or held <= session.runtime.memory // 8
+        return count if count == 1 or held <= session.runtime.memory // 8 else 0
 
-    def _check_shared(self) -> None:
+    def _check_shared(self, combinations: Combinations) -> None:
         """Features share the rows that landmarks are; selected ones would be those of one."""
-        if self.selection != "uniform":
+        if combinations.features and self.selection != "uniform":
             msg = (
                 "features share their landmarks, which must be drawn uniformly; got "
                 f"selection={self.selection!r}: take selection='uniform'"
             )
             raise InvalidArgumentError(msg)
 
-    def _prepare(
-        self, session: Session, combinations: Combinations, *, tests: bool = True
-    ) -> tuple[LandmarkBasis, Tuples, list[Whiten]]:
-        """Landmarks, the statistics of a test or of estimates at them, and their norms."""
-        # Tests need landmarks that know nothing of the pairing. With rows of the data and four
-        # variables 7.6 and 8.7 % of true nulls were rejected at level 5 %. Estimates take tuples
-        # that are rows of the data: Kalinke and Szabo (2023), (14).
-        pairing = self.pairing or ("independent" if tests else "joint")
-        hold = self._holds(session, len(combinations))
-        basis = self.draw_landmarks(session, combinations, pairing, hold=hold)
-        pairs = list(map(Pair.of, combinations.chosen))
-        tuples = Tuples.at(basis, pairs, session.dtype)
-        return basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))]
-
-    def _resampled(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> tuple[LandmarkBasis, Replicated, Moments, str]:
-        """The landmarks, T of every statistic with its replicates, and how these were made."""
-        basis, tuples, whiten = self._prepare(session, combinations)
-        return basis, *resample_tuples(session, tuples, whiten, null)
-
     def _estimate(
-        self, session: Session, basis: LandmarkBasis, c: int, moments: Moments
+        self, session: Session, basis: LandmarkBasis, moments: PointMoments, c: int
     ) -> Estimate:
         """That of a combination, at the landmarks: Kalinke and Szabo (2023), Lemma 4.2."""
         session.step("estimate")
         return Estimate(
-            basis.squared_hsic(c, moments.kappa, moments.u[c]),
+            basis.squared_hsic(c, moments),
             basis.combinations.kernels_of(c),
             self.summary(session, basis, basis.factor(c).rank),
-        )
-
-    def _features(
-        self, session: Session, basis: LandmarkBasis, moments: Moments
-    ) -> ColumnEstimates:
-        """The estimates of Kalinke and Szabo (2023), Lemma 4.2, for (x, y), (x, x) and (y, y)."""
-        session.step("estimate")
-        kappa, squares, fitted = moments.kappa, moments.squares, basis.combinations
-        hsic, own = [], []
-        for c, kept in enumerate(basis.kept):
-            # From sums that one pass has made for all columns.
-            hsic.append(basis.squared_hsic(c, kappa, moments.u[c]))
-            (feature, _), z, k = fitted.kernels_of(c), basis.points(c)[0], fitted.chosen[c][0]
-            own.append(own_hsic(feature, z, kappa[k, kept], squares[k, kept], basis.tolerance))
-        # The target has landmarks that any feature keeps.
-        z, target = basis.landmarks.points[1], fitted.kernels[-1]
-        of_target = own_hsic(target, z, kappa[-1], squares[-1], basis.tolerance)
-        summary = self.summary(session, basis, tuple(map(len, basis.kept)))
-        return ColumnEstimates(
-            fitted, np.array(hsic), np.array(own), np.full(len(own), of_target), summary
         )

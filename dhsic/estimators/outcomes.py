@@ -133,6 +133,22 @@ class GridOutcome:
             own=None if self.own is None else self.own[at],
         )
 
+    @property
+    def of_columns(self) -> ColumnOutcome:
+        """Those of features against one target, whose HSIC with themselves is known."""
+        assert self.own is not None
+        each = [self.estimate(c) for c in range(len(self.combinations))]
+        summaries = [one.landmarks for one in each if one.landmarks is not None]
+        kept = tuple(int(summary.kept) for summary in summaries)  # type: ignore[arg-type]
+        landmarks = replace(summaries[0], kept=kept) if summaries else None
+        hsic = np.array([one.value for one in each])
+        estimates = ColumnEstimates(
+            self.combinations, hsic, self.own[:, 0], self.own[:, 1], landmarks
+        )
+        return ColumnOutcome(
+            estimates, self.statistics, self.replicates, self.detail, self.rounding
+        )
+
 
 @dataclass(frozen=True)
 class ColumnEstimates:

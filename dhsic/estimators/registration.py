@@ -21,7 +21,8 @@ Class = TypeVar("Class", bound=type[Any])
 NamesOrClasses = str | type[Any] | Iterable[str | type[Any]]
 
 _NULL_CLASSES: tuple[type[Any], ...] = get_args(Null)
-_PROTOCOL = ("kernel", "choose_null", "plan", "estimate", "test")
+# An estimator says what it prepares, or does all by itself.
+_PREPARES, _BY_ITSELF = ("guess", "prepare"), ("plan", "estimate", "test")
 # A plus after a digit and an e is read as that of an exponent, in the text of a kernel.
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*(?<!\de)")
 _RESERVED = ("auto", "columns", "none")
@@ -78,20 +79,21 @@ def register(
     extension : type
         A frozen dataclass that can be made without arguments: a class derived from `Kernel`, whose
         fields are its parameters in text, in their order, as in "gaussian:0.5"; a class derived
-        from `FromReplicates` or from another null; or a class with the methods of an estimator,
-        `kernel`, `choose_null`, `plan`, `estimate` and `test`. Where it is left out, a decorator
-        is returned.
+        from `FromReplicates` or from another null; or a class derived from
+        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`. Where
+        it is left out, a decorator is returned.
     nulls : str, type or a sequence of them, optional
-        For an estimator: the nulls that stand with it, one or more; those that are made of their
-        replicates come with them. To be left out of others.
+        For an estimator: the nulls that stand with it, one or more, in the place of its attribute
+        `nulls`; those that are made of their replicates come with them. To be left out of others.
     estimators : str, type or a sequence of them, optional
         For a null: the estimators that it stands with; where not given, all that stand with what it
         derives from, or with what its `replicates` are. To be left out of others.
     most_variables : int, optional
-        For an estimator: the largest number of variables that it takes; any where not given.
+        For an estimator: the largest number of variables that it takes, in the place of its
+        attribute `most_variables`.
     cost : str, optional
-        For an estimator: how its time grows with the rows n, as "n log n"; a question mark where
-        not given.
+        For an estimator: how its time grows with the rows n, as "n log n", in the place of its
+        attribute `cost`.
 
     Returns
     -------
@@ -188,24 +190,36 @@ def unregister(extension: str | type[Any]) -> None:
     ]
 
 
+def is_added(cls: type[Any]) -> bool:
+    """Whether a class was registered, and is not of dhsic itself."""
+    return cls in _ADDED.values()
+
+
 def _kind_of_class(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
     """Kind of a class, how it is added, and which arguments go with it."""
     if issubclass(cls, Kernel):
         return "a kernel", _add_kernel, ()
     if issubclass(cls, _NULL_CLASSES):
         return "a null distribution", _add_null, ("estimators",)
+    if not issubclass(cls, Estimator):
+        msg = (
+            "register takes kernels, null distributions and estimators, got "
+            f"{cls.__name__}, which derives from no base of these: derive from "
+            "dhsic.estimators.Functions, dhsic.estimators.Estimator, dhsic.kernels.Kernel or "
+            "dhsic.FromReplicates"
+        )
+        raise InvalidArgumentError(msg)
     return "an estimator", _add_estimator, ("nulls", "most_variables", "cost")
 
 
 def _checked_name(cls: type[Any], kind: str) -> str:
     """The name of a class; one that lacks what all kinds need is refused."""
     lacking = sorted(getattr(cls, "__abstractmethods__", ()))
-    if kind == "an estimator":
-        lacking = [name for name in _PROTOCOL if not callable(getattr(cls, name, None))]
+    if issubclass(cls, Estimator) and not (_has(cls, _PREPARES) or _has(cls, _BY_ITSELF)):
+        lacking = [name for name in _PREPARES if not _has(cls, [name])]
     if lacking:
-        what = f"the methods {', '.join(_PROTOCOL)}" if kind == "an estimator" else "all methods"
         msg = (
-            f"{kind} must have {what} of its protocol, got {cls.__name__} without "
+            f"{kind} must have all methods of its base, got {cls.__name__} without "
             f"{', '.join(lacking)}: add them, or derive from a class that has them"
         )
         raise InvalidArgumentError(msg)
@@ -275,25 +289,31 @@ def _suits(cls: type[Null], nulls: tuple[type[Null], ...]) -> bool:
     return isinstance(value.replicates if isinstance(value, FromReplicates) else value, nulls)
 
 
+def _has(cls: type[Estimator], names: Iterable[str]) -> bool:
+    """Whether a class has methods of its own."""
+    return all(getattr(cls, name) is not getattr(Estimator, name) for name in names)
+
+
 def _add_estimator(
     cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
 ) -> None:
-    with_it = tuple(_named_classes("nulls", () if nulls is None else nulls, NULLS))
-    if most_variables is not None:
-        check_integer("most_variables", most_variables, minimum=2)
-    if Chain in with_it and not hasattr(cls, "test_grid"):
+    with_it = tuple(_named_classes("nulls", cls.nulls if nulls is None else nulls, NULLS))
+    most = cls.most_variables if most_variables is None else most_variables
+    if most is not None:
+        check_integer("most_variables", most, minimum=2)
+    # Statistics that `replicate` takes have all that it has; what an estimator does by itself is of
+    # one kernel a variable, and of rows that may all change places.
+    prepares = _has(cls, _PREPARES)
+    if Chain in with_it and not prepares:
         msg = (
-            f"an estimator with null 'chain' must have the method test_grid, got "
-            f"{cls.__name__}: add it, or drop 'chain'"
+            f"an estimator with null 'chain' must have the methods {' and '.join(_PREPARES)}, got "
+            f"{cls.__name__}: add them, or drop 'chain'"
         )
         raise InvalidArgumentError(msg)
     # Nulls that were added before, for all estimators that take what they are made of.
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
-    with_it = (*with_it, *others)
-    grids = hasattr(cls, "test_grid")
-    TABLE.append(
-        EstimatorEntry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids)
-    )
+    entry = EstimatorEntry(cls, (*with_it, *others), most, cost or cls.cost, prepares)
+    TABLE.append(replace(entry, moves_sets=prepares))
     ESTIMATORS[cls.name] = cls
 
 

@@ -19,7 +19,6 @@ from dhsic.kernels import (
     Matern,
     RationalQuadratic,
 )
-from dhsic.kernels.base import Matrix
 from dhsic.linalg import rounding_unit, squared_norms
 
 Vector = NDArray[np.float64]
@@ -100,19 +99,14 @@ class Norm:
         # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
         return cls(whitening, values / (values + regularisation))
 
-    def whiten(self, u: Vector) -> Vector:
-        """W u of values (J,) or (J, b), whose sums of squares are the norm."""
-        whitened: Vector = self.whitening @ u
-        return whitened
-
     def solve(self, u: Vector) -> Vector:
         """(S + r t I)^-1 u."""
         solved: Vector = self.whitening.T @ (self.whitening @ u)
         return solved
 
-    def __call__(self, u: Vector) -> float:
-        """The norm of u (J,)."""
-        return float(squared_norms(self.whiten(u)))
+    def __call__(self, u: Vector) -> Vector:
+        """The squared norms of values (J,) or (J, b)."""
+        return squared_norms(self.whitening @ u)
 
 
 class Placed(NamedTuple):
@@ -152,19 +146,20 @@ def criterion(
     list of float
         Derivatives in the logarithms of the length scales; 0 of kernels other than radial ones.
     """
-    values = [_Values.of(*each) for each in zip(kernels, rows, points, strict=True)]
-    about, means, covariances, u = _moments([held.gram for held in values])
+    grams = [kernel(x, z) for kernel, x, z in zip(kernels, rows, points, strict=True)]
+    about, means, covariances, u = _moments(grams)
     norm = Norm.of(independent_covariance(covariances, means), regularisation)
     # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
     a = norm.solve(u)
     # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
-    for m, held in enumerate(values):
+    for m, held in enumerate(zip(kernels, rows, points, grams, strict=True)):
         weights = _derivative_weights(m, about, means, covariances, a, form)
-        gradients.append(held.in_points(weights))
-        lengths.append(held.in_length(weights, gradients[-1]))
-    return norm(u), gradients, lengths
+        in_points, in_length = _slopes(*held, weights)
+        gradients.append(in_points)
+        lengths.append(in_length)
+    return float(norm(u)), gradients, lengths
 
 
 def value_of(
@@ -176,7 +171,7 @@ def value_of(
     """The same without gradients."""
     grams = [kernel(x, z) for kernel, x, z in zip(kernels, rows, points, strict=True)]
     _, means, covariances, u = _moments(grams)
-    return Norm.of(independent_covariance(covariances, means), regularisation)(u)
+    return float(Norm.of(independent_covariance(covariances, means), regularisation)(u))
 
 
 def _moments(
@@ -222,61 +217,32 @@ def _derivative_weights(
     return weights
 
 
-@dataclass(frozen=True)
-class _Values:
-    """Kernel values of rows at locations, kept with what both gradients are made from.
+def _slopes(
+    kernel: Kernel, x: Vector, z: Vector, gram: Vector, weights: Vector
+) -> tuple[Vector, float]:
+    """Derivatives of sum_ij weights_ij k(x_i, z_j) in z, shape (J, d), and in log(length).
 
-    Parameters
-    ----------
-    kernel : Kernel
-        As fitted.
-    x, z : ndarray, shapes (n, d) and (J, d)
-        Rows and locations.
-    rows, points : tuple of ndarray
-        The same, each prepared as rows and as columns of a Gram matrix.
-    gram : ndarray, shape (n, J)
-        The values.
+    They are 0 of a kernel that has no gradient, and in the length of others than radial ones. Those
+    stay the same where rows, locations and length grow together, so that the derivative in the
+    length is that in all rows and locations, with the opposite sign (Euler).
     """
+    in_points = np.zeros_like(z)
+    if kernel.differentiable:
+        # As k is symmetric.
+        in_points = _gradient(kernel, z, x, *map(np.ascontiguousarray, (gram.T, weights.T)))
+    if not isinstance(kernel, _RADIAL):
+        return in_points, 0.0
+    in_rows = _gradient(kernel, x, z, gram, weights)
+    centre = 0.0 if kernel.origin is None else np.array(kernel.origin)
+    return in_points, -float(np.vdot(x - centre, in_rows) + np.vdot(z - centre, in_points))
 
-    kernel: Kernel
-    x: Vector
-    z: Vector
-    rows: tuple[Matrix, Matrix]
-    points: tuple[Matrix, Matrix]
-    gram: Vector
 
-    @classmethod
-    def of(cls, kernel: Kernel, x: Vector, z: Vector) -> Self:
-        """Compute the values."""
-        rows, points = kernel.rows_and_columns(x), kernel.rows_and_columns(z)
-        gram = kernel.gram(rows[0], points[1]).astype(np.float64, copy=False)
-        return cls(kernel, x, z, rows, points, gram)
-
-    def in_points(self, weights: Vector) -> Vector:
-        """sum_i weights_ij grad_z k(x_i, z_j), shape (J, d); 0 where there is no gradient."""
-        if not self.kernel.differentiable:
-            return np.zeros_like(self.z)
-        gram, weights = np.ascontiguousarray(self.gram.T), np.ascontiguousarray(weights.T)
-        return self._gradient(self.points[0], self.rows[1], gram, weights)  # as k is symmetric
-
-    def in_length(self, weights: Vector, in_points: Vector) -> float:
-        """sum_ij weights_ij dk(x_i, z_j) / d log(length); 0 of kernels other than radial ones.
-
-        A radial kernel stays the same where rows, locations and length grow together.
-        """
-        if not isinstance(self.kernel, _RADIAL):
-            return 0.0
-        in_rows = self._gradient(self.rows[0], self.points[1], self.gram, weights)
-        centre = 0.0 if self.kernel.origin is None else np.array(self.kernel.origin)
-        # Euler: k is homogeneous of degree 0 in rows, locations and length together.
-        return -float(np.vdot(self.x - centre, in_rows) + np.vdot(self.z - centre, in_points))
-
-    def _gradient(self, rows: Matrix, columns: Matrix, gram: Vector, weights: Vector) -> Vector:
-        """sum_j weights_ij grad_x k(x_i, z_j), shape (n, d)."""
-        work = np.empty((self.kernel.gradient_tiles, *gram.shape))
-        return self.kernel.gradient(rows, columns, gram, weights, work).astype(
-            np.float64, copy=False
-        )
+def _gradient(kernel: Kernel, x: Vector, z: Vector, gram: Vector, weights: Vector) -> Vector:
+    """sum_j weights_ij grad_x k(x_i, z_j), shape (n, d)."""
+    rows, _ = kernel.rows_and_columns(x)
+    _, columns = kernel.rows_and_columns(z)
+    work = np.empty((kernel.gradient_tiles, *gram.shape))
+    return kernel.gradient(rows, columns, gram, weights, work).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)

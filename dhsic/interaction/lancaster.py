@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,33 +18,30 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, Estimator, Null, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromMHSIC, find_null
 from dhsic.estimators.reach import planned
-from dhsic.interaction.landmarks import (
-    FACTORISATIONS,
-    LancasterReplicates,
-    plan_at_landmarks,
-    replicate_at_landmarks,
-)
-from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
+from dhsic.interaction.statistics import (
+    FACTORISATIONS,
+    LandmarkLancaster,
+    PairLancaster,
+)
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
-from dhsic.nulls import Permutation, Replicates, Shifts, monte_carlo_error, pvalue
+from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
 from dhsic.statistics.neighbours import Neighbours
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
-    "nystrom-lancaster": NystromMHSIC,
-    "v-lancaster": VHSIC,
+    LandmarkLancaster.name: NystromMHSIC,
+    PairLancaster.name: VHSIC,
 }
 
 InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
 InteractionNull = Literal["auto", "shifts", "permutation"]
 
 _NAMES: dict[type[Estimator], str] = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
-_QUANTITY = "squared interaction"
 
 
 @named_arguments
@@ -151,9 +148,9 @@ def interaction_test(
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     neighbours = Neighbours(session, ("groups", "strata"))
-    replicated = method.run(session)
+    found = method.run(session)
     neighbours.warn()
-    return _interaction_result(session, method, replicated)
+    return _interaction_result(session, method, found)
 
 
 @named_arguments
@@ -201,21 +198,6 @@ def plan_interaction(
     return _choose_method(session, kernels, estimator, null, n_resamples).plan(session)
 
 
-class _LancasterWay(NamedTuple):
-    """How an estimator has the replicates of every factorisation."""
-
-    null: str
-    """The exact null that it takes by itself: of three variables one is moved."""
-    plan: Callable[..., Plan]
-    replicate: Callable[..., LancasterReplicates]
-
-
-_WAYS: dict[type, _LancasterWay] = {
-    NystromMHSIC: _LancasterWay(Shifts.name, plan_at_landmarks, replicate_at_landmarks),
-    VHSIC: _LancasterWay(Permutation.name, plan_of_pairs, replicate_pairs),
-}
-
-
 @dataclass(frozen=True)
 class _LancasterMethod:
     """How a test is run: statistic, kernels to fit, null distribution and why this one."""
@@ -223,7 +205,7 @@ class _LancasterMethod:
     estimator: Estimator
     estimator_reason: str
     kernels: tuple[Kernel, ...]
-    null: Null
+    null: Resampling
     null_reason: str
 
     @property
@@ -233,14 +215,31 @@ class _LancasterMethod:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
-        planner = partial(_WAYS[type(self.estimator)].plan, null=self.null)
+        planner = partial(_interaction_plan, null=self.null)
         plan = planned(planner, self.estimator, session, Combinations.single(self.kernels))
         return replace(plan, pilot=partial(session.timed, self.run))
 
-    def run(self, session: Session) -> LancasterReplicates:
-        """The statistic and its replicates."""
+    def run(self, session: Session) -> GridOutcome:
+        """The statistics of the three factorisations and their replicates."""
         single = Combinations.single(self.kernels)
-        return _WAYS[type(self.estimator)].replicate(self.estimator, session, single, self.null)
+        return _run_interaction(self.estimator, session, single, self.null)
+
+
+def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
+    """The estimator of the interaction by what has its options."""
+    return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
+
+
+def _interaction_plan(
+    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
+) -> Plan:
+    return _lancaster(estimator).plan(session, combinations, null)
+
+
+def _run_interaction(
+    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
+) -> GridOutcome:
+    return _lancaster(estimator).test_grid(session, combinations, null)
 
 
 def _choose_method(
@@ -263,9 +262,12 @@ def _choose_method(
     asked = _read_estimator(estimator)
     _check_null(null, asked)
     # Before the estimator is settled, since its plan is that of a null.
-    way, left_open = _WAYS[type(asked)], isinstance(null, str) and null == "auto"
+    left_open = isinstance(null, str) and null == "auto"
+    # Three variables of which one is moved: shifts, where joint independence takes a chain.
+    exact = Shifts.name if isinstance(asked, NystromMHSIC) else Permutation.name
     single = Combinations.single([asked.kernel(None)] * len(session.sources))
-    law, why = find_null(way.null if left_open else null, asked, session, n_resamples, single)
+    law, why = find_null(exact if left_open else null, asked, session, n_resamples, single)
+    assert isinstance(law, Resampling)
     if left_open:
         moves = session.moves
         why = "exact for exchangeable rows" if moves is None else moves.assumption
@@ -273,8 +275,8 @@ def _choose_method(
         session,
         kernels,
         asked.name if isinstance(estimator, str) else asked,
-        planner=partial(way.plan, null=law),
-        runner=partial(way.replicate, null=law),
+        planner=partial(_interaction_plan, null=law),
+        runner=partial(_run_interaction, null=law),
     )
     return _LancasterMethod(chosen, reason, fitting, law, why)
 
@@ -301,7 +303,7 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
-    if type(estimator) not in _WAYS:
+    if type(estimator) not in (NystromMHSIC, VHSIC):
         msg = f"estimator must be a name, a NystromMHSIC or a VHSIC, got {estimator!r}"
         raise InvalidArgumentError(msg)
     # Landmarks that are rows of the data carry which values stand together, and a permutation that
@@ -317,35 +319,30 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
 
 
 def _interaction_result(
-    session: Session, method: _LancasterMethod, replicated: LancasterReplicates
+    session: Session, method: _LancasterMethod, found: GridOutcome
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
-    names, count = session.names, len(replicated.replicates)
-    # All pairs of rows have one bound on rounding, landmarks one for each factorisation.
-    roundings = np.broadcast_to(replicated.rounding, len(replicated.statistics)).tolist()
+    names, count = session.names, len(found.replicates)
     pvalues = [
         pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         for statistic, replicates, rounding in zip(
-            replicated.statistics, replicated.replicates.T, roundings, strict=True
+            found.statistics, found.replicates.T, found.rounding.tolist(), strict=True
         )
     ]
     errors = [monte_carlo_error(p, count) for p in pvalues]
     each = zip(FACTORISATIONS, pvalues, errors, strict=True)
     # All three have to be rejected, so that the largest p-value decides, without a correction.
     largest = int(np.argmax(pvalues))
-    statistic = float(replicated.statistics[largest])
-    estimate = Estimate(
-        statistic / session.n, replicated.kernels, replicated.landmarks, quantity=_QUANTITY
-    )
+    estimate = found.estimate(largest)
     fields = result_fields(session, method.estimator, method.estimator_reason, estimate)
     fields["estimator"] = _NAMES[type(method.estimator)]
     return InteractionTestResult(
-        statistic=statistic,
+        statistic=float(found.statistics[largest]),
         pvalue=pvalues[largest],
         pvalue_error=errors[largest],
-        null_distribution=replicated.replicates[:, largest],
+        null_distribution=found.replicates[:, largest],
         null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, replicated.detail))),
+        null_reason="; ".join(filter(None, (method.null_reason, found.detail))),
         factorisations=tuple(
             Factorisation(names[s], (names[a], names[b]), p, error) for (a, b, s), p, error in each
         ),

@@ -1,29 +1,33 @@
-"""Statistics at landmark tuples, u_s = sum_i f_j(i) h_j(s(i)), under all permutations of an orbit.
+"""The pointwise contraction: u_s = sum_i f_j(i) h_j(s(i)) under all permutations s of an orbit.
 
 For landmark j and two sides f_j and h_j of a statistic, the sums over a group of f_j(i) h_j(i + k)
 for every shift k are one circular cross-correlation: the product of two Fourier transforms, summed
 over groups, transformed back once in the end. Shifts leave the sums of either side as they are, so
 that the covariance of both under a permutation needs no other sum.
+
+A function of rows is a kernel at p landmarks, or any other that has p values. Tiles of them are
+made strip by strip of landmarks, about pilot means, so that they stay in the cache and no digits
+cancel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, product_of_centred
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
@@ -31,41 +35,66 @@ from dhsic.nulls import (
     Distribution,
     Gamma,
     GammaDistribution,
-    Resampling,
     Spectral,
     check_no_overflow,
 )
-from dhsic.statistics.landmark_basis import LandmarkBasis
 from dhsic.statistics.orbit import (
     Orbit,
     Pair,
     PermutedPass,
     Replicated,
-    orbit_of,
-    suits_one_task,
-    tie_tolerance,
     tile_error,
     transform_error,
 )
+from dhsic.statistics.replicate import Permuted, Statistic
 
-TermForm = Literal["joint", "centred"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 Side = tuple[int, ...]
+"""Numbers of functions whose product the left or right of a pair is."""
 SideTiles = dict[Side, Tile]
 Orders = dict[int, Indices]
-Whiten = Callable[[Tile], Vector]
-TupleNull = Resampling | Gamma | Spectral
+Norm = Callable[[Tile], Vector]
+"""From functions (q, N) at q landmarks to the squares of their N norms."""
 
-LANDMARK_TILE_ROWS = 1024  # of a tile, where they need not be whole groups
+TILE_ROWS = 1024  # of a tile, where they need not be whole groups
 _CACHE_BYTES = 2**20  # of what strips of landmarks take
 _FEWEST = 16  # landmarks of a kernel in a strip
-_GROUPS_AT_ONCE = 8
+_GROUPS_AT_ONCE = 8  # of a tile, where they are transformed one by one
 _PILOT_ROWS = 256
 _SAFETY = 4.0
 _PROBES = 8
-_FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
+_COPIES = 4  # of the functions of a statistic while their norms are found
+
+
+class PointFunction(Protocol):
+    """A kernel at landmarks, or a function of rows that is computed as one."""
+
+    @property
+    def work_tiles(self) -> int:
+        """How many scratch tiles `tile` needs."""
+        ...
+
+    def as_power(self) -> tuple[Hashable, float]:
+        """A function of which it is a power, and the exponent."""
+        ...
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Prepare landmarks (r, d)."""
+        ...
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
+        """Write the values (r, b) at prepared landmarks and rows into `out`."""
+        ...
+
+    def columns(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Prepare rows (b, d) of data, where `rows` prepares landmarks."""
+        ...
+
+    def width(self, d: int) -> int:
+        """Columns of prepared rows of d columns."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +103,7 @@ class Tuples:
 
     Parameters
     ----------
-    kernels : tuple of Kernel
+    kernels : tuple of PointFunction
         All K of them, fitted.
     variables : tuple of int
         The number of the variable that each is for, shape (K,).
@@ -94,61 +123,57 @@ class Tuples:
         kernels is their product about their means.
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[PointFunction, ...]
     variables: tuple[int, ...]
     landmarks: tuple[Matrix, ...]
     pairs: tuple[Pair, ...]
     kept: tuple[Indices, ...]
     pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
-    form: TermForm = "joint"
+    form: Literal["joint", "centred"] = "joint"
 
     @classmethod
     def at(
         cls,
-        basis: LandmarkBasis,
-        pairs: Sequence[Pair],
+        kernels: Sequence[PointFunction],
+        variables: Sequence[int],
+        landmarks: Sequence[Matrix],
+        pairs: Iterable[Pair],
+        kept: Sequence[Indices],
+        samples: Sequence[Matrix],
         dtype: np.dtype[Any],
-        form: TermForm = "joint",
-    ) -> Tuples:
-        """At the landmarks that every statistic keeps, with pilot means over other rows."""
-        kernels, variables = basis.combinations.kernels, basis.combinations.variables
-        landmarks = tuple(basis.landmarks.points[m] for m in variables)
+    ) -> Self:
+        """With means over a few rows of samples (s, d_m) as pilots."""
+        listed = list(zip(kernels, landmarks, variables, strict=True))
         # Kernels about their means over a few rows are small, so that their sums of products keep
         # digits.
-        pilots = tuple(
-            kernel(z, basis.samples[m][:_PILOT_ROWS]).mean(axis=1)
-            for kernel, z, m in zip(kernels, landmarks, variables, strict=True)
-        )
-        # Statistics of one combination share its landmarks, as three factorisations do.
-        kept = basis.kept * (len(pairs) // len(basis.kept))
-        return cls(kernels, variables, landmarks, tuple(pairs), kept, pilots, dtype, form)
+        pilots = (_values(k, z, samples[m][:_PILOT_ROWS]).mean(axis=1) for k, z, m in listed)
+        places = tuple(variables), tuple(landmarks), tuple(pairs), tuple(kept)
+        return cls(tuple(kernels), *places, tuple(pilots), dtype)
 
     @classmethod
     def unseen(
         cls,
-        guessed: Combinations,
+        kernels: Sequence[PointFunction],
+        variables: Sequence[int],
         dims: Sequence[int],
         p: int,
-        pairs: Sequence[Pair],
+        pairs: Iterable[Pair],
         dtype: np.dtype[Any],
-        form: TermForm = "joint",
-    ) -> Tuples:
+    ) -> Self:
         """At p landmarks that all are kept, which take no memory: for plans."""
-        zero = np.float64(0.0)
+        zero, pairs = np.float64(0.0), tuple(pairs)
         # Kernels of a variable share its landmarks, which count once.
         points = [np.broadcast_to(zero, (p, d)) for d in dims]
-        landmarks = tuple(points[m] for m in guessed.variables)
-        kept, pilots = (np.arange(p),) * len(pairs), (np.broadcast_to(zero, p),) * len(landmarks)
-        return cls(
-            guessed.kernels, guessed.variables, landmarks, tuple(pairs), kept, pilots, dtype, form
-        )
+        landmarks = tuple(points[m] for m in variables)
+        kept, pilots = (np.arange(p),) * len(pairs), (np.broadcast_to(zero, p),) * len(kernels)
+        return cls(tuple(kernels), tuple(variables), landmarks, pairs, kept, pilots, dtype)
 
-    def about(self, means: Sequence[Tile]) -> Tuples:
+    def about(self, means: Sequence[Tile]) -> Self:
         """With other pilots, shapes (p,)."""
         return replace(self, pilots=tuple(means))
 
-    def part(self, numbers: Sequence[int]) -> Tuples:
+    def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
         pairs = tuple(self.pairs[c] for c in numbers)
         part = replace(self, pairs=pairs, kept=tuple(self.kept[c] for c in numbers))
@@ -173,12 +198,23 @@ class Tuples:
 
     @cached_property
     def sides(self) -> dict[Side, Indices]:
-        """Every side of a statistic, as the kernels whose product it is, with its landmarks."""
-        each: dict[Side, list[Indices]] = {}
+        """Landmarks of every side, as the kernels whose product it is, ascending.
+
+        Kernels that are multiplied, and those whose powers others are, have sides of their own.
+        """
+        held: dict[Side, NDArray[np.bool_]] = {}
+
+        def hold(side: Side, at: NDArray[Any]) -> None:
+            held.setdefault(side, np.zeros(len(self.landmarks[0]), bool))[at] = True
+
         for pair, kept in zip(self.pairs, self.kept, strict=True):
             for side in _sides_of(pair):
-                each.setdefault(side, []).append(kept)
-        return {side: self._union(kept) for side, kept in each.items()}
+                hold(side, kept)
+        # From the last to the first, since a source may follow from another one.
+        for power in reversed(self.shared.powers):
+            if (power.k,) in held:
+                hold((power.source,), held[power.k,])
+        return {side: np.flatnonzero(at) for side, at in held.items()}
 
     @cached_property
     def side_places(self) -> dict[Side, slice]:
@@ -193,36 +229,19 @@ class Tuples:
     @cached_property
     def shared(self) -> SharedTiles:
         """How the tiles of the kernels come from each other."""
-        return SharedTiles(self.kernels, self.variables)
+        return SharedTiles(cast(tuple[Kernel, ...], self.kernels), self.variables)
 
     @cached_property
-    def roots(self) -> dict[int, int]:
-        """The kernel from whose tile that of each kernel comes."""
-        roots = {k: k for k in self.shared.roots}
-        for power in self.shared.powers:
-            roots[power.k] = roots[power.source]
-        return roots
-
-    @cached_property
-    def computed(self) -> frozenset[int]:
-        """Kernels that sides have, and those that their tiles follow from."""
-        return self.shared.sources({k for side in self.sides for k in side})
-
-    @cached_property
-    def needed(self) -> dict[int, Indices]:
-        """Landmarks at which each root that is used is computed, ascending."""
-        needed: dict[int, list[Indices]] = {}
-        for side, at in self.sides.items():
-            for k in side:
-                needed.setdefault(self.roots[k], []).append(at)
-        return {root: self._union(at) for root, at in sorted(needed.items())}
+    def roots(self) -> list[int]:
+        """Kernels that are computed, and are no powers of others."""
+        return [k for k in self.shared.roots if (k,) in self.sides]
 
     @cached_property
     def points(self) -> dict[int, Matrix]:
-        """These landmarks, prepared for tiles whose rows they are."""
+        """Their landmarks, prepared for tiles whose rows they are."""
         return {
-            k: self.kernels[k].rows(self.landmarks[k][at], self.dtype)
-            for k, at in self.needed.items()
+            k: self.kernels[k].rows(self.landmarks[k][self.sides[k,]], self.dtype)
+            for k in self.roots
         }
 
     def width(self, k: int) -> int:
@@ -233,61 +252,59 @@ class Tuples:
     def nbytes(self) -> int:
         """Bytes of landmarks, pilots and choices; of landmarks also as they are prepared."""
         arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
-        prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
+        prepared = sum(len(self.sides[k,]) * self.width(k) for k in self.roots)
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
     def pilot(self, k: int, at: Indices) -> Tile:
         """Pilots at some landmarks, shape (r, 1)."""
         return self.pilots[k][at, None].astype(self.dtype)
 
-    def _union(self, landmarks: Sequence[Indices]) -> Indices:
-        """Those in any, ascending; many statistics have the same array."""
-        held = np.zeros(len(self.landmarks[0]), bool)
-        for at in {id(numbers): numbers for numbers in landmarks}.values():
-            held[at] = True
-        return np.flatnonzero(held)
+
+def _values(kernel: PointFunction, z: Matrix, x: Matrix) -> Vector:
+    """Values (p, b) at landmarks and rows."""
+    rows, columns = kernel.rows(z, np.float64), kernel.columns(x, np.float64)
+    out = np.empty((len(rows), len(columns)))
+    kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape)))
+    return out
 
 
 def _sides_of(pair: Pair) -> list[Side]:
     """Both sides of a statistic, and the kernels of a product by themselves, for their means."""
-    return list(dict.fromkeys([pair.left, *((k,) for k in pair.left), (pair.right,)]))
+    left = [pair.left, *((k,) for k in pair.left)] if pair.left else []
+    return list(dict.fromkeys([*left, (pair.right,)]))
 
 
 class Strip(NamedTuple):
-    """Some of the landmarks, and where roots, sides and statistics have them."""
+    """Some of the landmarks, and where sides and statistics have them."""
 
-    roots: dict[int, slice]
-    """Its landmarks among those that a root needs."""
-    sides: dict[Side, Indices]
+    numbers: dict[Side, Indices]
     """Its landmarks that a side has."""
     at: dict[Side, slice]
     """These among those of all sides."""
-    rows: dict[Side, list[Indices | slice]]
-    """These in the tile of the root of every kernel of the side."""
+    rows: dict[tuple[Side, int], Indices | slice]
+    """Those of a product or a power in the tile of a kernel that it is made of."""
     pairs: list[tuple[slice, dict[Side, Indices | slice]]]
     """Where the landmarks of every statistic are among those of all, and in each of its sides."""
 
     @classmethod
-    def of(cls, t: Tuples, start: int, stop: int) -> Strip:
+    def of(cls, t: Tuples, start: int, stop: int) -> Self:
         """The landmarks start..stop-1."""
 
         # Landmarks ascend, so that those of a strip are a slice of any list.
         def within(at: Indices) -> slice:
             return slice(*np.searchsorted(at, [start, stop]).tolist())
 
-        roots = {k: within(at) for k, at in t.needed.items()}
-        local = {k: t.needed[k][at] for k, at in roots.items()}
-        sides = {side: at[within(at)] for side, at in t.sides.items()}
-        rows = {
-            side: [_places_among(local[t.roots[k]], at) for k in side] for side, at in sides.items()
-        }
+        numbers = {side: at[within(at)] for side, at in t.sides.items()}
+        made = [(side, k) for side in numbers if len(side) > 1 for k in side]
+        made += [((k,), source) for k, source, _ in t.shared.powers if (k,) in numbers]
+        rows = {(side, k): _places_among(numbers[k,], numbers[side]) for side, k in made}
         pairs = []
         for pair, kept, place in zip(t.pairs, t.kept, t.places, strict=True):
             its = kept[within(kept)]
-            places = {side: _places_among(sides[side], its) for side in _sides_of(pair)}
+            places = {side: _places_among(numbers[side], its) for side in _sides_of(pair)}
             pairs.append((_moved(within(kept), place.start), places))
-        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in sides}
-        return cls(roots, sides, at, rows, pairs)
+        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in numbers}
+        return cls(numbers, at, rows, pairs)
 
 
 def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
@@ -323,8 +340,8 @@ class TupleTiles:
         """Where strips begin and the last one ends, among all landmarks."""
         t = self.tuples
         size = max(1, _CACHE_BYTES // (t.dtype.itemsize * self.width))
-        total, p = sum(map(len, t.needed.values())), len(t.landmarks[0])
-        count = min(max(1, total // (_FEWEST * len(t.needed))), -(-total // size))
+        total, p = sum(len(t.sides[k,]) for k in t.roots), len(t.landmarks[0])
+        count = min(max(1, total // (_FEWEST * len(t.roots))), -(-total // size))
         return [p * i // count for i in range(count + 1)]
 
     @cached_property
@@ -351,61 +368,60 @@ class TupleTiles:
     def _tile_sizes(self) -> tuple[int, int, int]:
         """Landmarks of all roots at a strip, those of the widest, and scratch tiles of any."""
         t = self.tuples
-        widest = max(self._most([at]) for at in t.needed.values())
-        return self._most(t.needed.values()), widest, max(t.kernels[k].work_tiles for k in t.needed)
+        lists = [t.sides[k,] for k in t.roots]
+        widest = max(self._most([at]) for at in lists)
+        return self._most(lists), widest, max(t.kernels[k].work_tiles for k in t.roots)
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes a row of the tiles, of their sides and of prepared rows."""
+        """Bytes a row of all sides, of what they are made of, and of prepared rows."""
         t, (_, widest, work) = self.tuples, self._tile_sizes
-        tiles = self._most([t.needed[t.roots[k]] for k in t.computed])
         # Products are made of copies of their factors.
         factors = self._most([at for side, at in t.sides.items() if len(side) > 1 for _ in side])
-        entries = tiles + (1 + work) * widest + self.most_sides + factors
-        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.needed)))
+        entries = self.most_sides + (1 + work) * widest + factors
+        return t.dtype.itemsize * (entries + 3 * sum(map(t.width, t.roots)))
 
-    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, dict[int, Tile]]]:
-        """Kernels about their pilots at every strip, (r, rows) each, by number.
+    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, SideTiles]]:
+        """Kernels about their pilots at every strip, (r, rows) each, as sides of their own.
 
         The next strip overwrites them: fresh memory for every tile costs a tenth of the time where
         the allocator hands it back to the system, as it is told to on Dask's workers.
         """
         t, (most, widest, scratch) = self.tuples, self._tile_sizes
-        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
+        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.roots}
         made = np.empty((most, len(values[0])), t.dtype)
         worked = np.empty((scratch, widest, len(values[0])), t.dtype)
         for strip in self.strips:
-            tiles: dict[int, Tile] = {}
-            for (k, at), place in zip(
-                strip.roots.items(), consecutive(map(_length, strip.roots.values())), strict=True
-            ):
-                tiles[k] = made[place]
-                work = worked[: t.kernels[k].work_tiles, : _length(at)]
-                t.kernels[k].tile(t.points[k][at], columns[k], tiles[k], work)
+            tiles: SideTiles = {}
+            places = consecutive(len(strip.numbers[k,]) for k in t.roots)
+            for k, place in zip(t.roots, places, strict=True):
+                tiles[k,], kernel = made[place], t.kernels[k]
+                points = t.points[k][_moved(strip.at[k,], -t.side_places[k,].start)]
+                work = worked[: kernel.work_tiles, : len(points)]
+                kernel.tile(points, columns[k], tiles[k,], work)
             # Powers are taken of the values themselves, before their pilots are taken off.
             for power in t.shared.powers:
-                if power.k in t.computed:
-                    tiles[power.k] = power.of(tiles[power.source])
-            for k, tile in tiles.items():
-                root = t.roots[k]
+                if (power.k,) in t.sides:
+                    rows = strip.rows[(power.k,), power.source]
+                    tiles[power.k,] = power.of(tiles[power.source,][rows])
+            for side, tile in tiles.items():
                 # What is left about the pilots is small, so that sums of its products keep their
                 # digits.
-                tile -= t.pilot(k, t.needed[root][strip.roots[root]])
+                tile -= t.pilot(side[0], strip.numbers[side])
             yield strip, tiles
 
-    def sides(self, strip: Strip, tiles: dict[int, Tile]) -> SideTiles:
+    def with_products(self, strip: Strip, tiles: SideTiles) -> SideTiles:
         """All sides about their pilots, (r, rows) each."""
-        return {
-            side: tiles[side[0]][strip.rows[side][0]]
-            if len(side) == 1
-            else self.product(side, strip, self.factors(side, strip, tiles), {})
-            for side in strip.sides
+        products = [side for side in strip.numbers if len(side) > 1]
+        return tiles | {
+            side: self.product(side, strip, self.factors(side, strip, tiles), {})
+            for side in products
         }
 
-    def factors(self, side: Side, strip: Strip, tiles: dict[int, Tile]) -> list[Tile]:
+    def factors(self, side: Side, strip: Strip, tiles: SideTiles) -> list[Tile]:
         """The factors of the product of several kernels, (r, rows) each."""
-        t, at = self.tuples, strip.sides[side]
-        factors = [tiles[k][rows] for k, rows in zip(side, strip.rows[side], strict=True)]
+        t, at = self.tuples, strip.numbers[side]
+        factors = [tiles[k,][strip.rows[side, k]] for k in side]
         if t.form == "centred":
             return factors
         # With their pilots added the tiles are the kernels as they are.
@@ -426,7 +442,7 @@ class TupleTiles:
             product *= values
         if t.form == "joint":
             # Less the product of the pilots, so that the side is small.
-            product -= math.prod(t.pilot(k, strip.sides[side]) for k in side)
+            product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
         return product
 
 
@@ -455,64 +471,9 @@ class TupleSums(NamedTuple):
     squares: Vector
     """Sums over groups of the squared norms of both sides multiplied, shape (Q,)."""
 
-    @classmethod
-    def zeros(cls, tuples: Tuples, cosets: int, frequencies: int = 0) -> TupleSums:
-        """Sums of no rows yet; without frequencies, those of the data as they are."""
-        q, s = tuples.n_values, tuples.n_side_values
-        cross = np.zeros((cosets, q, frequencies or 1), np.complex128 if frequencies else float)
-        return cls(cross, np.zeros(q), np.zeros((cosets, s)), np.zeros(s), np.zeros(q))
-
-    def add_still(self, tuples: Tuples, strip: Strip, sides: SideTiles) -> None:
-        """Add rows that no permutation moves, by their sides at a strip of landmarks."""
-        for side, at in strip.at.items():
-            self.sides[:, at] += sides[side].sum(axis=1)
-            self.side_squares[at] += _squared_row_norms(sides[side])
-        for (left, right), (at, rows) in zip(tuples.pairs, strip.pairs, strict=True):
-            both = sides[left][rows[left]], sides[right,][rows[right,]]
-            self.left_over[at] += _sums_of_products(*both)
-
 
 @dataclass(frozen=True)
-class MeansPass(Pass[TupleSums]):
-    """The sums of the data as they are, in blocks of consecutive rows.
-
-    Parameters
-    ----------
-    tuples : Tuples
-        The statistics.
-    """
-
-    tuples: Tuples
-    name: str = "kernel sums"
-
-    @cached_property
-    def tiles(self) -> TupleTiles:
-        """Tiles of some rows."""
-        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
-        state = 24 * t.n_values + 16 * t.n_side_values
-        return Footprint(payload=t.nbytes, scratch=tile * self.tiles.row_bytes, state=state)
-
-    def chunk(self, block: RowBlock) -> TupleSums:
-        """Sums over one block."""
-        sums = TupleSums.zeros(self.tuples, 1)
-        for values in tiles_of_rows(block):
-            for strip, tiles in self.tiles.of(values):
-                sums.add_still(self.tuples, strip, self.tiles.sides(strip, tiles))
-        return sums
-
-
-def tiles_of_rows(block: RowBlock) -> Iterator[list[Matrix]]:
-    """The values of a block, tile by tile."""
-    for start in range(0, block.rows, LANDMARK_TILE_ROWS):
-        yield [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
-
-
-@dataclass(frozen=True)
-class TupleOrbitPass(PermutedPass[TupleSums]):
+class TuplePass(PermutedPass[TupleSums]):
     """All sums of `TupleSums`, in one pass.
 
     Parameters
@@ -522,23 +483,33 @@ class TupleOrbitPass(PermutedPass[TupleSums]):
         those of the left sides as well, but for the first.
     orbit : Orbit
         The permutations.
-    cosets : tuple of int
+    cosets : range
         Those of the orbit that are computed.
     """
 
     tuples: Tuples
     orbit: Orbit
-    cosets: tuple[int, ...]
+    cosets: range
+
+    @property
+    def name(self) -> str:
+        """Name of the pass."""
+        return super().name if len(self.orbit) > 1 else "kernel sums"
 
     @property
     def frequencies(self) -> int:
         """Complex numbers of a transform; 0 without shifts."""
         return self.groups.size // 2 + 1 if self.orbit.shifted else 0
 
+    @property
+    def together(self) -> int:
+        """Groups of a tile."""
+        return _GROUPS_AT_ONCE if self.orbit.shifted else max(1, TILE_ROWS // self.groups.size)
+
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some groups, whose transforms stay in the cache."""
-        return TupleTiles(self.tuples, 2 * self.frequencies or self.groups.size)
+        return TupleTiles(self.tuples, 2 * self.frequencies or self.together * self.groups.size)
 
     @cached_property
     def moved(self) -> tuple[int, ...]:
@@ -550,31 +521,32 @@ class TupleOrbitPass(PermutedPass[TupleSums]):
         return tuple(sorted({self.tuples.variables[k] for k in moved}))
 
     @property
-    def after(self) -> list[DriverStep]:
-        """What follows: the functions of one coset and statistic at a time, and a factor beside."""
-        most = max(self.tuples.sizes)
-        return [DriverStep("solve", 8 * most * (_FUNCTIONS * self.orbit.n_shifts + 2 * most))]
+    def state_bytes(self) -> int:
+        """Bytes of the sums."""
+        t, cosets = self.tuples, len(self.cosets)
+        state = (16 * self.frequencies or 8) * t.n_values * cosets
+        return state + 8 * (cosets + 1) * t.n_side_values + 16 * t.n_values
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, cosets, size = self.tuples, len(self.cosets), self.tuples.dtype.itemsize
-        tile_rows = min(rows, _GROUPS_AT_ONCE * self.groups.size)
+        tile_rows = min(rows, self.together * self.groups.size)
         sides, terms = self.tiles.most_sides, self.tiles.most_terms
         if self.orbit.shifted:
             work = size * 2 * self.frequencies * (2 * sides + (cosets + 1) * terms)
         else:
             work = size * tile_rows * (sides + 2 * terms)
         work += tile_rows * (self.tiles.row_bytes + 8 * (cosets + 2) * len(self.moved))
-        state = (16 * self.frequencies or 8) * t.n_values * cosets
-        state += 8 * (cosets + 1) * t.n_side_values + 16 * t.n_values
-        return Footprint(payload=t.nbytes, scratch=work, state=state)
+        return Footprint(payload=t.nbytes, scratch=work, state=self.state_bytes)
 
     def chunk(self, block: GroupBlock) -> TupleSums:
         """Sums over a run of groups."""
-        b = self.groups.size
-        sums = TupleSums.zeros(self.tuples, len(self.cosets), self.frequencies)
-        for start in range(0, block.n_groups, _GROUPS_AT_ONCE):
-            stop = min(start + _GROUPS_AT_ONCE, block.n_groups)
+        t, b, cosets, f = self.tuples, self.groups.size, len(self.cosets), self.frequencies
+        cross = np.zeros((cosets, t.n_values, f or 1), np.complex128 if f else np.float64)
+        values, sides = np.zeros((2, t.n_values)), np.zeros((cosets + 1, t.n_side_values))
+        sums = TupleSums(cross, values[0], sides[:-1], sides[-1], values[1])
+        for start in range(0, block.n_groups, self.together):
+            stop = min(start + self.together, block.n_groups)
             # The orders of groups by variable, for every coset; none where it is the identity.
             first, count = block.first + start, stop - start
             orders = [
@@ -585,15 +557,22 @@ class TupleOrbitPass(PermutedPass[TupleSums]):
                 self._add_groups(sums, strip, tiles, orders)
         if block.n_left:
             for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
-                sums.add_still(self.tuples, strip, self.tiles.sides(strip, tiles))
+                self._add_left_over(sums, strip, self.tiles.with_products(strip, tiles))
         return sums
 
+    def _add_left_over(self, sums: TupleSums, strip: Strip, sides: SideTiles) -> None:
+        """Add rows that no permutation moves, by their sides at a strip of landmarks."""
+        for side, at in strip.at.items():
+            sums.sides[:, at] += sides[side].sum(axis=1)
+            sums.side_squares[at] += _squared_row_norms(sides[side])
+        self._add_products(sums.left_over, strip, sides, sides, {})
+
     def _add_groups(
-        self, sums: TupleSums, strip: Strip, tiles: dict[int, Tile], orders: list[Orders]
+        self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders]
     ) -> None:
         """Add what some whole groups contribute at a strip of landmarks."""
         t, b = self.tuples, self.groups.size
-        sides = self.tiles.sides(strip, tiles)
+        sides = self.tiles.with_products(strip, tiles)
         norms = {
             side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
             for side, x in sides.items()
@@ -690,8 +669,8 @@ def _sums_of_products(left: Tile, right: Tile) -> Tile:
     sums = np.zeros(len(left))
     if sums.dtype == left.dtype:
         return np.vecdot(left, right, out=sums)
-    for start in range(0, left.shape[1], LANDMARK_TILE_ROWS):
-        at = slice(start, start + LANDMARK_TILE_ROWS)
+    for start in range(0, left.shape[1], TILE_ROWS):
+        at = slice(start, start + TILE_ROWS)
         sums += np.vecdot(left[:, at], right[:, at])
     return sums
 
@@ -703,141 +682,147 @@ def _squared_row_norms(values: Tile) -> Vector:
     return norms
 
 
-class Moments(NamedTuple):
-    """Moments of the data as they are, at the landmarks."""
+class PointMoments(NamedTuple):
+    """Moments of the data as they are, at the q landmarks of a statistic."""
 
-    kappa: Tile
-    """Means of the kernels where statistics need them, shape (K, p)."""
+    u: Vector
+    """kappa_J - prod_m kappa_m; of products of centred kernels the covariance of both sides."""
+    means: Vector
+    """kappa_m of the kernels of the pair, shape (M, q)."""
     squares: Vector
     """Means of their squares."""
-    u: list[Tile]
-    """kappa_J - prod_m kappa_m of every statistic, shapes (q,); of products of centred kernels
-    the covariance of both sides."""
-
-    @classmethod
-    def zeros(cls, tuples: Tuples) -> Moments:
-        """To be written part after part."""
-        shape = len(tuples.kernels), len(tuples.landmarks[0])
-        return cls(np.zeros(shape), np.zeros(shape), [np.empty(0)] * len(tuples.pairs))
-
-    def write_means(self, part: Tuples, sums: TupleSums, n: int) -> None:
-        """Write the means of single kernels and of their squares."""
-        for side, at in part.sides.items():
-            if len(side) == 1:
-                (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
-                about = sums.sides[0, place] / n
-                self.kappa[k, at] = pilot + about
-                # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
-                squares = sums.side_squares[place] / n + pilot * (pilot + 2.0 * about)
-                self.squares[k, at] = squares
 
 
-def functions_of(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
-    """U of a statistic under the b permutations of a coset, shape (q, b).
-
-    With f and h the sides about their pilots the covariance under a permutation s is
-    (1/n) sum_i f_i h_s(i) less the product of the means of f and h, which no shift changes.
-    """
-    (left, right), at, kept = part.pairs[c], part.places[c], part.kept[c]
-    cross = sums.cross[r, at]
-    # Under all shifts it is a circular correlation, whose transform the pass has summed.
-    u: Tile = scipy.fft.irfft(cross, b, axis=1) if b > 1 else cross.copy()
-    # Rows outside of the groups stay in their places under every permutation.
-    u += sums.left_over[at, None]
-    u /= n
-    about = {
-        side: sums.sides[r, part.side_places[side]][np.searchsorted(part.sides[side], kept)] / n
-        for side in _sides_of(part.pairs[c])
-    }
-    # Shifts move rows within a side: both means, and so their product, stay as they are.
-    u -= (about[left] * about[right,])[:, None]
-    # A joint test sees a dependence among the left variables, too: with L their product,
-    # E prod_m k_m - prod_m kappa_m is the covariance and (E L - prod_{left} kappa_m) kappa_right.
-    if part.form == "joint" and len(left) > 1:
-        pilots = {k: part.pilots[k][kept] for k in (*left, right)}
-        mean = math.prod(pilots[k] for k in left) + about[left]
-        apart = math.prod(pilots[k] + about[k,] for k in left)
-        u += ((mean - apart) * (pilots[right] + about[right,]))[:, None]
-    return u
+def moments_of(found: Replicated) -> list[PointMoments]:
+    """The moments of every statistic."""
+    return [moments for _, some in found.data for moments in some]
 
 
-def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
-    """The moments of the data as they are."""
-    moments = Moments.zeros(tuples)
-    moments.write_means(tuples, sums, n)
-    for c in range(len(tuples.pairs)):
-        moments.u[c] = functions_of(tuples, sums, c, 0, 1, n)[:, 0]
-    return moments
+def means_of(tuples: Tuples, moments: Sequence[PointMoments]) -> list[Vector]:
+    """Means of all kernels at the landmarks where statistics need them, shapes (p,)."""
+    means = [np.zeros(len(pilots)) for pilots in tuples.pilots]
+    for (left, right), kept, found in zip(tuples.pairs, tuples.kept, moments, strict=True):
+        for k, some in zip((*left, right), found.means, strict=True):
+            means[k][kept] = some
+    return means
 
 
-def measure_tuples(session: Session, tuples: Tuples) -> Moments:
-    """The means of the kernels and of their products, in one pass."""
-    return measured(tuples, session.reduce(MeansPass(tuples)), session.n)
-
-
-def resample_tuples(
-    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Resampling
-) -> tuple[Replicated, Moments, str]:
-    """T of all statistics and their replicates, in one pass, or as few as fit in memory.
+@dataclass(frozen=True)
+class Pointwise(Statistic[TupleSums]):
+    """T = n |u|^2 of every statistic, with u its function at the landmarks.
 
     Parameters
     ----------
-    session : Session
-        The run.
     tuples : Tuples
-        The statistics.
-    whiten : sequence of callable
-        L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
-        that of its whitened values at the landmarks.
-    null : Shifts or Permutation
-        How replicates are made.
-
-    Returns
-    -------
-    Replicated
-        T = n |L^-1 u|^2 and its replicates.
-    Moments
-        Those of the data.
-    str
-        How the replicates were made.
+        The functions.
+    norms : tuple of callable
+        The squared norm of every statistic, of functions (q, N) at its landmarks. Its root obeys
+        the triangle inequality, so that it tells how errors grow.
     """
-    whole = _orbit_pass(session, tuples, null)
-    orbit, b, n = whole.orbit, whole.orbit.n_shifts, session.n
-    values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
-    moments = Moments.zeros(tuples)
-    for numbers, piece, plan in _pieces(session, whole):
-        part, sums = piece.tuples, session.reduce(piece, plan)
+
+    tuples: Tuples
+    norms: tuple[Norm, ...]
+
+    def __len__(self) -> int:
+        return len(self.norms)
+
+    def part(self, numbers: Sequence[int]) -> Self:
+        norms = tuple(self.norms[c] for c in numbers)
+        return replace(self, tuples=self.tuples.part(numbers), norms=norms)
+
+    def largest(self) -> Self:
+        c = int(np.argmax(self.tuples.sizes))
+        return self.part(range(c, c + 1))
+
+    def over(self, orbit: Orbit, cosets: range) -> TuplePass:
+        return TuplePass(self.tuples, orbit, cosets)
+
+    def step(self, session: Session, reduction: PermutedPass[TupleSums]) -> DriverStep:
+        """The functions of one coset and statistic at a time, and a factor beside."""
+        assert isinstance(reduction, TuplePass)
+        most, b = max(self.tuples.sizes), reduction.orbit.n_shifts
+        held = reduction.state_bytes + 8 * len(self) * len(reduction.cosets) * b
+        return DriverStep("solve", held + 8 * most * (_COPIES * b + 2 * most))
+
+    def values(
+        self, session: Session, reduction: PermutedPass[TupleSums], sums: TupleSums
+    ) -> Permuted:
+        assert isinstance(reduction, TuplePass)
         session.step("solve")
-        moments.write_means(part, sums, n)
-        for place, c in enumerate(numbers):
-            for r, coset in enumerate(piece.cosets):
-                u = functions_of(part, sums, place, r, b, n)
-                # T = n |L^-1 u|^2 under all shifts of a coset at once.
-                values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](u))
-                if coset == 0:
-                    moments.u[c] = u[:, 0].copy()
-            errors[c] = _rounding(part, sums, place, orbit, n, whiten[c])
-        del sums, u  # the next pass has sums of its own
-    return Replicated.of(values, tie_tolerance(values[0], errors)), moments, orbit.detail
+        n, b, count = session.n, reduction.orbit.n_shifts, len(reduction.cosets)
+        permuted, errors = np.empty((count * b, len(self))), np.empty(len(self))
+        moments = []
+        for c, norm in enumerate(self.norms):
+            for r in range(count):
+                u = self._functions(sums, c, r, b, n)
+                permuted[r * b : (r + 1) * b, c] = n * norm(u)
+                if r == 0:
+                    moments.append(self._moments(sums, c, u[:, 0].copy(), n))
+            errors[c] = self._rounding(sums, c, reduction.orbit, n)
+        return Permuted(permuted, errors, moments)
+
+    def _functions(self, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
+        """U of a statistic under the b permutations of a coset, shape (q, b).
+
+        With f and h the sides about their pilots the covariance under a permutation s is
+        (1/n) sum_i f_i h_s(i) less the product of the means of f and h, which no shift changes.
+        """
+        t, (left, right) = self.tuples, self.tuples.pairs[c]
+        at, kept = t.places[c], t.kept[c]
+        cross = sums.cross[r, at]
+        # Under all shifts it is a circular correlation, whose transform the pass has summed.
+        u: Tile = scipy.fft.irfft(cross, b, axis=1) if b > 1 else cross.copy()
+        # Rows outside of the groups stay in their places under every permutation.
+        u += sums.left_over[at, None]
+        u /= n
+        about = {side: self._at(sums.sides[r], side, c) / n for side in _sides_of(t.pairs[c])}
+        # Shifts move rows within a side: both means, and so their product, stay as they are.
+        u -= (about[left] * about[right,])[:, None]
+        # A joint test sees a dependence among the left variables, too: with L their product,
+        # E prod_m k_m - prod_m kappa_m is the covariance and (E L - prod_{left} kappa_m)
+        # kappa_right.
+        if t.form == "joint" and len(left) > 1:
+            pilots = {k: t.pilots[k][kept] for k in (*left, right)}
+            mean = math.prod(pilots[k] for k in left) + about[left]
+            apart = math.prod(pilots[k] + about[k,] for k in left)
+            u += ((mean - apart) * (pilots[right] + about[right,]))[:, None]
+        return u
+
+    def _at(self, sums: Vector, side: Side, c: int) -> Vector:
+        """Those of the sums of a side that a statistic keeps."""
+        kept: Vector = sums[self.tuples.side_places[side]][
+            np.searchsorted(self.tuples.sides[side], self.tuples.kept[c])
+        ]
+        return kept
+
+    def _moments(self, sums: TupleSums, c: int, u: Vector, n: int) -> PointMoments:
+        t, pair = self.tuples, self.tuples.pairs[c]
+        kernels = (*pair.left, pair.right)
+        pilots = np.array([t.pilots[k][t.kept[c]] for k in kernels])
+        about = np.array([self._at(sums.sides[0], (k,), c) for k in kernels]) / n
+        squares = np.array([self._at(sums.side_squares, (k,), c) for k in kernels]) / n
+        # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
+        return PointMoments(u, pilots + about, squares + pilots * (pilots + 2.0 * about))
+
+    def _rounding(self, sums: TupleSums, c: int, orbit: Orbit, n: int) -> float:
+        """Up to how much the root of a statistic, sqrt(n) |u|, may be wrong by rounding.
+
+        Errors of a transform grow with the logarithm of its length, and so do those of sums in
+        double precision; errors of groups are independent. Of such errors e of a covariance the
+        norm of diag(e) is found by a few random signs (Hutchinson 1990), and taken times a factor
+        for safety.
+        """
+        dtype = self.tuples.dtype
+        summed = dtype if orbit.shifted else np.float64
+        unit = transform_error(summed, orbit.groups.size) + tile_error(dtype)
+        errors = unit * np.sqrt(sums.squares[self.tuples.places[c]]) / n
+        # A fixed seed: the bound is the same in every run.
+        signs = np.random.Generator(np.random.Philox(0)).choice([-1.0, 1.0], (len(errors), _PROBES))
+        norm = math.sqrt(float(self.norms[c](errors[:, None] * signs).mean()))
+        return math.sqrt(n) * _SAFETY * norm
 
 
-def _rounding(part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int, whiten: Whiten) -> float:
-    """Up to how much the root of a statistic, sqrt(n) |L^-1 u|, may be wrong by rounding.
-
-    Errors of a transform grow with the logarithm of its length, and so do those of sums in double
-    precision; errors of groups are independent. Of such errors e of a covariance, |L^-1 diag(e)|_F
-    is found by a few random signs (Hutchinson 1990), and taken times a factor for safety.
-    """
-    summed = part.dtype if orbit.shifted else np.float64
-    unit = transform_error(summed, orbit.groups.size) + tile_error(part.dtype)
-    errors = unit * np.sqrt(sums.squares[part.places[c]]) / n
-    # A fixed seed: the bound is the same in every run.
-    signs = np.random.Generator(np.random.Philox(0)).choice([-1.0, 1.0], (len(errors), _PROBES))
-    norm = math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
-    return math.sqrt(n) * _SAFETY * norm
-
-
-class SpectrumSums(NamedTuple):
+class TermSums(NamedTuple):
     """Sums over rows of the centred terms xi, and of xi xi'."""
 
     plain: Vector
@@ -847,46 +832,31 @@ class SpectrumSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpectrumPass(Pass[SpectrumSums]):
-    """The second moments of the centred terms.
+class TermPass(Pass[TermSums]):
+    """The second moments of the terms of statistics about their pilots.
+
+    Those of a pair are its centred products, whose mean is u where the pilots are the means; those
+    of a kernel without a left side are its own values about the pilots.
 
     Parameters
     ----------
     tuples : Tuples
-        The statistics, whose pilots are the means of the kernels.
-    null : Gamma or Spectral
-        The null that they are for.
-    cosets : tuple of int, optional
-        The data as they are.
+        The statistics.
+    name : str, optional
+        Name of the pass.
     """
 
     tuples: Tuples
-    null: Gamma | Spectral
-    cosets: tuple[int, ...] = (0,)
-
-    @property
-    def name(self) -> str:
-        """The null distribution."""
-        return f"{self.null.name} null"
+    name: str = "second moments"
 
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS)
-
-    @property
-    def after(self) -> list[DriverStep]:
-        """What follows: the covariance of one statistic at a time, beside the moments of all."""
-        count, matrix = len(self.tuples.sizes), 8 * max(self.tuples.sizes) ** 2
-        held = matrix * (count - 1)
-        steps = [DriverStep("whiten", held + 6 * matrix)]
-        if isinstance(self.null, Spectral):
-            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
-        return steps * count
+        return TupleTiles(self.tuples, TILE_ROWS)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
+        t, tile = self.tuples, min(rows, TILE_ROWS)
         terms = 2 * self.tiles.most_terms * t.dtype.itemsize + 8 * t.n_values
         return Footprint(
             payload=t.nbytes,
@@ -894,11 +864,12 @@ class SpectrumPass(Pass[SpectrumSums]):
             state=8 * (sum(q * q for q in t.sizes) + t.n_values),
         )
 
-    def chunk(self, block: RowBlock) -> SpectrumSums:
+    def chunk(self, block: RowBlock) -> TermSums:
         """Sums over one block."""
         t = self.tuples
-        sums = SpectrumSums(np.zeros(t.n_values), np.zeros(sum(q * q for q in t.sizes)))
-        for values in tiles_of_rows(block):
+        sums = TermSums(np.zeros(t.n_values), np.zeros(sum(q * q for q in t.sizes)))
+        for start in range(0, block.rows, TILE_ROWS):
+            values = [x[start : start + TILE_ROWS] for x in block.values]
             # Products of float32 would leave the covariance indefinite once it is whitened.
             terms = np.empty((t.n_values, len(values[0])))
             for strip, tiles in self.tiles.of(values):
@@ -908,8 +879,8 @@ class SpectrumPass(Pass[SpectrumSums]):
                 squares += terms[place] @ terms[place].T
         return sums
 
-    def _write_terms(self, terms: Tile, strip: Strip, tiles: dict[int, Tile]) -> None:
-        """Write the centred terms xi of every statistic at a strip, where pilots are the means."""
+    def _write_terms(self, terms: Tile, strip: Strip, tiles: SideTiles) -> None:
+        """Write the terms of every statistic at a strip."""
         t = self.tuples
         for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
             # A strip may hold no landmark that this statistic keeps.
@@ -917,12 +888,12 @@ class SpectrumPass(Pass[SpectrumSums]):
                 continue
             centred, means = [], []
             for k in (*left, right):
-                centred.append(tiles[k][strip.rows[k,][0]][rows[k,]].copy())
-                means.append(t.pilot(k, strip.sides[k,][rows[k,]]))
+                centred.append(tiles[k,][rows[k,]].copy())
+                means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
             # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-            terms[at] = product_of_centred(centred, means)
+            terms[at] = product_of_centred(centred, means) if left else centred[0]
 
-    def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
+    def of(self, sums: TermSums) -> list[tuple[Vector, Vector]]:
         """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
         sizes = self.tuples.sizes
         squares = consecutive(q * q for q in sizes)
@@ -932,23 +903,56 @@ class SpectrumPass(Pass[SpectrumSums]):
         ]
 
 
-def fit_tuples(
-    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Gamma | Spectral
-) -> tuple[list[tuple[float, Distribution]], Moments]:
-    """T of every statistic and its fitted null distribution, in two passes where they fit."""
-    moments = measure_tuples(session, tuples)
-    whole = SpectrumPass(tuples.about(list(moments.kappa)), null)
-    tested: list[tuple[float, Distribution]] = []
-    for numbers, piece, plan in _pieces(session, whole):
-        for c, (plain, squares) in zip(numbers, piece.of(session.reduce(piece, plan)), strict=True):
-            moments.u[c] = plain / session.n
-            tested.append(_fitted(session, moments.u[c], squares, whiten[c], null))
-        del plain, squares  # the next pass has sums of its own
-    return tested, moments
+def limit_laws(
+    session: Session, tuples: Tuples, whiten: Sequence[Norm], null: Gamma | Spectral
+) -> list[tuple[float, Distribution]]:
+    """T of every statistic and its limit law, in as few passes as fit in memory.
+
+    The pilots are the means of the kernels. Whitening takes functions (q, N) at the landmarks of a
+    statistic to those whose sums of squares are its squared norms.
+    """
+    tested = []
+    for numbers, part, plan, _ in _law_parts(session, tuples, null):
+        for c, moments in zip(numbers, part.of(session.reduce(part, plan)), strict=True):
+            tested.append(_limit_law(session, *moments, whiten[c], null))
+        del moments  # the next pass has sums of its own
+    return tested
 
 
-def _fitted(
-    session: Session, u: Vector, squares: Vector, whiten: Whiten, null: Gamma | Spectral
+def law_steps(
+    session: Session, tuples: Tuples, null: Gamma | Spectral
+) -> list[DriverStep | PassPlan]:
+    """The passes of `limit_laws` and what follows each."""
+    passes: list[DriverStep | PassPlan] = []
+    for *_, plan, steps in _law_parts(session, tuples, null):
+        passes += [plan, *steps]
+    return passes
+
+
+def _law_parts(
+    session: Session, tuples: Tuples, null: Gamma | Spectral
+) -> Iterator[tuple[range, TermPass, PassPlan, list[DriverStep]]]:
+    """All statistics at once where their covariances fit in memory, else halves of them."""
+    left = [range(len(tuples.pairs))]
+    while left:
+        numbers = left.pop(0)
+        part = TermPass(tuples.part(numbers), f"{null.name} null")
+        # One covariance at a time, beside the moments of all.
+        matrix = 8 * max(part.tuples.sizes) ** 2
+        held, plan = matrix * (len(numbers) - 1), session.plan(part)
+        steps = [DriverStep("whiten", held + 6 * matrix)]
+        if isinstance(null, Spectral):
+            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
+        fits = plan.worker_bytes + steps[0].working_bytes <= session.runtime.pass_bytes
+        if fits or len(numbers) == 1:
+            yield numbers, part, plan, steps * len(numbers)
+        else:
+            middle = len(numbers) // 2
+            left[:0] = [numbers[:middle], numbers[middle:]]
+
+
+def _limit_law(
+    session: Session, plain: Vector, squares: Vector, whiten: Norm, null: Gamma | Spectral
 ) -> tuple[float, Distribution]:
     """T, and its limit law: of a normal U of the same covariance.
 
@@ -958,7 +962,7 @@ def _fitted(
     E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for M > 2. The factor n / (n - 2) removes
     the excess of rejections that it causes at small n.
     """
-    n = session.n
+    n, u = session.n, plain / session.n
     session.step("whiten")
     covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
     check_no_overflow(covariance)
@@ -970,53 +974,3 @@ def _fitted(
         return statistic, null.distribution(mixture, session.seed)
     variance = 2.0 * float(np.vdot(covariance, covariance))
     return statistic, GammaDistribution(float(covariance.trace()), variance)
-
-
-def plan_tuples(
-    session: Session, tuples: Tuples, null: TupleNull | None
-) -> list[DriverStep | PassPlan]:
-    """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
-    if isinstance(null, Resampling):
-        return _piece_steps(session, _orbit_pass(session, tuples, null))
-    first = session.plan(MeansPass(tuples))
-    return [first] if null is None else [first, *_piece_steps(session, SpectrumPass(tuples, null))]
-
-
-TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SpectrumPass)
-
-
-def _piece_steps(session: Session, whole: TuplePass) -> list[DriverStep | PassPlan]:
-    steps: list[DriverStep | PassPlan] = []
-    for _, piece, plan in _pieces(session, whole):
-        steps += [plan, *piece.after]
-    return steps
-
-
-def _pieces(session: Session, whole: TuplePass) -> Iterator[tuple[range, TuplePass, PassPlan]]:
-    """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
-
-    The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
-    """
-    left = [(range(len(whole.tuples.pairs)), whole.cosets)]
-    while left:
-        numbers, cosets = left.pop(0)
-        piece = replace(whole, tuples=whole.tuples.part(numbers), cosets=cosets)
-        plan, solve = session.plan(piece), max(step.working_bytes for step in piece.after)
-        fits = plan.worker_bytes + solve <= session.runtime.pass_bytes
-        if fits or len(numbers) == len(cosets) == 1:
-            yield numbers, piece, plan
-        elif len(numbers) > 1:
-            middle = len(numbers) // 2
-            left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
-        else:
-            middle = len(cosets) // 2
-            left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
-
-
-def _orbit_pass(session: Session, tuples: Tuples, null: Resampling) -> TupleOrbitPass:
-    """The pass over all permutations, which all statistics share."""
-
-    def over(orbit: Orbit) -> TupleOrbitPass:
-        return TupleOrbitPass(tuples, orbit, tuple(range(orbit.cosets)))
-
-    return over(orbit_of(session, null, lambda orbit: suits_one_task(session, over(orbit))))

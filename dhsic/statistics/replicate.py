@@ -176,6 +176,11 @@ def replicate_parts(
         yield numbers, Replicated(values[0], values[1:], tolerance, ((numbers, data),))
 
 
+def measure(session: Session, statistic: Statistic[Any]) -> Replicated:
+    """The statistics of the data alone."""
+    return replicate(session, statistic, statistic.orbit(session, None))
+
+
 def replicate_steps(
     session: Session, statistic: Statistic[Any], orbit: Orbit, share: int = 1
 ) -> list[DriverStep | PassPlan]:

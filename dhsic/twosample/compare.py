@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dhsic._arguments import Method, Precision, RunOptions, choose_method
 from dhsic._fields import tested_fields
+from dhsic._plugins import load_plugins
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
@@ -17,7 +18,8 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import RFFHSIC, BlockHSIC, Estimator, Null, NullName
+from dhsic.estimators import ESTIMATORS, RFFHSIC, BlockHSIC, Estimator, Null, NullName
+from dhsic.estimators.registration import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
@@ -271,10 +273,13 @@ def _common_name(samples: Sequence[Source]) -> str:
 def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
-        name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
-        return name if name == "auto" else MMD_ESTIMATORS[name].name
+        if given not in ("auto", *MMD_ESTIMATORS):
+            load_plugins()
+        others = [name for name, cls in ESTIMATORS.items() if is_added(cls)]
+        name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS, *others))
+        return MMD_ESTIMATORS[name].name if name in MMD_ESTIMATORS else name
     # By the class itself: one derived from it may be of another statistic, and have no name here.
-    if type(estimator) not in MMD_NAMES:
+    if type(estimator) not in MMD_NAMES and not is_added(type(estimator)):
         classes = ", ".join(cls.__name__ for cls in MMD_NAMES)
         msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
         raise InvalidArgumentError(msg)
@@ -323,12 +328,14 @@ def _two_sample_result(
     # That of blocks is in units of its error, all others are n times the estimate.
     if not isinstance(method.estimator, BlockHSIC):
         estimate = statistic / fields["n"]
-    quantity = "squared MMD" if len(samples) == 2 else "mean squared MMD of pairs"
+    # Under the name of the task: the estimator of HSIC is how it is computed.
+    name, quantity = MMD_NAMES.get(type(method.estimator)), fields["quantity"]
+    if name is not None:
+        quantity = "squared MMD" if len(samples) == 2 else "mean squared MMD of pairs"
     of_samples = {
         "estimate": estimate,
         "quantity": f"{quantity} within strata" if within else quantity,
-        # Under the name of the task: the estimator of HSIC is how it is computed.
-        "estimator": MMD_NAMES[type(method.estimator)],
+        "estimator": name or method.estimator.name,
         # The codes of samples are ours, and no variable of the user.
         "variables": fields["variables"][:1],
         "grid": grid,

@@ -13,7 +13,17 @@ import dhsic
 from dhsic import _plugins
 from dhsic.cli import main
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import ESTIMATORS, NULLS, TABLE, VHSIC, Estimate, Outcome, plan_of
+from dhsic.estimators import (
+    ESTIMATORS,
+    NULLS,
+    TABLE,
+    VHSIC,
+    Estimate,
+    Estimator,
+    Functions,
+    Outcome,
+    plan_of,
+)
 from dhsic.kernels import Gaussian, Kernel, parse
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Permutation, Replicates
@@ -56,13 +66,11 @@ class Shuffled(Permutation):
 
 
 @dataclass(frozen=True)
-class Correlation:
-    """n r^2 of the first columns."""
+class Correlation(Estimator):
+    """n r^2 of the first columns, by all rows at once."""
 
     name: ClassVar[str] = "correlation"
-
-    def kernel(self, given):
-        return given or Gaussian()
+    most_variables: ClassVar[int | None] = None
 
     def choose_null(self, session, n_resamples):
         return Permutation(n_resamples), "exact"
@@ -216,10 +224,21 @@ def test_command_line__knows_new_names(tmp_path):
     assert "'corr' is not one of" in invoke("--estimator", "corr").output
 
 
-def lacking(cls, *methods):
-    """A copy of an estimator without some of its methods."""
-    kept = {k: v for k, v in vars(cls).items() if k not in (*methods, "__dict__", "__weakref__")}
-    return type("Lacking", (), kept)
+@dataclass(frozen=True)
+class Bare(Estimator):
+    name: ClassVar[str] = "bare"
+
+
+@dataclass(frozen=True)
+class NoFunction(Functions):
+    name: ClassVar[str] = "no-function"
+
+
+class Old:
+    """As estimators were written once, with methods alone."""
+
+    name = "old"
+    kernel = choose_null = plan = estimate = test = Correlation.estimate
 
 
 @dataclass(frozen=True)
@@ -266,10 +285,11 @@ def named(text):
     ("cls", "options", "match"),
     [
         (Sign(), {}, r"register needs a class, got Sign\(.*: pass the class"),
-        (NoTile, {}, "must have all methods of its protocol, got NoTile without tile: add them"),
+        (NoTile, {}, "must have all methods of its base, got NoTile without tile: add them"),
         (NoDistribution, {}, "got NoDistribution without distribution"),
-        (lacking(Correlation, "plan", "test"), {}, "got Lacking without plan, test: add them"),
-        (int, {}, "an estimator must have the methods kernel, .* got int without kernel, "),
+        (Bare, {}, "an estimator must .*, got Bare without guess, prepare: add them"),
+        (NoFunction, {}, "an estimator must .*, got NoFunction without function: add them"),
+        (Old, {}, "got Old, which .* no base of these: derive from dhsic.estimators.Functions, "),
         (Loose, {}, "must be a frozen dataclass, got Loose, which is not: write @dataclass"),
         (Unnamed, {}, "got None as the attribute name of Unnamed: write name = "),
         (Wanting, {}, "must be made without arguments, got .*: give every field a default"),
@@ -286,9 +306,9 @@ def named(text):
         (Maximum, {"nulls": "gamma"}, "nulls must be left out of a null .* it takes estimators"),
         (Maximum, {"estimators": "vhsic"}, "among .*, got 'vhsic'; did you mean 'v-hsic'"),
         (Maximum, {"estimators": []}, "estimators must name one or more of .*; got none"),
-        (Correlation, {}, "nulls must name one or more of shifts, .*; got none"),
+        (Correlation, {"nulls": []}, "nulls must name one or more of shifts, .*; got none"),
         (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
-        (Correlation, {"nulls": "chain"}, "'chain' must have the method test_grid"),
+        (Correlation, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
         (
             Correlation,
             {"nulls": "gamma", "most_variables": 1},
