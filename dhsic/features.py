@@ -506,8 +506,7 @@ class LandmarksByColumn:
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernels' work tiles and of prepared rows."""
-        one = self.n_features if self.kernel.of_laplacians else max(map(len, self.landmarks))
-        tiles = self.kernel.work_tiles * rows * one
+        tiles = self.kernel.work_tiles * rows * max(map(len, self.landmarks))
         return tiles * self.dtype.itemsize + 3 * 8 * rows * self.width
 
     def __call__(self, x: NDArray[Any]) -> Matrix:

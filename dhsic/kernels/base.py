@@ -18,6 +18,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample, median_distance
 
 Matrix = NDArray[np.floating[Any]]
+Vector = NDArray[np.float64]
 ColumnNumbers: TypeAlias = "range | tuple[int, ...]"
 
 
@@ -342,14 +343,18 @@ class Kernel(ABC):
     def __mul__(self, other: Kernel) -> Kernel:
         return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
 
-    def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, NDArray[np.float64]]:
+    def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, Vector]:
         """Centred rows in units of the kernel (b, d), C-contiguous, and their squared norms."""
-        centred = self._centred(x)
+        return self._in_units(self._centred(x), self._scale, dtype)
+
+    def _in_units(
+        self, centred: Vector, scale: float | Vector, dtype: DTypeLike
+    ) -> tuple[Matrix, Vector]:
         scaled = np.empty(centred.shape, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             # Rows are centred in float64 and rounded once: in float32 the difference would lose the
             # digits that rows and origin share.
-            np.multiply(centred, self._scale, out=scaled, casting="same_kind")
+            np.multiply(centred, scale, out=scaled, casting="same_kind")
             # Norms add up in float64, since a distance is what is left of them.
             norms = np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64)
         self._check_range(norms, dtype)

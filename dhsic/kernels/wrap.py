@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.bandwidth import as_sample, median_distances
+from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import ColumnNumbers, Composite, Kernel, Matrix, Product, Sum
 from dhsic.kernels.radial import Laplacian
 
@@ -329,17 +329,15 @@ class WithMissing(OfKernel):
 
 def with_missing(kernel: Kernel) -> Kernel:
     """The kernel of rows that may be missing; of some columns, where one of these is missing."""
-    if isinstance(kernel, WithMissing):
-        return kernel
     if isinstance(kernel, OnColumns):
-        return replace(kernel, kernel=with_missing(kernel.kernel))
-    return WithMissing(kernel)
+        return kernel._of([with_missing(kernel.kernel)])
+    return kernel if isinstance(kernel, WithMissing) else WithMissing(kernel)
 
 
 def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
     """A fitted kernel with the mean embedding of other rows than those that it was fitted to."""
     if isinstance(kernel, OnColumns):
-        return replace(kernel, kernel=of_rows(kernel.kernel, sample[:, kernel.at]))
+        return kernel._of([of_rows(kernel.kernel, sample[:, kernel.at])])
     if isinstance(kernel, WithMissing):
         return replace(kernel, present=_complete(sample)[:_ROWS].copy())
     return kernel
@@ -416,51 +414,65 @@ class Columns(Composite):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         sample = as_sample(sample)
         self._check_shape(sample)
-        # The usual case, which needs no call for each column.
-        if self._given == (Laplacian(),):
-            fitted = _fit_laplacians(sample)
-        else:
-            parts = zip(self._each(sample.shape[1]), sample.T, strict=True)
-            fitted = tuple(_fit(part, x[:, None]) for part, x in parts)
+        parts = zip(self._each(sample.shape[1]), sample.T, strict=True)
+        fitted = tuple(_fit(part, x[:, None]) for part, x in parts)
         if not any(fitted):
             msg = "columns: a sample must have a column that is not constant: drop the variable"
             raise DataError(msg)
-        return replace(self, parts=fitted)
+        return self._of(fitted)
 
     @property
     def work_tiles(self) -> int:
-        if self.of_laplacians:
-            return 2
-        return 1 + max(part.work_tiles for part in self._known)
+        return 2 if self._laplacians else 1 + max(part.work_tiles for part in self._known)
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         if self._laplacians is None:
             return super().rows(x, dtype)
         x = np.asarray(x)
         self._check_shape(x)
-        # one multiplication in place of one a column; what rows of either kind are is the same
+        # One multiplication in place of one a column; what rows of either kind are is the same.
         at, origins, scales = self._laplacians
-        centred = np.subtract(x[:, at], origins, dtype=np.float64)
-        scaled = np.empty(centred.shape, dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.multiply(centred, scales, out=scaled, casting="same_kind")
-            self._check_range(np.square(scaled, dtype=np.float64), dtype)
-        return scaled
+        return self._in_units(np.subtract(x[:, at], origins, dtype=np.float64), scales, dtype)[0]
 
     def as_columns(self, rows: Matrix) -> Matrix:
         # Those of Laplacian kernels are the rows.
-        return rows if self.of_laplacians else super().as_columns(rows)
+        return super().as_columns(rows) if self._laplacians is None else rows
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         if self._laplacians is None:
             super().tile(rows, columns, out, work)
         else:
-            _add_laplacians(rows, columns, out, work)
+            self._add_laplacians(rows, columns, out, work)
         # HSIC is linear in a kernel: with the mean over columns it is the mean of theirs, SubHSIC
         # of Zhang et al. (2018), section 5.1.
         d = self.dimension(rows.shape[1])
         if d > 1:
             np.multiply(out, 1.0 / d, out=out)
+
+    def _add_laplacians(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        """Write the sum of Laplacian kernels of prepared columns.
+
+        exp(-|x - z|) is the smaller one of exp(x) exp(-z) and exp(-x) exp(z), so that exponentials
+        are of rows and not of pairs of them.
+        """
+        far = np.maximum(*(np.abs(x).max(axis=0, initial=0.0) for x in (rows, columns)))
+        # Exponentials of one side are as many as those of pairs where the other has a row or two.
+        many = min(len(rows), len(columns)) >= _FEWEST
+        with np.errstate(over="ignore"):  # where columns are not near
+            rising, falling = (
+                [np.exp(sign * x) for x in (rows.T, np.ascontiguousarray(columns.T))]
+                for sign in (1, -1)
+            )
+        for j, part in enumerate(self._known):
+            to = work[0] if j else out
+            if many and far[j] <= _REACH[rows.dtype]:
+                np.multiply(rising[0][j][:, None], falling[1][j], out=to)
+                np.multiply(falling[0][j][:, None], rising[1][j], out=work[1])
+                np.minimum(to, work[1], out=to)
+            else:
+                part.tile(rows[:, j : j + 1], columns[:, j : j + 1], to, work[1:])
+            if j:
+                np.add(out, to, out=out)
 
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
@@ -482,36 +494,29 @@ class Columns(Composite):
         -------
         ndarray, shape (b, sum of p_j)
         """
-        counts, widths = zip(*(z.shape for z in columns), strict=True)
+        counts = [len(z) for z in columns]
         if self._laplacians is not None:
-            # one call for all columns: a call for each takes longer than its few numbers
-            at = np.repeat(np.arange(len(counts)), counts)
-            return _laplacians_at(rows, at, np.concatenate(columns)[:, 0])
-        out = np.empty((len(rows), sum(counts)), rows.dtype)
-        places = (pairwise(accumulate(sizes, initial=0)) for sizes in (widths, counts))
-        parts = self.placed(self.dimension(rows.shape[1]))
-        for (part, _), z, of, to in zip(parts, columns, *places, strict=True):
+            # One call for all columns: a call for each takes longer than its few numbers.
+            out = rows.take(np.repeat(np.arange(len(counts)), counts), axis=1)
+            out -= np.concatenate(columns)[:, 0]
+            np.negative(np.abs(out, out=out), out=out)
+            return np.exp(out, out=out)
+        out, stop = np.empty((len(rows), sum(counts)), rows.dtype), 0
+        for (part, _, at), z in zip(self._split(rows.shape[1]), columns, strict=True):
+            start, stop = stop, stop + len(z)
             work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
-            part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
+            part.tile(rows[:, at], z, out[:, start:stop], work)
         return out
-
-    @property
-    def of_laplacians(self) -> bool:
-        """Whether fitted kernels take exponentials of rows alone, and none of pairs of them."""
-        return all(isinstance(part, Laplacian) and part.origin is not None for part in self._known)
 
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
         """The columns that count, their origins and scales, where all kernels are Laplacian."""
-        if self.alike or not self.of_laplacians:
+        if self.alike or not all(isinstance(p, Laplacian) and p.origin for p in self._known):
             return None
-        parts = [
-            (j, part.origin[0], part._scale)
-            for j, part in enumerate(self._given)
-            if isinstance(part, Laplacian) and part.origin is not None
-        ]
-        at, origins, scales = map(np.array, zip(*parts, strict=True))
-        return at, origins, scales
+        parts = ((j, part) for j, part in enumerate(self._given) if part is not None)
+        numbers = [(j, part.origin, part._scale) for j, part in parts]
+        at, origins, scales = map(np.array, zip(*numbers, strict=True))
+        return at, origins[:, 0], scales
 
     def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
         """The kernels that count in the mean, with the one column each that is theirs."""
@@ -548,66 +553,6 @@ class Columns(Composite):
     @property
     def _columns(self) -> int | None:
         return None if self.alike else len(self._given)
-
-
-def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-    """Write the sum of Laplacian kernels of prepared columns, without what a call of each takes.
-
-    exp(-|x - z|) is the smaller one of exp(x) exp(-z) and exp(-x) exp(z), so that exponentials are
-    of rows and not of pairs of them.
-    """
-    each = rows.T, np.ascontiguousarray(columns.T)
-    # Exponentials of one side are as many as those of pairs where the other has a row or two.
-    many = min(len(rows), len(columns)) >= _FEWEST
-    near = _are_near(rows) & _are_near(columns) & many
-    with np.errstate(over="ignore"):  # where columns are not near
-        rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))
-    for j, (x, z) in enumerate(zip(*each, strict=True)):
-        to = work[0] if j else out
-        if near[j]:
-            np.multiply(rising[0][j][:, None], falling[1][j], out=to)
-            np.multiply(falling[0][j][:, None], rising[1][j], out=work[1])
-            np.minimum(to, work[1], out=to)
-        else:
-            _write_laplacian(x[:, None], z, to)
-        if j:
-            np.add(out, to, out=out)
-
-
-def _laplacians_at(rows: Matrix, at: Indices, z: Matrix) -> Matrix:
-    """Laplacian kernels of prepared columns, by their numbers, at a point each, shape (b, p)."""
-    if _are_near(rows).all() and _are_near(z).all():
-        # The smaller one of two products, as in `_add_laplacians`.
-        out, other = np.exp(rows).take(at, axis=1), np.exp(-rows).take(at, axis=1)
-        out *= np.exp(-z)
-        other *= np.exp(z)
-        return np.minimum(out, other, out=out)
-    out = rows.take(at, axis=1)
-    _write_laplacian(out, z, out)
-    return out
-
-
-def _write_laplacian(x: Matrix, z: Matrix, out: Matrix) -> None:
-    """exp(-|x - z|), of numbers however far apart."""
-    np.subtract(x, z, out=out)
-    np.abs(out, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
-
-
-def _are_near(prepared: Matrix) -> NDArray[np.bool_]:
-    """Whether exponentials of the numbers of a column may be multiplied."""
-    near: NDArray[np.bool_] = np.abs(prepared).max(axis=0, initial=0.0) <= _REACH[prepared.dtype]
-    return near
-
-
-def _fit_laplacians(sample: Vector) -> tuple[Kernel | None, ...]:
-    """As `_fit` of every column, without what a call of each takes."""
-    origins, lengths = np.median(sample, axis=0).tolist(), median_distances(sample)
-    return tuple(
-        Laplacian(gamma=1.0 / length, origin=(origin,)) if length else None
-        for origin, length in zip(origins, lengths, strict=True)
-    )
 
 
 def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
