@@ -1,7 +1,6 @@
 """Kernels, one file a family."""
 
-from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Kernel, Product, Sum
+from dhsic.kernels.base import Kernel, Product, Sum, median_distance
 from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
 from dhsic.kernels.grid import (
     Aggregate,
@@ -21,9 +20,8 @@ from dhsic.kernels.radial import (
     Radial,
     RationalQuadratic,
 )
-from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.text import KernelName, kernel_of_plain, parse, plain_kernel
-from dhsic.kernels.wrap import Columns, OnColumns
+from dhsic.kernels.wrap import Columns, OnColumns, Ranked
 
 __all__ = [
     "Aggregate",

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.bandwidth import as_sample, median_or_mean
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel, Matrix, as_sample, median_or_mean
 
 
 @dataclass(frozen=True)
@@ -138,10 +137,6 @@ class Polynomial(Kernel):
         _inner_products(rows, columns, out)
         np.add(out, self.coef0, out=out)
         _raise(out, self.degree, work)
-
-    @property
-    def gradient_tiles(self) -> int:
-        return 2
 
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix

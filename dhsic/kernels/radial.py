@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel, Matrix, positive
+from dhsic.kernels.base import Kernel, Matrix, Vector, positive
 
 # Beyond, exponentials come near the least float64 and take three times as long. 7e-218 is 0 enough.
 _FAR = 500.0
@@ -83,13 +83,21 @@ class Radial(Kernel):
     def rounding(self, columns: Matrix) -> float:
         return min(1.0, cancellation(columns))
 
+    def mixing(self, rng: np.random.Generator, count: int) -> Vector:
+        """Draw t so that the kernel is E exp(-t r), of squared distances r in its units.
+
+        Radial kernels of any number of columns are such mixtures of Gaussian ones (Schoenberg).
+        """
+        return super().spectral_scales(rng, count, 1)[:, 0]
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
+        # exp(-t r) has frequencies of the law N(0, 2 t), by Bochner.
+        scales: Vector = self._scale * np.sqrt(2.0 * self.mixing(rng, count))
+        return np.broadcast_to(scales[:, None], (count, d))
+
     @property
     def differentiable(self) -> bool:
         return type(self).slope is not Radial.slope
-
-    @property
-    def gradient_tiles(self) -> int:
-        return 1
 
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
@@ -140,19 +148,50 @@ class Gaussian(Radial):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         minus_squared_distances(rows, columns, out)
         # Rows of many columns are nowhere so near and so far at once.
-        if rows.shape[1] == 1 and out.dtype == np.float64 and _reach(rows, columns) ** 2 > _FAR:
+        single = rows.shape[1] == 1 and out.dtype == np.float64 and out.size > 0
+        if single and np.ptp(np.concatenate([rows, columns])) ** 2 > _FAR:
             np.maximum(out, -_FAR, out=out)
         np.exp(out, out=out)
 
     def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
         np.multiply(gram, 2, out=out)  # the gradient is -2 k (x - z)
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        return np.full((count, d), math.sqrt(2.0) * self._scale)  # N(0, 2 gamma), by Bochner
+    def mixing(self, rng: np.random.Generator, count: int) -> Vector:
+        return np.ones(count)
+
+
+class _Rational(Radial):
+    """(1 + r)^(-alpha) of squared distances r."""
+
+    alpha: ClassVar[float]
+
+    def profile(self, out: Matrix, work: Matrix) -> None:
+        if self.alpha in (0.5, 1.0):
+            np.add(out, 1, out=out)
+            np.reciprocal(np.sqrt(out, out=out) if self.alpha == 0.5 else out, out=out)
+            return
+        # (1 + r)^(-alpha) as exp(-alpha log1p(r)), which keeps the digits of small distances.
+        np.log1p(out, out=out)
+        np.multiply(out, -self.alpha, out=out)
+        np.exp(out, out=out)
+
+    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
+        # minus twice the derivative in the squared distance r: 2 alpha (1 + r)^(-alpha - 1)
+        self._distances(rows, columns, out)
+        np.add(out, 1, out=out)
+        np.divide(gram, out, out=out)
+        np.multiply(out, 2 * self.alpha, out=out)
+
+    def rounding(self, columns: Matrix) -> float:
+        # the steepest derivative of (1 + r)^(-alpha) is alpha, where that of exp(-r) is 1
+        return min(1.0, max(1.0, self.alpha) * cancellation(columns))
+
+    def mixing(self, rng: np.random.Generator, count: int) -> Vector:
+        return rng.gamma(self.alpha, size=count)
 
 
 @dataclass(frozen=True)
-class InverseMultiquadric(Radial):
+class InverseMultiquadric(_Rational):
     """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2) [1]_, with heavier tails.
 
     Parameters
@@ -180,24 +219,11 @@ class InverseMultiquadric(Radial):
     gamma: float | None = None
 
     name: ClassVar[str] = "imq"
-
-    def profile(self, out: Matrix, work: Matrix) -> None:
-        np.add(out, 1, out=out)
-        np.sqrt(out, out=out)
-        np.reciprocal(out, out=out)
-
-    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
-        np.square(gram, out=out)  # the gradient is -k^3 (x - z)
-        np.multiply(out, gram, out=out)
-
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        # (1 + r)^(-1/2) = E exp(-r t), t gamma distributed with shape 1/2
-        scales: NDArray[np.float64] = self._scale * np.sqrt(2.0 * rng.gamma(0.5, size=(count, 1)))
-        return np.broadcast_to(scales, (count, d))
+    alpha: ClassVar[float] = 0.5
 
 
 @dataclass(frozen=True)
-class RationalQuadratic(Radial):
+class RationalQuadratic(_Rational):
     """Rational quadratic kernel, (1 + gamma |x - y|^2 / alpha)^(-alpha).
 
     A mixture of Gaussian kernels of all lengths, so that dependence at several scales shows by one
@@ -234,7 +260,7 @@ class RationalQuadratic(Radial):
            [0.25, 1.  ]])
     """
 
-    alpha: float = 1.0
+    alpha: float = 1.0  # type: ignore[misc]
     gamma: float | None = None
 
     name: ClassVar[str] = "rq"
@@ -247,33 +273,6 @@ class RationalQuadratic(Radial):
     def _scale(self) -> float:
         # the root of a quotient would lose numbers whose quotient is too small
         return super()._scale / math.sqrt(self.alpha)
-
-    def profile(self, out: Matrix, work: Matrix) -> None:
-        if self.alpha == 1.0:
-            np.add(out, 1, out=out)
-            np.reciprocal(out, out=out)
-            return
-        # (1 + r)^(-alpha) as exp(-alpha log1p(r)), which keeps the digits of small distances.
-        np.log1p(out, out=out)
-        np.multiply(out, -self.alpha, out=out)
-        np.exp(out, out=out)
-
-    def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
-        # minus twice the derivative in the squared distance r: 2 alpha (1 + r)^(-alpha - 1)
-        self._distances(rows, columns, out)
-        np.add(out, 1, out=out)
-        np.divide(gram, out, out=out)
-        np.multiply(out, 2 * self.alpha, out=out)
-
-    def rounding(self, columns: Matrix) -> float:
-        # the steepest derivative of (1 + r)^(-alpha) is alpha, where that of exp(-r) is 1
-        return min(1.0, max(1.0, self.alpha) * cancellation(columns))
-
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        # (1 + r)^(-alpha) = E exp(-r t), t gamma distributed with shape alpha
-        t = rng.gamma(self.alpha, size=(count, 1))
-        scales: NDArray[np.float64] = self._scale * np.sqrt(2.0 * t)
-        return np.broadcast_to(scales, (count, d))
 
 
 @dataclass(frozen=True)
@@ -329,58 +328,41 @@ class Matern(Radial):
 
     @property
     def work_tiles(self) -> int:
-        return 0 if self.nu == 0.5 else 1
+        return 1
 
     def profile(self, out: Matrix, work: Matrix) -> None:
-        if self.nu > 0.5:
-            self._polynomial(out, work[0])
-        np.negative(out, out=out)
-        np.exp(out, out=out)
-        if self.nu > 0.5:
-            np.multiply(out, work[0], out=out)
-
-    def _polynomial(self, t: Matrix, out: Matrix) -> None:
-        if self.nu == 1.5:  # (4.17) of the reference: 1 + t
-            np.add(t, 1, out=out)
-        else:
-            np.multiply(t, 1 / 3, out=out)  # 1 + t + t^2 / 3, by Horner
-            np.add(out, 1, out=out)
-            np.multiply(out, t, out=out)
-            np.add(out, 1, out=out)
-
-    @property
-    def gradient_tiles(self) -> int:
-        return 1 if self.nu == 1.5 else 2
+        # (4.17) of the reference
+        _damp(out, {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}[self.nu], work[0])
 
     def slope(self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix) -> None:
         # minus the derivative in t, over t: exp(-t)/t, exp(-t), (1 + t) exp(-t)/3
         self._distances(rows, columns, out)
         if self.nu == 0.5:
-            np.divide(gram, out, out=work[0], where=out > 0)  # a kink at 0, where it is 0
-            np.copyto(work[0], 0, where=out <= 0)
-            np.copyto(out, work[0])
-            return
-        if self.nu == 2.5:
-            np.add(out, 1, out=work[0])
-        np.negative(out, out=out)
-        np.exp(out, out=out)
-        if self.nu == 2.5:
-            np.multiply(out, work[0], out=out)
-            np.multiply(out, 1 / 3, out=out)
+            np.divide(gram, out, out=out, where=out > 0)  # a kink at 0, where it is 0
+        else:
+            _damp(out, {1.5: (1.0,), 2.5: (1 / 3, 1 / 3)}[self.nu], work[0])
 
     def rounding(self, columns: Matrix) -> float:
         error = super().rounding(columns)  # of the squared distance
         return math.sqrt(error) if self.nu == 0.5 else error
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        # the multivariate t distribution with 2 nu degrees of freedom
-        scales: NDArray[np.float64] = self._scale / np.sqrt(
-            rng.chisquare(2.0 * self.nu, size=(count, 1))
-        )
-        return np.broadcast_to(scales, (count, d))
+    def mixing(self, rng: np.random.Generator, count: int) -> Vector:
+        # Frequencies have the multivariate t distribution with 2 nu degrees of freedom.
+        return 0.5 / rng.chisquare(2.0 * self.nu, size=count)
 
     def spec(self) -> str:
         return self._spec(f"{self.name}{2 * self.nu:.0f}2", self.length)
+
+
+def _damp(t: Matrix, coefficients: tuple[float, ...], work: Matrix) -> None:
+    """Write a polynomial of a tile t, times exp(-t), in its place."""
+    work.fill(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:  # by Horner
+        np.multiply(work, t, out=work)
+        np.add(work, coefficient, out=work)
+    np.negative(t, out=t)
+    np.exp(t, out=t)
+    np.multiply(t, work, out=t)
 
 
 @dataclass(frozen=True)
@@ -427,10 +409,6 @@ class Laplacian(Kernel):
         np.negative(out, out=out)
         np.exp(out, out=out)
 
-    @property
-    def gradient_tiles(self) -> int:
-        return 2
-
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
@@ -443,7 +421,7 @@ class Laplacian(Kernel):
             out[:, j] = np.einsum("ij,ij->i", weighted, signs)
         return -self._scale * out
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
         # a ratio of normals is Cauchy, independently in every column
         return self._scale / np.abs(rng.standard_normal((count, d)))
 
@@ -512,26 +490,14 @@ class Distance(Kernel):
         np.add(out, rows[:, -1:], out=out)
         np.add(out, columns[:, -1].copy(), out=out)
 
-    @property
-    def gradient_tiles(self) -> int:
-        return 2
-
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
         # The gradient in x is q / 2 (|x|^(q - 2) x - |x - z|^(q - 2) (x - z)).
-        q, prepared = self.exponent, rows[:, :-1]
-        slope, away = work[0], work[1]
+        q, prepared, slope = self.exponent, rows[:, :-1], work[0]
         distances(prepared, columns[:, :-1], slope)
         # Equal rows have no direction: their term is 0, and 0^(q - 2) must not be formed.
-        np.greater(slope, 0, out=away)
-        if q == 2.0:
-            slope.fill(1)
-        else:
-            # 1 in the place of 0, so that the power is finite; `away` makes it 0 again.
-            np.copyto(slope, 1, where=away == 0)
-            _raise(slope, q - 2.0)
-            np.multiply(slope, away, out=slope)
+        np.power(slope, q - 2.0, out=slope, where=slope > 0)
         np.multiply(slope, weights, out=slope)
         x = prepared if prepared.shape[1] == 1 else 0.5 * prepared[:, :-2]
         norms = np.linalg.norm(x.astype(np.float64), axis=1)
@@ -556,13 +522,6 @@ def _raise(out: Matrix, exponent: float) -> None:
     np.exp(out, out=out)
 
 
-def _reach(rows: Matrix, columns: Matrix) -> float:
-    """The largest difference between numbers of two columns; 0 where either has none."""
-    if not (rows.size and columns.size):
-        return 0.0
-    return float(max(rows.max() - columns.min(), columns.max() - rows.min()))
-
-
 def _cityblock(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
     """Write |x - z|_1 into `out`, by strips, because `cdist` returns float64 only."""
     columns, distances = columns.astype(np.float64, copy=False), scipy.spatial.distance.cdist
@@ -575,7 +534,7 @@ def prepared_width(d: int) -> int:
     return 1 if d == 1 else d + 2
 
 
-def prepare_rows(x: Matrix, norms: NDArray[np.float64]) -> Matrix:
+def prepare_rows(x: Matrix, norms: Vector) -> Matrix:
     """From (b, d) and the squared norms (b,) to (2x, -|x|^2, 1); doubling is exact."""
     if x.shape[1] == 1:
         return x
@@ -625,7 +584,7 @@ def distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
         np.sqrt(out, out=out)
 
 
-def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> NDArray[np.float64]:
+def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> Vector:
     """sum_j weights_ij (x_i - z_j) from prepared rows and columns, shape (b, d).
 
     The one that stands beside z_j sums the weights in the same matrix product.
@@ -636,7 +595,7 @@ def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> NDAr
         both = weights @ columns[:, :-1]
         x, sums, products = 0.5 * rows[:, :-2], both[:, -1:], both[:, :-1]
     # The two nearly cancel where rows are near, and so are made in double precision.
-    differences: NDArray[np.float64] = np.multiply(x, sums, dtype=np.float64) - products
+    differences: Vector = np.multiply(x, sums, dtype=np.float64) - products
     return differences
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.base import Kernel, Matrix
-from dhsic.kernels.ranked import Found, rows_beside
+from dhsic.kernels.wrap import Found, rows_beside
 
 Tile = NDArray[Any]
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
@@ -22,11 +22,8 @@ from dhsic.kernels.radial import (
     Matern,
     RationalQuadratic,
 )
-from dhsic.kernels.ranked import Ranked, Scale
-from dhsic.kernels.wrap import Columns, OnColumns
+from dhsic.kernels.wrap import Columns, OnColumns, Ranked, Scale
 from dhsic.results import Codec
-
-Inside = TypeVar("Inside")
 
 Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
 
@@ -57,7 +54,8 @@ KernelName: TypeAlias = Literal[
     "anderson-darling",
 ]
 """The names alone: a kernel is any text that `parse` reads, of which a checker knows none wrong."""
-_TOKEN = re.compile(r"[+*(),]|(?:[^+*(),]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
+# A comma before digits goes on with a list of columns; the + of 1e+5 is not a sum.
+_TOKEN = re.compile(r"@\d+(?:,\d+)*|@[^+*(),]*|[+*(),]|(?:[^+*(),@]|(?<=[\d.]e)\+)+")
 
 
 def parse(text: str) -> Kernel:
@@ -129,54 +127,42 @@ def _sum(tokens: list[str], symbols: str = "+*") -> Kernel:
 
 def _operand(tokens: list[str]) -> Kernel:
     token = tokens.pop(0) if tokens else ""
-    if token == Columns.name and tokens[:1] == ["("]:
-        kernel: Kernel = Columns(_inside(tokens.pop(0), tokens, _columns))
-    elif token in get_args(Scale) and tokens[:1] == ["("]:
-        kernel = Ranked(_inside(tokens.pop(0), tokens, _sum), cast(Scale, token))
-    elif token == "(":
-        kernel = _inside(token, tokens, _sum)
+    if token == "(" or (token in _AROUND and tokens[:1] == ["("]):
+        if token != "(":
+            tokens.pop(0)
+        kernel = _AROUND[token](tokens)
+        if not tokens or tokens.pop(0) != ")":
+            opening = "("
+            raise _malformed(opening)
     else:
-        # Put back among the tokens, so that a name and parentheses read their columns alike.
-        token, *at = token.split("@", 1)
-        tokens[:0] = [f"@{at[0]}"] if at else []
         kernel = _simple(token)
-    return _on_columns(kernel, tokens)
+    if tokens and re.fullmatch(r"@[\d,]+", tokens[0]):
+        kernel = OnColumns(kernel, tuple(map(int, tokens.pop(0)[1:].split(","))))
+    return kernel
 
 
-def _on_columns(kernel: Kernel, tokens: list[str]) -> Kernel:
-    """Take the numbers of the columns that a kernel sees off the tokens, where there are any."""
-    if not tokens or not tokens[0].startswith("@"):
-        return kernel
-    at = [tokens.pop(0)[1:]]
-    # A comma before digits goes on with the list, before a name it parts kernels.
-    while tokens[:1] == [","] and tokens[1:2] and tokens[1].isdigit():
-        at += [tokens.pop(0) and tokens.pop(0)]
-    if not all(number.isdigit() for number in at):
-        token = "@" + ",".join(at)
-        raise _malformed(token)
-    return OnColumns(kernel, tuple(map(int, at)))
+def _ranked(tokens: list[str], scale: Scale) -> Kernel:
+    return Ranked(_sum(tokens), scale)
 
 
-def _inside(opening: str, tokens: list[str], read: Callable[[list[str]], Inside]) -> Inside:
-    """Take what parentheses enclose off the tokens, and the one that closes them."""
-    inside = read(tokens)
-    if not tokens or tokens.pop(0) != ")":
-        raise _malformed(opening)
-    return inside
-
-
-def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
+def _columns(tokens: list[str]) -> Kernel:
     """Take kernels of columns, or "none", and the commas between them off the tokens."""
     parts: list[Kernel | None] = []
-    while not parts or tokens[:1] == [","]:
-        if parts:
-            tokens.pop(0)
+    while not parts or (tokens[:1] == [","] and tokens.pop(0)):
         if tokens[:1] == ["none"]:
             tokens.pop(0)
             parts.append(None)
         else:
             parts.append(_sum(tokens))
-    return tuple(parts)
+    return Columns(tuple(parts))
+
+
+_AROUND: dict[str, Callable[[list[str]], Kernel]] = {
+    **{scale: partial(_ranked, scale=scale) for scale in get_args(Scale)},
+    Columns.name: _columns,
+    "(": _sum,
+}
+"""What reads the inside of parentheses behind a word, or of those alone."""
 
 
 def _simple(token: str) -> Kernel:
@@ -203,7 +189,7 @@ def _number(value: str) -> float | str:
 
 
 def _unknown(name: str) -> InvalidArgumentError:
-    around = (*get_args(Scale), Columns.name)
+    around = [word for word in _AROUND if word != "("]
     near = get_close_matches(name, [*FORMS, *around], n=1)
     shown = [f"{form}(gaussian)" if form in around else form for form in near]
     remedy = f"did you mean {shown[0]!r}?" if near else "write 'gaussian', for instance"
@@ -309,12 +295,10 @@ def _value(plain: Any) -> Any:
         return plain
     # Names are looked up here alone, so that a file can have nothing else made.
     cls = _BY_NAME[plain["kernel"]]
-    given = {field.name: field.init for field in fields(cls)}
-    fields_written = {
-        "kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"
-    }
+    values = {**plain, "kernel": plain.get(_INNER)}
     # Fields that are no arguments are made anew.
-    return cls(**{name: _value(x) for name, x in fields_written.items() if given.get(name)})
+    names = [f.name for f in fields(cls) if f.init and values.get(f.name) is not None]
+    return cls(**{name: _value(values[name]) for name in names})
 
 
 Codec(plain_kernel, kernel_of_plain).register(Kernel)

@@ -61,12 +61,12 @@ def test_powers__of_a_wider_kernel_give_the_narrower_and_lead_nowhere_else():
 
 def test_candidates__are_families_times_factors():
     candidates = Candidates(["gaussian", Laplacian(gamma=2.0), Delta()], factors=[0.5, 1])
-    assert candidates.scaled == [
+    assert candidates.scaled == (
         *((kernel, factor) for kernel in (Gaussian(), Laplacian(gamma=2.0)) for factor in (0.5, 1)),
         (Delta(), 1.0),
-    ]
+    )
     candidates = Candidates(("gaussian", "laplacian"), ((1, 2), np.array([3.0])))
-    assert candidates.scaled == [(Gaussian(), 1.0), (Gaussian(), 2.0), (Laplacian(), 3.0)]
+    assert candidates.scaled == ((Gaussian(), 1.0), (Gaussian(), 2.0), (Laplacian(), 3.0))
 
 
 FACTORS = [2.0, (1, 1e-200), (True, 2), (), (1, 0), (1, math.inf), (1, 1), ("wide",), ((1,), ())]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dhsic.estimators.feature.basis import Side
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels import Ranked
-from dhsic.kernels.ranked import Found, rows_beside
 from dhsic.kernels.shared import Power, powers_among
+from dhsic.kernels.wrap import Found, rows_beside
 from dhsic.linalg import consecutive
 
 Matrix = NDArray[np.floating[Any]]
