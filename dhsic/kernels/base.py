@@ -78,7 +78,7 @@ class Kernel(ABC):
             raise InvalidArgumentError(msg)
         object.__setattr__(self, "origin", origin)
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         """Fill the parameters that are None from a sample of the variable.
 
         Parameters
@@ -99,7 +99,7 @@ class Kernel(ABC):
             fitted = replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
         return fitted._with_scale(fitted._scale_of(sample)) if fitted._unset else fitted
 
-    def _scale_of(self, sample: NDArray[np.float64]) -> float:
+    def _scale_of(self, sample: Vector) -> float:
         """The scale by the median heuristic."""
         typical = median_distance(sample, self.metric)
         # A quotient rounds once, the power -1 may not.
@@ -279,7 +279,7 @@ class Kernel(ABC):
         """
         return 0.0
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
         """Draw s so that k(x, y) = E cos(<s * g, x - y>) for normal g: frequencies are s * g.
 
         Every translation-invariant kernel here but `Delta` is such a mixture of Gaussians, by the
@@ -313,14 +313,15 @@ class Kernel(ABC):
 
     def spec(self) -> str:
         """Write the kernel as text that `dhsic.kernels.parse` reads, without the origin."""
-        return self._spec(self.name, *(getattr(self, name) for name in self.parameters()))
+        values = (getattr(self, name) for name in self.parameters())
+        return ":".join([self.name, *(repr(value) for value in values if value is not None)])
 
     @classmethod
     def parameters(cls) -> tuple[str, ...]:
         """Names of the parameters that the text of a kernel gives after colons, in that order."""
         return tuple(f.name for f in fields(cls) if not f.kw_only and f.name != "origin")
 
-    def __call__(self, x: NDArray[Any], y: NDArray[Any] | None = None) -> NDArray[np.float64]:
+    def __call__(self, x: NDArray[Any], y: NDArray[Any] | None = None) -> Vector:
         """Gram matrix of the rows of `x` and `y` in float64.
 
         Parameters
@@ -364,12 +365,12 @@ class Kernel(ABC):
         self._check_range(norms, dtype)
         return scaled, norms
 
-    def _centred(self, x: NDArray[Any]) -> NDArray[np.float64]:
+    def _centred(self, x: NDArray[Any]) -> Vector:
         x = np.asarray(x)
         self._check_shape(x)
         if self.origin is None:
             return x.astype(np.float64, copy=False)
-        centred: NDArray[np.float64] = np.subtract(x, self.origin, dtype=np.float64)
+        centred: Vector = np.subtract(x, self.origin, dtype=np.float64)
         return centred
 
     @property
@@ -386,7 +387,7 @@ class Kernel(ABC):
             )
             raise InvalidArgumentError(msg)
 
-    def _check_range(self, sizes: NDArray[np.float64], dtype: DTypeLike) -> None:
+    def _check_range(self, sizes: Vector, dtype: DTypeLike) -> None:
         """Refuse rows whose kernel values would overflow into inf and NaN."""
         # A squared distance is at most four such norms, and a factor of 2 is to spare.
         largest, limit = float(np.max(sizes, initial=0.0)), float(np.finfo(dtype).max) / 8
@@ -414,10 +415,6 @@ class Kernel(ABC):
             raise InvalidArgumentError(msg)
         # The value is frozen, but is still being made here.
         object.__setattr__(self, parameter, number)
-
-    @staticmethod
-    def _spec(name: str, *values: float | None) -> str:
-        return ":".join([name, *(repr(value) for value in values if value is not None)])
 
     def _fitted(self, parameter: str) -> float:
         value: float | None = getattr(self, parameter)
@@ -580,7 +577,7 @@ class _Combination(Composite):
         nested = [part.parts if isinstance(part, type(self)) else (part,) for part in parts]
         object.__setattr__(self, "parts", sum(nested, ()))
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         return self._of(part.fit(sample) for part in self.parts)
 
 
@@ -644,10 +641,10 @@ class Product(_Combination):
         # |a b - a' b'| <= |a - a'| + |b - b'| for values of at most 1.
         return sum(k.rounding(columns[:, at]) for k, _, at in self._split(columns.shape[1]))
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
         # frequencies of a product add up, and so do the variances of normals
         variances = [part.spectral_scales(rng, count, d) ** 2 for part in self.parts]
-        scales: NDArray[np.float64] = np.sqrt(np.sum(variances, axis=0))
+        scales: Vector = np.sqrt(np.sum(variances, axis=0))
         return scales
 
     def spec(self) -> str:
@@ -660,7 +657,7 @@ def positive(number: float) -> bool:
     return 0.0 < number < math.inf
 
 
-def as_sample(sample: NDArray[Any]) -> NDArray[np.float64]:
+def as_sample(sample: NDArray[Any]) -> Vector:
     """Check that a sample of a variable is (s, d), not empty and finite."""
     sample = np.asarray(sample, dtype=np.float64)
     if sample.ndim != 2 or not sample.size:
@@ -674,7 +671,7 @@ def as_sample(sample: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def median_distance(
-    sample: NDArray[np.float64], metric: Literal["euclidean", "cityblock"] = "euclidean"
+    sample: Vector, metric: Literal["euclidean", "cityblock"] = "euclidean"
 ) -> float:
     """Median distance between the rows of a sample.
 
@@ -722,14 +719,14 @@ def median_distance(
     return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
 
 
-def _median_of_column(x: NDArray[np.float64]) -> float:
+def _median_of_column(x: Vector) -> float:
     """Median distance of sorted numbers, or the mean as `median_or_mean`."""
     # Of 1,000 numbers it takes .4 ms, and all pairs 11.
     median = _median_on_line(x) if len(x) >= _FEWEST_ON_LINE else None
     return median_or_mean(scipy.spatial.distance.pdist(x[:, None])) if median is None else median
 
 
-def median_or_mean(sizes: NDArray[np.float64]) -> float:
+def median_or_mean(sizes: Vector) -> float:
     """Median of sizes >= 0; where that is 0, the mean of those that are not.
 
     The bounds leave room for the square of the result and of its inverse.
@@ -750,7 +747,7 @@ def median_or_mean(sizes: NDArray[np.float64]) -> float:
     return typical
 
 
-def _median_on_line(x: NDArray[np.float64]) -> float | None:
+def _median_on_line(x: Vector) -> float | None:
     """Median distance of sorted numbers, without most of the distances; None where bounds miss it.
 
     Distances between ranks some steps apart bound the median. Searches count the pairs below the

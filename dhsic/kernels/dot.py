@@ -123,8 +123,7 @@ class Polynomial(Kernel):
 
     @property
     def work_tiles(self) -> int:
-        # A power of two takes squarings alone; for other degrees the tile itself is kept.
-        return 0 if self.degree.bit_count() == 1 else 1
+        return 1
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         scaled, norms = self._scaled(x, dtype)
@@ -259,9 +258,10 @@ class AndersonDarling(Kernel):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
         w = rows.shape[1]
-        for j, (u, v) in enumerate(zip(*map(_side_by_side, (rows, columns)), strict=True)):
+        for j in range(w):
             to = work[0] if j else out
-            np.minimum(u[:, None], v, out=to)
+            # Copies, since loops over numbers that are side by side are quicker.
+            np.minimum(rows[:, j].copy()[:, None], columns[:, j].copy(), out=to)
             if j:
                 np.add(out, to, out=out)
         # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
@@ -287,12 +287,10 @@ class AndersonDarling(Kernel):
 
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:
     """Raise a tile to a power of 1 or more, in place."""
-    work[:1] = out
-    # The bits of the degree after the first: square for each, and multiply for a 1.
-    for bit in f"{degree:b}"[1:]:
-        np.square(out, out=out)
-        if bit == "1":
-            np.multiply(out, work[0], out=out)
+    if degree > 1:
+        np.copyto(work[0], out)
+    for _ in range(degree - 1):
+        np.multiply(out, work[0], out=out)
 
 
 def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:
@@ -300,8 +298,3 @@ def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:
         np.multiply(rows, columns[:, 0].copy(), out=out)
     else:
         np.matmul(rows, columns.T, out=out)
-
-
-def _side_by_side(prepared: Matrix) -> Matrix:
-    """The numbers of a column next to each other, shape (w, b): loops over them are quicker."""
-    return np.ascontiguousarray(prepared.T)

@@ -351,7 +351,7 @@ class Matern(Radial):
         return 0.5 / rng.chisquare(2.0 * self.nu, size=count)
 
     def spec(self) -> str:
-        return self._spec(f"{self.name}{2 * self.nu:.0f}2", self.length)
+        return super().spec().replace(f"{self.name}:{self.nu}", f"{self.name}{2 * self.nu:.0f}2")
 
 
 def _damp(t: Matrix, coefficients: tuple[float, ...], work: Matrix) -> None:

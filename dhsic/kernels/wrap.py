@@ -127,7 +127,7 @@ class OnColumns(OfKernel):
             msg = f"columns must be different numbers >= 0, one or more; got {self.at!r}"
             raise InvalidArgumentError(msg)
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         # The kernel checks its columns: rows that miss a value in others are as good as any.
         sample = np.asarray(sample, np.float64)
         self._check_shape(sample)
@@ -176,7 +176,7 @@ class _Widened(OfKernel):
 
     name: ClassVar[str] = "widened"
 
-    def fit(self, sample: NDArray[np.float64]) -> Kernel:  # type: ignore[override]
+    def fit(self, sample: Vector) -> Kernel:  # type: ignore[override]
         return self.kernel.fit(sample).widened(self.factor)
 
     def spec(self) -> str:
@@ -253,11 +253,11 @@ class WithMissing(OfKernel):
     """
 
     # It follows from the sample that the kernel is fitted to, and is no part of its value.
-    present: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    present: Any = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "with-missing"
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         sample = np.asarray(sample, np.float64)
         present = _complete(sample)
         if not len(present):
@@ -280,7 +280,7 @@ class WithMissing(OfKernel):
         x = np.asarray(x)
         missing = np.isnan(x).any(axis=1)
         # One that is there is in place of those that are missing.
-        there = np.where(missing[:, None], self._there[0], x) if missing.any() else x
+        there = np.where(missing[:, None], self.present[0], x) if missing.any() else x
         return _joined(self.kernel.rows(there, dtype), np.nan, missing)
 
     def as_columns(self, rows: Matrix) -> Matrix:
@@ -300,23 +300,8 @@ class WithMissing(OfKernel):
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns[:, :-2])
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        del rng, count, d
-        msg = (
-            "random frequencies need rows without gaps, got missing='pairwise': take "
-            "estimator='nystrom-hsic' or 'nystrom-m', or missing='drop'"
-        )
-        raise InvalidArgumentError(msg)
-
     def spec(self) -> str:
         return self.kernel.spec()
-
-    @property
-    def _there(self) -> NDArray[np.float64]:
-        if self.present is None:
-            msg = f"{self.name}: rows must be set before use; got None: call fit(sample)"
-            raise InvalidArgumentError(msg)
-        return self.present
 
     @cached_property
     def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, float]]:
@@ -325,22 +310,19 @@ class WithMissing(OfKernel):
 
     def _means(self, rows: Matrix) -> Vector:
         """k(x, missing) of prepared rows."""
-        if rows.dtype not in self._prepared:
-            own, columns = self.kernel.rows_and_columns(self._there, rows.dtype)
-            mean = float(self._mean_tiles(own, columns).mean())
-            self._prepared[rows.dtype] = columns, mean
-        columns, missing = self._prepared[rows.dtype]
-        return np.where(rows[:, -1] > 0.0, missing, self._mean_tiles(rows[:, :-2], columns))
-
-    def _mean_tiles(self, rows: Matrix, present: Matrix) -> Vector:
-        """Means of the kernel of prepared rows with the present ones."""
+        dtype = rows.dtype
+        if dtype not in self._prepared:
+            own, columns = self.kernel.rows_and_columns(self.present, dtype)
+            mean = self.kernel.gram(own, columns, dtype).mean(dtype=np.float64)
+            self._prepared[dtype] = columns, float(mean)
+        columns, missing = self._prepared[dtype]
         means = np.empty(len(rows))
         for start in range(0, len(rows), _MEANS):
             at = slice(start, start + _MEANS)
             # In double precision, as all sums.
-            gram = self.kernel.gram(rows[at], present, rows.dtype)
+            gram = self.kernel.gram(rows[at, :-2], columns, dtype)
             means[at] = gram.mean(axis=1, dtype=np.float64)
-        return means
+        return np.where(rows[:, -1] > 0.0, missing, means)
 
 
 def with_missing(kernel: Kernel) -> Kernel:
@@ -350,7 +332,7 @@ def with_missing(kernel: Kernel) -> Kernel:
     return kernel if isinstance(kernel, WithMissing) else WithMissing(kernel)
 
 
-def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
+def of_rows(kernel: Kernel, sample: Vector) -> Kernel:
     """A fitted kernel with the mean embedding of other rows than those that it was fitted to."""
     if isinstance(kernel, OnColumns):
         return kernel._of([of_rows(kernel.kernel, sample[:, kernel.at])])
@@ -359,7 +341,7 @@ def of_rows(kernel: Kernel, sample: NDArray[np.float64]) -> Kernel:
     return kernel
 
 
-def _complete(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+def _complete(sample: Vector) -> Vector:
     """The rows that miss nothing."""
     missing = np.isnan(sample).any(axis=-1)
     return sample[~missing] if missing.any() else sample
@@ -427,7 +409,7 @@ class Columns(Composite):
             raise InvalidArgumentError(msg)
         object.__setattr__(self, "parts", parts)
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         sample = as_sample(sample)
         self._check_shape(sample)
         parts = zip(self._each(sample.shape[1]), sample.T, strict=True)
@@ -474,11 +456,9 @@ class Columns(Composite):
         far = np.maximum(*(np.abs(x).max(axis=0, initial=0.0) for x in (rows, columns)))
         # Exponentials of one side are as many as those of pairs where the other has a row or two.
         many = min(len(rows), len(columns)) >= _FEWEST
+        each = rows.T, np.ascontiguousarray(columns.T)
         with np.errstate(over="ignore"):  # where columns are not near
-            rising, falling = (
-                [np.exp(sign * x) for x in (rows.T, np.ascontiguousarray(columns.T))]
-                for sign in (1, -1)
-            )
+            rising, falling = ([np.exp(sign * x) for x in each] for sign in (1, -1))
         for j, part in enumerate(self._known):
             to = work[0] if j else out
             if many and far[j] <= _REACH[rows.dtype]:
@@ -544,7 +524,7 @@ class Columns(Composite):
         """Whether one kernel is for all columns."""
         return len(self._given) == 1
 
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
         # a mean of kernels is a mixture of their laws: every frequency is along one column
         parts, scales = self._each(d), np.zeros((count, d))
         along = rng.integers(d, size=count)
@@ -571,7 +551,7 @@ class Columns(Composite):
         return None if self.alike else len(self._given)
 
 
-def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
+def _fit(part: Kernel | None, column: Vector) -> Kernel | None:
     try:
         return None if part is None else part.fit(column)
     except DataError:
@@ -636,7 +616,7 @@ class Ranked(OfKernel):
             raise InvalidArgumentError(msg)
         check_choice("scale", self.scale, get_args(Scale))
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         sample = as_sample(sample)
         ranked = self
         if self.knots is None:
@@ -729,7 +709,7 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
 
-def _all_knots(sample: NDArray[np.float64], scale: Scale) -> _Arrays:
+def _all_knots(sample: Vector, scale: Scale) -> _Arrays:
     """Those of every column; columns without ties have the same heights."""
     ordered = np.ascontiguousarray(np.sort(sample, axis=0).T)
     untied = np.logical_and.reduce(ordered[:, 1:] > ordered[:, :-1], axis=1)
