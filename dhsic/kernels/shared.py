@@ -6,7 +6,7 @@ import math
 from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,7 +15,9 @@ from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.wrap import Found, rows_beside
 
 Tile = NDArray[Any]
+Values: TypeAlias = Sequence[NDArray[Any]]
 
+_ALL = range(2**62)
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 
@@ -90,42 +92,30 @@ class SharedTiles:
         """How many scratch tiles `tiles` needs."""
         return max(self.kernels[k].work_tiles for k in self.roots)
 
-    def rows(
-        self,
-        values: Sequence[NDArray[Any]],
-        dtype: DTypeLike,
-        needed: Container[int] | None = None,
-    ) -> list[Matrix]:
+    def rows(self, values: Values, dtype: DTypeLike, needed: Container[int] = _ALL) -> list[Matrix]:
         """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root.
 
         Kernels that are not needed have arrays without columns.
         """
         found: list[Found] = [{} for _ in values]
+        none = np.empty((len(values[0]), 0), dtype)
         each = [(k, self.kernels[k], self.variables[k]) for k in self.roots]
         return [
-            rows_beside(kernel, values[m], dtype, found[m])
-            if needed is None or k in needed
-            else np.empty((len(values[0]), 0), dtype)
+            rows_beside(kernel, values[m], dtype, found[m]) if k in needed else none
             for k, kernel, m in each
         ]
 
-    def columns(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
+    def columns(self, values: Values, dtype: DTypeLike) -> list[Matrix]:
         """Prepare landmarks (p, d_m) of every variable for `tiles`: an array for every root."""
         return self.rows_and_columns(values, dtype)[1]
 
     def rows_and_columns(
-        self,
-        values: Sequence[NDArray[Any]],
-        dtype: DTypeLike,
-        needed: Container[int] | None = None,
+        self, values: Values, dtype: DTypeLike, needed: Container[int] = _ALL
     ) -> tuple[list[Matrix], list[Matrix]]:
         """Prepare rows as both arguments of `tiles`, as `rows`."""
         rows = self.rows(values, dtype, needed)
-        columns = [
-            self.kernels[k].as_columns(x) if x.shape[1] else x
-            for k, x in zip(self.roots, rows, strict=True)
-        ]
-        return rows, columns
+        pairs = zip(self.roots, rows, strict=True)
+        return rows, [self.kernels[k].as_columns(x) if k in needed else x for k, x in pairs]
 
     def sources(self, wanted: Iterable[int]) -> frozenset[int]:
         """Some kernels, and those that their tiles follow from."""
@@ -142,7 +132,7 @@ class SharedTiles:
         columns: Sequence[Matrix],
         outs: Sequence[Tile],
         work: Tile,
-        needed: Container[int] | None = None,
+        needed: Container[int] = _ALL,
     ) -> None:
         """Write the tiles of the kernels that are needed.
 
@@ -159,10 +149,10 @@ class SharedTiles:
         """
         # Roots first, since the others are squares of them.
         for k, x, z in zip(self.roots, rows, columns, strict=True):
-            if needed is None or k in needed:
+            if k in needed:
                 self.kernels[k].tile(x, z, outs[k], work)
         for power in self.powers:
-            if needed is None or power.k in needed:
+            if power.k in needed:
                 power.write(outs)
 
 

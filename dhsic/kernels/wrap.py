@@ -149,9 +149,7 @@ class OnColumns(OfKernel):
 
     def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
         del d
-        first = self.at[0]
-        # A slice of one column is a view; numbers of columns would copy.
-        return [(self.kernel, range(first, first + 1) if len(self.at) == 1 else self.at)]
+        return [(self.kernel, self.at)]
 
     def spec(self) -> str:
         inner = self.kernel.spec()
@@ -659,14 +657,15 @@ class Ranked(OfKernel):
         if None not in found:
             found[None] = self._ordered(x)
         # Kernels of other lengths have the same knots, and heights are found once for all.
-        if (key := id(self._arrays)) not in found:
-            heights = np.empty(x.shape[::-1])
-            for row, values, order, knots in zip(heights, *found[None], self._arrays, strict=True):
+        heights: Vector | None = found.get(id(self._arrays))
+        if heights is None:
+            heights = np.empty(x.shape[::-1]).T
+            each = zip(heights.T, *found[None], self._arrays, strict=True)
+            for row, values, order, knots in each:
                 # Beyond the first and the last knot the interpolation stays at their heights.
                 row[order] = np.interp(values, *knots)
-            found[key] = heights.T
-        heights_of_rows: Vector = found[key]
-        return heights_of_rows
+            found[id(self._arrays)] = heights
+        return heights
 
     def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, NDArray[np.intp]]:
         """Columns (d, b) of rows in an order in which the search for knots is quick, and that."""
