@@ -205,9 +205,18 @@ class FourierFeatures:
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, 2 D)."""
-        rows = centred_rows(x, self.centre, self.dtype)
-        phases = np.empty((len(rows), len(self.frequencies)), self.dtype)
-        write_phases(rows, self.frequencies, phases)
+        # Centred in double precision: float32 would lose the digits that rows and centre share.
+        centred = np.subtract(x, self.centre, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows: Matrix = centred.astype(self.dtype, copy=False)
+            phases = rows @ self.frequencies.T
+        if not np.isfinite(phases).all():
+            msg = (
+                f"phases of random features must be finite in {self.dtype}; got rows as far as "
+                f"{np.abs(rows).max():.3g} from the median: use precision='float64', or "
+                "transform the variable (to ranks, say)"
+            )
+            raise DataError(msg)
         out = np.empty((len(phases), self.n_features), self.dtype)
         # Pairs of cosine and sine are more accurate than cos(w'x + b) with a random phase b
         # (Sutherland and Schneider 2015).
@@ -242,44 +251,6 @@ class FourierFeatures:
         return gradients
 
 
-def centred_rows(x: NDArray[Any], centre: NDArray[np.float64], dtype: DTypeLike) -> Matrix:
-    """Rows (b, d) about a centre (d,), in a precision."""
-    # In double precision: float32 would lose the digits that rows and centre share.
-    centred = np.subtract(x, centre, dtype=np.float64)
-    # A number that becomes infinite is refused with the phases.
-    with np.errstate(over="ignore"):
-        rows: Matrix = centred.astype(dtype, copy=False)
-    return rows
-
-
-def write_phases(rows: Matrix, frequencies: Matrix, out: Matrix) -> None:
-    """Write the phases of centred rows at frequencies.
-
-    Parameters
-    ----------
-    rows : ndarray, shape (b, d)
-        From `centred_rows`.
-    frequencies : ndarray, shape (D, d)
-        In 1 / units of the variable.
-    out : ndarray, shape (b, D)
-        Overwritten.
-
-    Raises
-    ------
-    DataError
-        Phases overflow.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.matmul(rows, frequencies.T, out=out)
-    if not np.isfinite(out).all():
-        msg = (
-            f"phases of random features must be finite in {rows.dtype}; got rows as far as "
-            f"{np.abs(rows).max():.3g} from the median: use precision='float64', or "
-            "transform the variable (to ranks, say)"
-        )
-        raise DataError(msg)
-
-
 def orthogonal_normals(rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
     """Rows that are standard normal each, and orthogonal within groups of d.
 
@@ -312,8 +283,40 @@ def orthogonal_normals(rng: np.random.Generator, count: int, d: int) -> NDArray[
     return rows[:count]
 
 
+class _AtLandmarks:
+    """Sizes of features that are the values of a kernel at prepared landmarks."""
+
+    kernel: Kernel
+    landmarks: tuple[Matrix, ...]
+
+    @property
+    def n_features(self) -> int:
+        """Number of landmarks."""
+        return sum(map(len, self.landmarks))
+
+    @property
+    def width(self) -> int:
+        """Columns of prepared rows."""
+        return sum(z.shape[1] for z in self.landmarks)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the landmarks."""
+        return self.landmarks[0].dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the prepared landmarks."""
+        return sum(z.nbytes for z in self.landmarks)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the kernel's work tiles and of prepared rows."""
+        tiles = self.kernel.work_tiles * rows * max(map(len, self.landmarks))
+        return tiles * self.dtype.itemsize + 3 * 8 * rows * self.width
+
+
 @dataclass(frozen=True)
-class KernelFeatures:
+class KernelFeatures(_AtLandmarks):
     """The kernel at landmarks, k(x, z_j).
 
     Times the inverse of a Cholesky factor of the landmarks' Gram matrix they are the Nystrom
@@ -348,29 +351,9 @@ class KernelFeatures:
         return cls(kernel, kernel.columns(landmarks, dtype), rows)
 
     @property
-    def n_features(self) -> int:
-        """Number of landmarks."""
-        return len(self.columns)
-
-    @property
-    def width(self) -> int:
-        """Columns of prepared rows."""
-        return int(self.columns.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the landmarks."""
-        return self.columns.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the prepared landmarks."""
-        return self.columns.nbytes
-
-    def scratch(self, rows: int) -> int:
-        """Bytes of the kernel's work tiles and of prepared rows."""
-        tiles = self.kernel.work_tiles * rows * self.n_features * self.dtype.itemsize
-        return tiles + 3 * 8 * rows * self.width
+    def landmarks(self) -> tuple[Matrix, ...]:  # type: ignore[override]
+        """The prepared landmarks, of all columns at once."""
+        return (self.columns,)
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""
@@ -414,7 +397,7 @@ def at_quantiles(column: Vector, count: int) -> Vector:
 
 
 @dataclass(frozen=True)
-class LandmarksByColumn:
+class LandmarksByColumn(_AtLandmarks):
     """The kernels of a mean over d columns, k_j(x_j, z) / sqrt(d) at landmarks z of column j.
 
     A few values of every column serve where many rows would be needed to stand for all columns at
@@ -483,31 +466,6 @@ class LandmarksByColumn:
         shapes = ((count, part.width(1)) for part, _ in kernel.placed(d))
         # A plan asks for sizes and bytes alone: one zero stands for all values.
         return cls(kernel, tuple(np.broadcast_to(zero, shape) for shape in shapes))
-
-    @property
-    def n_features(self) -> int:
-        """Landmarks of all columns."""
-        return sum(map(len, self.landmarks))
-
-    @property
-    def width(self) -> int:
-        """Columns of prepared rows."""
-        return sum(z.shape[1] for z in self.landmarks)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the landmarks."""
-        return self.landmarks[0].dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the prepared landmarks."""
-        return sum(z.nbytes for z in self.landmarks)
-
-    def scratch(self, rows: int) -> int:
-        """Bytes of the kernels' work tiles and of prepared rows."""
-        tiles = self.kernel.work_tiles * rows * max(map(len, self.landmarks))
-        return tiles * self.dtype.itemsize + 3 * 8 * rows * self.width
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""

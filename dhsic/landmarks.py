@@ -33,7 +33,6 @@ Pairing = Literal["independent", "joint"]
 Selection = Literal["uniform", "rpcholesky", "leverage"]
 
 Indices = NDArray[np.intp]
-RowChoice = NDArray[np.intp] | slice
 Matrix64 = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
@@ -76,13 +75,13 @@ class Landmarks:
         )
 
 
-def check_count(count: int | str) -> None:
-    """Raise unless the count is a positive integer or a multiple of sqrt(n)."""
+def check_count(count: int | str) -> float | None:
+    """The multiple of sqrt(n) that a count is, None of an integer; raise of what is neither."""
     if isinstance(count, str) and (match := _SQRT.fullmatch(count.strip())):
-        if match[1] is None or float(match[1]) > 0:
-            return
+        if (multiple := float(match[1] or 1)) > 0:
+            return multiple
     elif isinstance(count, (int, np.integer)) and not isinstance(count, bool) and count >= 1:
-        return
+        return None
     got = shown(count)
     msg = f"n_landmarks must be an integer >= 1 or a multiple of sqrt(n) as '8sqrt', got {got}"
     raise InvalidArgumentError(msg)
@@ -114,14 +113,12 @@ def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
     >>> landmark_count("8sqrt", 515_345, replace=False)
     5743
     """
-    check_count(count)
-    if isinstance(count, str):
-        match = _SQRT.fullmatch(count.strip())
-        assert match is not None
+    multiple = check_count(count)
+    if multiple is not None:
         # About sqrt(n) landmarks keep the rate n^(-1/2) where the spectrum of the kernel decays
         # exponentially (Chatalic et al. 2022, corollary 4.1; Kalinke and Szabo 2023, remark 2).
-        return min(n, max(1, round(float(match[1] or 1) * math.sqrt(n))))
-    if count > n and not replace:
+        return min(n, max(1, round(multiple * math.sqrt(n))))
+    if int(count) > n and not replace:
         msg = (
             f"n_landmarks must be at most the number of rows, got {count} landmarks for {n} rows: "
             f"take at most {n}, or a multiple of sqrt(n) as '8sqrt'"
@@ -314,12 +311,10 @@ class Pool:
         tiles = [slice(start, start + _DIAGONAL_TILE) for start in starts]
         return np.concatenate([self.gram(rows, rows).diagonal() for rows in tiles])
 
-    def gram(self, rows: RowChoice, columns: RowChoice) -> Matrix64:
+    def gram(self, rows: Indices | slice, columns: Indices | slice) -> Matrix64:
         """Gram matrix between some rows and some others, shape (b, c)."""
-        parts = [
-            (kernel, x[rows], z[columns])
-            for kernel, (x, z) in zip(self.kernels, self._prepared, strict=True)
-        ]
+        pairs = zip(self.kernels, self._prepared, strict=True)
+        parts = [(kernel, x[rows], z[columns]) for kernel, (x, z) in pairs]
         gram = np.empty((len(parts[0][1]), len(parts[0][2])))
         for start in range(0, len(gram), POOL_TILE_ROWS):
             at = slice(start, start + POOL_TILE_ROWS)
@@ -337,7 +332,8 @@ class Pool:
     @cached_property
     def _prepared(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         # Prepared once: selections ask for columns again and again.
-        return [(k.rows(x), k.columns(x)) for k, x in zip(self.kernels, self.points, strict=True)]
+        pairs = zip(self.kernels, self.points, strict=True)
+        return [kernel.rows_and_columns(x) for kernel, x in pairs]
 
 
 def select(selection: Selection, pool: Pool, p: int, rng: np.random.Generator) -> Indices:
@@ -532,12 +528,6 @@ def leverage_rows(pool: Pool, p: int, rng: np.random.Generator) -> Indices:
     return rng.choice(len(pool), size=count, replace=False, p=scores / scores.sum())
 
 
-def sample_size(p: int) -> int:
-    """Most rows of a sample on the way to p rows: six standard deviations above its mean."""
-    aim = max(p, _FEWEST)
-    return math.ceil(aim + 6.0 * math.sqrt(aim))
-
-
 def tail_ridge(pool: Pool, sample: Indices, weights: Vector, dimensions: int) -> float:
     """Sum of the eigenvalues beyond so many, over so many: lambda of algorithm 3.
 
@@ -646,7 +636,9 @@ def select_bytes(selection: Selection, s: int, p: int, d: int) -> int:
         case "uniform":
             numbers = 6 * s
         case "leverage":
-            m = min(sample_size(p), s)
+            aim = max(p, _FEWEST)
+            # Most rows of a sample on the way: six standard deviations above its mean.
+            m = min(math.ceil(aim + 6.0 * math.sqrt(aim)), s)
             numbers = rows + m * (2 * m + tile)
         case "rpcholesky":
             numbers = rows + s * (p + 3 * block) + block * (2 * p + tile) + 4 * BLOCK * BLOCK
