@@ -154,8 +154,7 @@ def by_column(kinds: Sequence[str], smooth: Columns) -> Columns:
     """
     if set(kinds) == {"number"}:
         return smooth
-    part = smooth.parts[0] if isinstance(smooth.parts, tuple) else smooth.parts
-    return Columns(tuple(part if kind == "number" else Delta() for kind in kinds))
+    return Columns(tuple(smooth._given[0] if kind == "number" else Delta() for kind in kinds))
 
 
 @dataclass(frozen=True)
@@ -210,11 +209,8 @@ class Candidates:
         families: Any = "gaussian" if self.kernels is None else self.kernels
         given = (families,) if isinstance(families, str | Kernel) else _items(families)
         kernels = tuple(parse(k) if isinstance(k, str) else k for k in given)
-        if (
-            not kernels
-            or not all(isinstance(kernel, Kernel) for kernel in kernels)
-            or len(set(kernels)) < len(kernels)
-        ):
+        different = {kernel for kernel in kernels if isinstance(kernel, Kernel)}
+        if not 0 < len(kernels) == len(different):
             msg = (
                 "candidates must be different kernels or their names, one or a sequence of them; "
                 f"got {self.kernels!r}"
@@ -287,12 +283,8 @@ def _items(given: Any) -> tuple[Any, ...]:
 
 
 def _are_factors(given: tuple[Any, ...]) -> bool:
-    return (
-        len(given) > 0
-        and all(isinstance(f, Real) and not isinstance(f, bool) for f in given)
-        and all(1e-6 <= f <= 1e6 for f in given)
-        and len(set(map(float, given))) == len(given)
-    )
+    real = [float(f) for f in given if not isinstance(f, bool) and isinstance(f, Real)]
+    return 0 < len(given) == len({factor for factor in real if 1e-6 <= factor <= 1e6})
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,10 @@ from dhsic.results import Codec
 Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
 
 
-def _forms(*classes: type[Kernel]) -> dict[str, Form]:
-    return {cls.name: (cls, cls.parameters()) for cls in classes}
-
-
+_CLASSES = (Gaussian, Laplacian, InverseMultiquadric, RationalQuadratic, Linear, Polynomial)
 FORMS: dict[str, Form] = {
-    **_forms(Gaussian, Laplacian),
+    **{cls.name: (cls, cls.parameters()) for cls in (*_CLASSES, Distance, Delta, AndersonDarling)},
     **{f"matern{2 * nu:.0f}2": (partial(Matern, nu=nu), ("length",)) for nu in (0.5, 1.5, 2.5)},
-    **_forms(InverseMultiquadric, RationalQuadratic, Linear, Polynomial),
-    **_forms(Distance, Delta, AndersonDarling),
 }
 """What makes a kernel of a name, and its parameters after colons; every kernel stands here once."""
 KernelName: TypeAlias = Literal[

@@ -667,7 +667,7 @@ class Ranked(OfKernel):
             found[id(self._arrays)] = heights
         return heights
 
-    def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, NDArray[np.intp]]:
+    def _ordered(self, x: NDArray[Any]) -> tuple[Matrix, Indices]:
         """Columns (d, b) of rows in an order in which the search for knots is quick, and that."""
         # Knots are in double precision, and so is the interpolation between them.
         columns = np.ascontiguousarray(x.T if x.itemsize <= 8 else x.T.astype(np.float64))
@@ -697,7 +697,7 @@ def rows_beside(kernel: Kernel, x: NDArray[Any], dtype: DTypeLike, found: Found)
     return kernel.kernel.rows(kernel.heights(np.asarray(x), found), dtype)
 
 
-def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
+def _nearly_ascending(columns: NDArray[Any]) -> Indices:
     """Orders in which near numbers follow each other, shape (d, b); signs may come in any order.
 
     By the upper half of a float32, its sign, exponent and seven digits, which a radix sort orders
@@ -709,22 +709,16 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _all_knots(sample: Vector, scale: Scale) -> _Arrays:
-    """Those of every column; columns without ties have the same heights."""
-    ordered = np.ascontiguousarray(np.sort(sample, axis=0).T)
-    untied = np.logical_and.reduce(ordered[:, 1:] > ordered[:, :-1], axis=1)
-    # Without ties the ranks are the same for all columns.
-    places, heights = _heights(np.ones(len(sample), np.intp), scale)
-    return [
-        (column[places], heights) if whole else _knots(column, scale)
-        for column, whole in zip(ordered, untied, strict=True)
-    ]
-
-
-def _knots(column: Vector, scale: Scale) -> tuple[Vector, Vector]:
-    """Values of a column, all or at quantiles, and their ranks or scores."""
-    values, counts = np.unique(column, return_counts=True)
-    places, heights = _heights(counts, scale)
-    return values[places], heights
+    """Values of every column, all or at quantiles, and their heights, which many have in common."""
+    known: dict[bytes, tuple[Indices, Vector]] = {}
+    arrays = []
+    for column in sample.T:
+        values, counts = np.unique(column, return_counts=True)
+        if (key := counts.tobytes()) not in known:
+            known[key] = _heights(counts, scale)
+        places, heights = known[key]
+        arrays.append((values[places], heights))
+    return arrays
 
 
 def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
@@ -733,7 +727,7 @@ def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
     return tuple((tuple(xs.tolist()), heights[id(ys)]) for xs, ys in arrays)
 
 
-def _heights(counts: NDArray[np.intp], scale: Scale) -> tuple[NDArray[np.intp], Vector]:
+def _heights(counts: Indices, scale: Scale) -> tuple[Indices, Vector]:
     """Places of the knots among values that come so often, ascending, and what they become."""
     upto = np.cumsum(counts)
     n = int(upto[-1])
