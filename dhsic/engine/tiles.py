@@ -54,7 +54,7 @@ class Tiling:
     ) -> Tiling:
         """Prepare landmarks (p, d_m) of every variable."""
         kernels, variables = combinations.kernels, combinations.variables
-        columns = tuple(SharedTiles(kernels, variables).columns(landmarks, dtype))
+        columns = tuple(SharedTiles(kernels, variables).rows_and_columns(landmarks, dtype)[1])
         return cls(kernels, columns, row_tile, column_tile, variables=variables)
 
     @cached_property

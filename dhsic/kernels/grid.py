@@ -404,10 +404,8 @@ class Grid:
         Grid
         """
         given = self._candidates(len(kinds))
-        suited = tuple(
-            candidates.by_type(kinds_of_variable, invariant=invariant)
-            for candidates, kinds_of_variable in zip(given, kinds, strict=True)
-        )
+        pairs = zip(given, kinds, strict=True)
+        suited = tuple(one.by_type(columns, invariant=invariant) for one, columns in pairs)
         return self if suited == given else replace(self, candidates=suited)
 
     def combinations(self, m: int) -> Combinations:
@@ -420,12 +418,11 @@ class Grid:
             matched, or numbers that they do not have.
         """
         known = self._candidates(m)
-        listed = [candidates.scaled for candidates in known]
-        flat = [(*pair, variable) for variable, scaled in enumerate(listed) for pair in scaled]
+        flat = [(*pair, variable) for variable, one in enumerate(known) for pair in one.scaled]
         kernels, factors, variables = zip(*flat, strict=True)
         chosen = (
             tuple(variables.index(variable) + k for variable, k in enumerate(numbers))
-            for numbers in self._numbers(known, listed)
+            for numbers in self._numbers(known)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
         # Kernels that no combination takes need not be fitted.
@@ -444,11 +441,9 @@ class Grid:
             raise InvalidArgumentError(msg)
         return listed
 
-    def _numbers(
-        self, known: Sequence[Candidates], listed: Sequence[Sequence[_Candidate]]
-    ) -> Sequence[tuple[int, ...]]:
-        """The candidates of every combination, given kernels and factors of every variable."""
-        counts = list(map(len, listed))
+    def _numbers(self, known: Sequence[Candidates]) -> Sequence[tuple[int, ...]]:
+        """Which candidates of the variables every combination has."""
+        counts = [len(one.scaled) for one in known]
         if self.combine == "all":
             return list(product(*map(range, counts)))
         if self.combine == "matched":
@@ -461,22 +456,20 @@ class Grid:
             tried, other = map(_tried, (usual[0], usual[1]))
             pairs = [pair.split("+") for pair in _PAIRS[usual[0], usual[1]].split()]
             return [(tried.index(a), other.index(b)) for a, b in pairs][: self.most]
-        return self._around(known, listed)
+        return self._around(known)
 
-    def _around(
-        self, known: Sequence[Candidates], listed: Sequence[Sequence[_Candidate]]
-    ) -> list[tuple[int, ...]]:
+    def _around(self, known: Sequence[Candidates]) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
         reference, others = [], []
-        for own, scaled in zip(known, listed, strict=True):
-            ratios = [_change(*pair) for pair in scaled]
+        for own in known:
+            ratios = [_change(*pair) for pair in own.scaled]
             # The candidate that is nearest to the median heuristic.
             nearest = ratios.index(min(ratios))
             names = _tried(own._usual) if own._usual else []
             alone = [k for k, name in enumerate(names) if "*" in _STUDIED[name][2]]
             reference.append(nearest)
             # Where a variable has no other candidate, its reference stands in.
-            rest = [k for k in range(len(scaled)) if k not in (nearest, *alone)]
+            rest = [k for k in range(len(ratios)) if k not in (nearest, *alone)]
             others.append(rest or [nearest])
         counts = list(map(len, others))
         # All combinations, where they and the reference are few enough.
@@ -485,8 +478,8 @@ class Grid:
         else:
             numbers = _balanced(counts, self.most - 1)
             found = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
-        if all(one._usual is not None for one in known) and len(listed) == 2:
-            first, second = ([factor for _, factor in scaled] for scaled in listed)
+        if all(one._usual is not None for one in known) and len(known) == 2:
+            first, second = ([factor for _, factor in one.scaled] for one in known)
             found = [pair for pair in found if first[pair[0]] * second[pair[1]] >= _NARROWEST]
         # The reference first, to which a score gives its share of the level.
         return list(dict.fromkeys([tuple(reference), *found]))
@@ -677,12 +670,8 @@ class Combinations:
 
     def factors_of(self, combination: int) -> tuple[float | None, ...]:
         """Multiples of their lengths; None of a kernel that has none."""
-        kernels = self.of(self.kernels, combination)
-        factors = self.of(self.factors, combination)
-        return tuple(
-            factor if kernel.has_length else None
-            for kernel, factor in zip(kernels, factors, strict=True)
-        )
+        pairs = ((self.kernels[k], self.factors[k]) for k in self.chosen[combination])
+        return tuple(factor if kernel.has_length else None for kernel, factor in pairs)
 
 
 def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:

@@ -31,10 +31,6 @@ class Power(NamedTuple):
     squarings: int
     """1 or more."""
 
-    def write(self, outs: Sequence[Tile]) -> None:
-        """Fill the tile from the other one."""
-        self.of(outs[self.source], outs[self.k])
-
     def of(self, wide: Tile, out: Tile | None = None) -> Tile:
         """The tile, from the other one."""
         out = np.square(wide, out=out)
@@ -105,10 +101,6 @@ class SharedTiles:
             for k, kernel, m in each
         ]
 
-    def columns(self, values: Values, dtype: DTypeLike) -> list[Matrix]:
-        """Prepare landmarks (p, d_m) of every variable for `tiles`: an array for every root."""
-        return self.rows_and_columns(values, dtype)[1]
-
     def rows_and_columns(
         self, values: Values, dtype: DTypeLike, needed: Container[int] = _ALL
     ) -> tuple[list[Matrix], list[Matrix]]:
@@ -153,7 +145,7 @@ class SharedTiles:
                 self.kernels[k].tile(x, z, outs[k], work)
         for power in self.powers:
             if power.k in needed:
-                power.write(outs)
+                power.of(outs[power.source], outs[power.k])
 
 
 def powers_among(tiles: Sequence[tuple[Hashable, float]]) -> tuple[Power, ...]:

@@ -978,7 +978,7 @@ class PermutedGrams:
         # A power of what was moved is the power moved, and squaring takes less than gathering.
         for power in self.powers:
             if power.k >= firsts:
-                power.write(tiles)
+                power.of(tiles[power.source], tiles[power.k])
 
 
 def batches(cosets: range) -> list[range]:
