@@ -60,12 +60,10 @@ class Kernel(ABC):
     name: ClassVar[str]
     scale_name: ClassVar[str] = ""
     """The parameter that is fitted to how far apart the rows of a sample are; "" where none is."""
+    # By which power of a length it goes: -2 of a factor of squared distances.
     power: ClassVar[int] = -2
-    """By which power of a length it goes: -2 of a factor of squared distances."""
-    metric: ClassVar[Literal["euclidean", "cityblock"]] = "euclidean"
-    """The distance whose median it follows."""
+    # Whether it is exp(-gamma r), so that the kernel of another gamma is a power of it.
     exponential: ClassVar[bool] = False
-    """Whether it is exp(-gamma r), so that the kernel of another gamma is a power of it."""
 
     def __post_init__(self) -> None:
         if self.scale_name:
@@ -101,9 +99,7 @@ class Kernel(ABC):
 
     def _scale_of(self, sample: Vector) -> float:
         """The scale by the median heuristic."""
-        typical = median_distance(sample, self.metric)
-        # A quotient rounds once, the power -1 may not.
-        return 1.0 / typical if self.power == -1 else typical**self.power
+        return median_distance(sample) ** self.power
 
     def _with_scale(self, value: float) -> Self:
         changed: dict[str, Any] = {self.scale_name: value}

@@ -105,6 +105,7 @@ class Polynomial(Kernel):
 
     name: ClassVar[str] = "polynomial"
     scale_name: ClassVar[str] = "gamma"
+    work_tiles = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,10 +121,6 @@ class Polynomial(Kernel):
     @property
     def has_length(self) -> bool:
         return self.coef0 > 0.0
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         scaled, norms = self._scaled(x, dtype)
@@ -175,16 +172,13 @@ class Delta(Kernel):
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "delta"
+    work_tiles = 1
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         return self
 
     def measured(self, d: int) -> frozenset[int]:
         return frozenset()
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
@@ -239,15 +233,12 @@ class AndersonDarling(Kernel):
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
 
     name: ClassVar[str] = "anderson-darling"
+    work_tiles = 1
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         # There is nothing to fit: values are only checked.
         self._logarithms(as_sample(sample), np.float64)
         return self
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
 
     def width(self, d: int) -> int:
         return 2 * d

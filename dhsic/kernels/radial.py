@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels.base import Kernel, Matrix, Vector, positive
+from dhsic.kernels.base import Kernel, Matrix, Vector, median_distance, positive
 
 # Beyond, exponentials come near the least float64 and take three times as long. 7e-218 is 0 enough.
 _FAR = 500.0
@@ -53,8 +53,7 @@ class Radial(Kernel):
     """
 
     scale_name: ClassVar[str] = "gamma"
-    squared: ClassVar[bool] = True
-    """Whether `profile` takes squared distances."""
+    squared: ClassVar[bool] = True  # whether `profile` takes squared distances
 
     def profile(self, out: Matrix, work: Matrix) -> None:
         """Write the kernel over the distances, squared or not, in units of the kernel, in place."""
@@ -317,6 +316,7 @@ class Matern(Radial):
     scale_name: ClassVar[str] = "length"
     power: ClassVar[int] = 1
     squared: ClassVar[bool] = False
+    work_tiles = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -325,10 +325,6 @@ class Matern(Radial):
     @property
     def _scale(self) -> float:
         return math.sqrt(2.0 * self.nu) / self._fitted("length")
-
-    @property
-    def work_tiles(self) -> int:
-        return 1
 
     def profile(self, out: Matrix, work: Matrix) -> None:
         # (4.17) of the reference
@@ -402,7 +398,9 @@ class Laplacian(Kernel):
     exponential: ClassVar[bool] = True
     scale_name: ClassVar[str] = "gamma"
     power: ClassVar[int] = -1
-    metric: ClassVar[Literal["euclidean", "cityblock"]] = "cityblock"
+
+    def _scale_of(self, sample: Vector) -> float:
+        return 1.0 / median_distance(sample, "cityblock")
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         (distances if rows.shape[1] == 1 else _cityblock)(rows, columns, out)

@@ -29,11 +29,11 @@ Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
 
 
 _CLASSES = (Gaussian, Laplacian, InverseMultiquadric, RationalQuadratic, Linear, Polynomial)
+# What makes a kernel of a name, and its parameters after colons; every kernel stands here once.
 FORMS: dict[str, Form] = {
     **{cls.name: (cls, cls.parameters()) for cls in (*_CLASSES, Distance, Delta, AndersonDarling)},
     **{f"matern{2 * nu:.0f}2": (partial(Matern, nu=nu), ("length",)) for nu in (0.5, 1.5, 2.5)},
 }
-"""What makes a kernel of a name, and its parameters after colons; every kernel stands here once."""
 KernelName: TypeAlias = Literal[
     "gaussian",
     "laplacian",
@@ -152,12 +152,12 @@ def _columns(tokens: list[str]) -> Kernel:
     return Columns(tuple(parts))
 
 
+# What reads the inside of parentheses behind a word, or of those alone.
 _AROUND: dict[str, Callable[[list[str]], Kernel]] = {
     **{scale: partial(_ranked, scale=scale) for scale in get_args(Scale)},
     Columns.name: _columns,
     "(": _sum,
 }
-"""What reads the inside of parentheses behind a word, or of those alone."""
 
 
 def _simple(token: str) -> Kernel:
@@ -202,6 +202,7 @@ def _malformed(token: str) -> InvalidArgumentError:
 
 
 _INNER = "inner"  # a kernel of a kernel, since "kernel" tells the class
+# Classes that a file may name.
 _BY_NAME: dict[str, type[Kernel]] = {
     cls.__name__: cls
     for cls in (
@@ -209,7 +210,6 @@ _BY_NAME: dict[str, type[Kernel]] = {
         *(Matern, Columns, OnColumns, Product, Ranked, Sum),
     )
 }
-"""Classes that a file may name."""
 
 
 def plain_kernel(kernel: Kernel) -> dict[str, Any]:

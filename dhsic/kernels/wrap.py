@@ -56,6 +56,7 @@ class OfKernel(Composite):
 
     kernel: Kernel
     origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+    differentiable = False
 
     @property
     def _given(self) -> tuple[Kernel]:
@@ -74,10 +75,6 @@ class OfKernel(Composite):
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         self.kernel.tile(rows, columns, out, work)
-
-    @property
-    def differentiable(self) -> bool:
-        return False
 
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns)
