@@ -253,7 +253,6 @@ class Kernel(ABC):
         InvalidArgumentError
             The kernel has no derivative.
         """
-        del rows, columns, gram, weights, work
         msg = (
             f"a gradient needs a differentiable kernel, got {self.spec()!r}: take 'gaussian' or "
             "another function of distances or products"

@@ -237,14 +237,24 @@ class AndersonDarling(Kernel):
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         # There is nothing to fit: values are only checked.
-        self._logarithms(as_sample(sample), np.float64)
+        self.rows(as_sample(sample))
         return self
 
     def width(self, d: int) -> int:
         return 2 * d
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self._logarithms(np.asarray(x), dtype)
+        x = np.asarray(x)
+        self._check_shape(x)
+        if not ((x > 0.0) & (x < 1.0)).all():
+            msg = (
+                f"{self.name}: values must lie within 0 and 1; got {float(x.min()):.3g} to "
+                f"{float(x.max()):.3g}: take 'ranks({self.name})'"
+            )
+            raise DataError(msg)
+        x = x.astype(np.float64, copy=False)
+        # -log u and -log(1 - u) of every column; log1p keeps the digits of the lower tail.
+        return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
@@ -259,21 +269,6 @@ class AndersonDarling(Kernel):
         if w > 2:
             np.multiply(out, 2.0 / w, out=out)
         np.subtract(out, 1.0, out=out)
-
-    def _logarithms(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """-log u and -log(1 - u) of every column, shape (b, 2 d)."""
-        if x.ndim != 2:
-            msg = f"{self.name}: rows must have shape (n, d); got {x.shape}: pass x[:, None]"
-            raise InvalidArgumentError(msg)
-        if not ((x > 0.0) & (x < 1.0)).all():
-            msg = (
-                f"{self.name}: values must lie within 0 and 1; got {float(x.min()):.3g} to "
-                f"{float(x.max()):.3g}: take 'ranks({self.name})'"
-            )
-            raise DataError(msg)
-        x = x.astype(np.float64, copy=False)
-        # log1p keeps the digits of small numbers, which are the lower tail.
-        return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
 
 
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:

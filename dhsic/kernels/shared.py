@@ -24,12 +24,9 @@ _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has
 class Power(NamedTuple):
     """A tile that is another one squared some times."""
 
-    k: int
-    """The number of its kernel."""
-    source: int
-    """The number of the wider kernel."""
-    squarings: int
-    """1 or more."""
+    k: int  # the number of its kernel
+    source: int  # the number of the wider kernel
+    squarings: int  # 1 or more
 
     def of(self, wide: Tile, out: Tile | None = None) -> Tile:
         """The tile, from the other one."""
@@ -71,11 +68,6 @@ class SharedTiles:
         """Numbers of the kernels whose tiles are computed by themselves, ascending."""
         powers = {power.k for power in self.powers}
         return tuple(k for k in range(len(self.kernels)) if k not in powers)
-
-    @cached_property
-    def places(self) -> dict[int, int]:
-        """Where each of them is among `roots`."""
-        return {k: place for place, k in enumerate(self.roots)}
 
     @cached_property
     def powers(self) -> tuple[Power, ...]:

@@ -145,7 +145,6 @@ class OnColumns(OfKernel):
         return tuple((j,) for j in self.at) if own_scales else super().scale_columns(d)
 
     def placed(self, d: int) -> Iterable[tuple[Kernel, ColumnNumbers]]:
-        del d
         return [(self.kernel, self.at)]
 
     def spec(self) -> str:
@@ -485,19 +484,14 @@ class Columns(Composite):
         -------
         ndarray, shape (b, sum of p_j)
         """
-        counts = [len(z) for z in columns]
-        if self._laplacians is not None:
-            # One call for all columns: a call for each takes longer than its few numbers.
-            out = rows.take(np.repeat(np.arange(len(counts)), counts), axis=1)
-            out -= np.concatenate(columns)[:, 0]
-            np.negative(np.abs(out, out=out), out=out)
-            return np.exp(out, out=out)
-        out, stop = np.empty((len(rows), sum(counts)), rows.dtype), 0
-        for (part, _, at), z in zip(self._split(rows.shape[1]), columns, strict=True):
-            start, stop = stop, stop + len(z)
-            work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
-            part.tile(rows[:, at], z, out[:, start:stop], work)
-        return out
+        if self._laplacians is None:
+            pairs = zip(self._split(rows.shape[1]), columns, strict=True)
+            return np.hstack([part.gram(rows[:, at], z, rows.dtype) for (part, _, at), z in pairs])
+        # One call for all columns: a call for each takes longer than its few numbers.
+        out = rows.take(np.repeat(np.arange(len(columns)), [len(z) for z in columns]), axis=1)
+        out -= np.concatenate(columns)[:, 0]
+        np.negative(np.abs(out, out=out), out=out)
+        return np.exp(out, out=out)
 
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:

@@ -374,8 +374,8 @@ class GramPass(PermutedPass[PairSums]):
 
     def roots(self, coset: int) -> list[tuple[int, int]]:
         """Kernels of a coset that are no powers, each with its place among all such kernels."""
-        places = self.shared.places
-        return sorted((places[k], k) for k in self.needed[min(coset, 1)] if k in places)
+        needed = self.needed[min(coset, 1)]
+        return [(place, k) for place, k in enumerate(self.shared.roots) if k in needed]
 
     @cached_property
     def bunches(self) -> tuple[GramPass, ...]:
