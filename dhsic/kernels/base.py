@@ -139,8 +139,7 @@ class Kernel(ABC):
         if not self.has_length:
             return self
         value = self._fitted(self.scale_name)
-        longer = value * factor if self.power == 1 else value / factor**-self.power
-        return self._with_scale(longer)
+        return self._with_scale(value * factor if self.power == 1 else value / factor**-self.power)
 
     def as_power(self) -> tuple[Kernel, float]:
         """A kernel and the exponent with which its values are this one's; itself and 1 at least."""

@@ -79,6 +79,9 @@ class OfKernel(Composite):
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns)
 
+    def spec(self) -> str:
+        return self.kernel.spec()
+
 
 @dataclass(frozen=True)
 class OnColumns(OfKernel):
@@ -172,9 +175,6 @@ class _Widened(OfKernel):
 
     def fit(self, sample: Vector) -> Kernel:  # type: ignore[override]
         return self.kernel.fit(sample).widened(self.factor)
-
-    def spec(self) -> str:
-        return self.kernel.spec()
 
 
 def product_of(
@@ -293,9 +293,6 @@ class WithMissing(OfKernel):
 
     def rounding(self, columns: Matrix) -> float:
         return self.kernel.rounding(columns[:, :-2])
-
-    def spec(self) -> str:
-        return self.kernel.spec()
 
     @cached_property
     def _prepared(self) -> dict[np.dtype[Any], tuple[Matrix, float]]:
@@ -425,10 +422,6 @@ class Columns(Composite):
         # One multiplication in place of one a column; what rows of either kind are is the same.
         at, origins, scales = self._laplacians
         return self._in_units(np.subtract(x[:, at], origins, dtype=np.float64), scales, dtype)[0]
-
-    def as_columns(self, rows: Matrix) -> Matrix:
-        # Those of Laplacian kernels are the rows.
-        return super().as_columns(rows) if self._laplacians is None else rows
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         if self._laplacians is None:
