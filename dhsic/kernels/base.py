@@ -140,8 +140,7 @@ class Kernel(ABC):
         if not self.has_length:
             return self
         value = self._fitted(self.scale_name)
-        longer = value * factor if self.power == 1 else value / factor**-self.power
-        return self._with_scale(longer)
+        return self._with_scale(value * factor if self.power == 1 else value / factor**-self.power)
 
     def as_power(self) -> tuple[Kernel, float]:
         """A kernel and the exponent with which its values are this one's; itself and 1 at least."""
@@ -488,7 +487,7 @@ class Composite(Kernel):
         x = np.asarray(x)
         self._check_shape(x)
         placed = self.placed(x.shape[1])
-        return _side_by_side([part.rows(self._seen(chosen(x, of)), dtype) for part, of in placed])
+        return _side_by_side([part.rows(self._seen(x[:, of]), dtype) for part, of in placed])
 
     def as_columns(self, rows: Matrix) -> Matrix:
         split = self._split(rows.shape[1])
@@ -546,11 +545,6 @@ class Composite(Kernel):
 def _dimension(kernel: Composite, width: int) -> int:
     # The number of columns is not stored: it is the one for which the prepared widths add up.
     return next(d for d in count(1) if kernel.width(d) == width)
-
-
-def chosen(x: NDArray[Any], of: ColumnNumbers) -> NDArray[Any]:
-    """Columns of rows, a view where they are side by side."""
-    return x[:, of.start : of.stop] if isinstance(of, range) else x[:, of]
 
 
 def _side_by_side(prepared: Sequence[Matrix]) -> Matrix:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.base import Kernel, Matrix, as_sample, median_or_mean
+from dhsic.kernels.base import Kernel, Matrix, Vector, as_sample, median_or_mean
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Codes(Linear):
 
     name: ClassVar[str] = "codes"
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         return self
 
 
@@ -113,7 +113,7 @@ class Polynomial(Kernel):
         object.__setattr__(self, "degree", int(self.degree))
         self._check("coef0", "a finite number >= 0", lambda c: 0.0 <= c < math.inf)
 
-    def _scale_of(self, sample: NDArray[np.float64]) -> float:
+    def _scale_of(self, sample: Vector) -> float:
         centred = self._centred(sample)
         # A typical inner product is then about 1, in any units.
         return 1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred))
@@ -138,13 +138,10 @@ class Polynomial(Kernel):
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
         slope = work[0]
-        if self.degree == 1:
-            np.copyto(slope, weights)
-        else:
-            _inner_products(rows, columns, slope)
-            np.add(slope, self.coef0, out=slope)
-            _raise(slope, self.degree - 1, work[1:])
-            np.multiply(slope, weights, out=slope)
+        _inner_products(rows, columns, slope)
+        np.add(slope, self.coef0, out=slope)
+        _raise(slope, self.degree - 1, work[1:])
+        np.multiply(slope, weights, out=slope)
         # degree (<x, z> + c)^(degree - 1) z in scaled rows, whose scale is the inner derivative.
         gradients: Matrix = self._scale * self.degree * (slope @ columns).astype(np.float64)
         return gradients
@@ -174,7 +171,7 @@ class Delta(Kernel):
     name: ClassVar[str] = "delta"
     work_tiles = 1
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         return self
 
     def measured(self, d: int) -> frozenset[int]:
@@ -235,7 +232,7 @@ class AndersonDarling(Kernel):
     name: ClassVar[str] = "anderson-darling"
     work_tiles = 1
 
-    def fit(self, sample: NDArray[np.float64]) -> Self:
+    def fit(self, sample: Vector) -> Self:
         # There is nothing to fit: values are only checked.
         self.rows(as_sample(sample))
         return self
@@ -272,10 +269,10 @@ class AndersonDarling(Kernel):
 
 
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:
-    """Raise a tile to a power of 1 or more, in place."""
-    if degree > 1:
-        np.copyto(work[0], out)
-    for _ in range(degree - 1):
+    """Raise a tile to a whole power, in place."""
+    np.copyto(work[0], out)
+    out.fill(1)
+    for _ in range(degree):
         np.multiply(out, work[0], out=out)
 
 

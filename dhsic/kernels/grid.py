@@ -635,7 +635,7 @@ class Combinations:
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
-        guesses = map(_guess, self.kernels, self.spread(dims), self.factors)
+        guesses = map(_guessed, self.kernels, self.spread(dims), self.factors)
         return replace(self, kernels=tuple(guesses))
 
     def __len__(self) -> int:
@@ -683,17 +683,12 @@ class Combinations:
         return tuple(factor if kernel.has_length else None for kernel, factor in pairs)
 
 
-def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
-    """Fitted to three rows of so many columns and widened."""
-    if isinstance(kernel, OnColumns) and not kernel.scaled:
-        # Thousands of columns have the same kernel, each on its own.
-        return replace(kernel, kernel=_guessed(kernel.kernel, len(kernel.at), factor))
-    return _guessed(kernel, d, factor)
-
-
 @lru_cache(maxsize=1024)
 def _guessed(kernel: Kernel, d: int, factor: float) -> Kernel:
-    """The same, found once: plans of one test ask many times."""
+    """Fitted to three rows of so many columns and widened; plans of one test ask many times."""
+    if isinstance(kernel, OnColumns) and not kernel.scaled:
+        # Thousands of columns have the same kernel, each on its own.
+        return kernel._of([_guessed(kernel.kernel, len(kernel.at), factor)])
     if isinstance(kernel, Columns) and kernel.alike:
         d = 1  # what is fitted to one column stands for all
     # Within 0 and 1, where some kernels are; of two rows the spreads would be the same.
