@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
-from dhsic._rows import ALL_ROWS, RowLabels, open_rows
+from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.budget import Budget
@@ -38,8 +38,11 @@ from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
+from dhsic.io.held import held_sources
 from dhsic.io.labelled import names_of
-from dhsic.io.missing import GapTreatment
+from dhsic.io.missing import GapTreatment, count_gaps
+from dhsic.io.open import open_labelled_data
+from dhsic.io.weights import read_weights
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -55,7 +58,7 @@ from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
 from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
 from dhsic.results import AS_ASKED, GridSummary, StageSummary
-from dhsic.statistics.exchangeable import moves_of
+from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
 
 Precision = Literal["float64", "float32"]
 _VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
@@ -99,13 +102,35 @@ class RunOptions:
         `pairwise` says whether rows with a gap may stay, by missing="pairwise". Shifts and
         permutations of fewer than four rows have too few orders, and kernels no spread.
         """
+        order, memory = rows.checked(missing), parse_bytes(self.memory)
         with graphs_on(self.client, self.threads):
-            opened = open_rows(
-                variables, names, data, missing, rows, self.memory, pairwise=pairwise
+            sources, labels, dropped = open_labelled_data(
+                variables, names, data, missing, rows.given, pairwise=pairwise
             )
-        sources, n = opened.sources, opened.sources[0].shape[0]
+            if dropped and order is not None and order.period > 1:
+                # Rows that are left out would move those behind them.
+                msg = (
+                    f"a period of {order.period} rows needs all rows, and {dropped:,} that miss a "
+                    "value would be left out: take missing='pairwise', or fill the gaps"
+                )
+                raise DataError(msg)
+            gaps = count_gaps(sources) if missing == "pairwise" else ()
+            # Weights are numbers; the other labels are names, which become codes.
+            weights = None
+            if "weights" in labels:
+                if len(sources) != 2:
+                    msg = f"weights are for two variables, got {len(sources)}: test two at a time"
+                    raise InvalidArgumentError(msg)
+                weights = read_weights(labels.pop("weights"), memory)
+            if labels:
+                check_codes(list(labels.values()), memory)
+            codes = {what: codes_of(source, what) for what, source in labels.items()}
+            strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
+            if labels:
+                # Moves go between any rows, so that chunks could not be read in order.
+                sources = held_sources(sources, memory, strata)
+        n = sources[0].shape[0]
         if n < fewest:
-            dropped = opened.dropped
             left = f", and {dropped:,} that miss a value were left out" if dropped else ""
             # Few rows and many columns, or one array alone, look like a table on its side.
             wide = len(variables) == 1 or any(source.shape[1] > n for source in sources)
@@ -115,10 +140,11 @@ class RunOptions:
                 f"{turned if wide else ''}"
             )
             raise DataError(msg)
-        session = self.over(sources, opened.dropped, takes_constants=takes_constants)
-        labels = opened.strata, opened.groups
-        session.moves = moves_of(n, *labels, opened.order, session.seed)
-        session.weights, session.gaps = opened.weights, opened.gaps
+        session = self.over(sources, dropped, takes_constants=takes_constants)
+        session.moves = moves_of(n, strata, groups, order, session.seed)
+        session.weights = weights
+        # Without gaps the variables are read, and their kernels computed, as with "refuse".
+        session.gaps = gaps if any(of_variable.any for of_variable in gaps) else ()
         return session
 
     def over(

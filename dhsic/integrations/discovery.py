@@ -141,9 +141,11 @@ class PValue:
 
     def _of_few(self, *variables: Any) -> float:
         """The p-value of some rows, whose test is no part of the checkpoint of the whole one."""
+        options = self.marginal, self.conditional
+        if not any("checkpoint" in one for one in options):
+            return self.of_all(*variables)
         marginal, conditional = (
-            {name: value for name, value in one.items() if name != "checkpoint"}
-            for one in (self.marginal, self.conditional)
+            {name: value for name, value in one.items() if name != "checkpoint"} for one in options
         )
         return replace(self, marginal=marginal, conditional=conditional).of_all(*variables)
 

@@ -11,7 +11,7 @@ from dhsic.results.contract import (
 )
 from dhsic.results.estimate import AS_ASKED, DependenceEstimate
 from dhsic.results.grid import GridSummary, KernelCombination
-from dhsic.results.json_value import TRANSIENT, Codec, JsonValue
+from dhsic.results.json_value import TRANSIENT, Codec
 from dhsic.results.outcome import IndependenceTestResult, decision
 from dhsic.results.summaries import (
     FeatureSummary,
@@ -20,17 +20,13 @@ from dhsic.results.summaries import (
     StageSummary,
     StoredArraySummary,
     VariableSummary,
-    rows_text,
 )
 from dhsic.results.texts import (
     MOST_SHIFTS,
     floor_text,
     is_least,
     kernel_text,
-    length_of,
     pvalue_text,
-    short_spec,
-    time_text,
 )
 
 __all__ = [
@@ -44,7 +40,6 @@ __all__ = [
     "Findings",
     "GridSummary",
     "IndependenceTestResult",
-    "JsonValue",
     "KernelCombination",
     "LandmarkSummary",
     "PassSummary",
@@ -60,9 +55,5 @@ __all__ = [
     "floor_text",
     "is_least",
     "kernel_text",
-    "length_of",
     "pvalue_text",
-    "rows_text",
-    "short_spec",
-    "time_text",
 ]
