@@ -405,19 +405,20 @@ def _empty(shape: tuple[int, ...], dtype: DTypeLike, *, single: bool) -> Matrix:
     return np.empty((*several, p, b), dtype).swapaxes(-1, -2)
 
 
-def at_quantiles(column: Vector, count: int) -> Vector:
-    """Different values of a column, shape (p, 1), at evenly spaced ranks, at most `count`.
+def rows_at_quantiles(column: Vector, count: int) -> NDArray[np.intp]:
+    """Rows of different values of a column (n,), at evenly spaced ranks, at most `count`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> at_quantiles(np.array([[3.0], [1.0], [2.0], [2.0]]), 2)
-    array([[2.],
-           [3.]])
+    >>> column = np.array([3.0, 1.0, 2.0, 2.0])
+    >>> column[rows_at_quantiles(column, 2)]
+    array([2., 3.])
     """
     # The middles of `count` equal shares of the ranks.
     ranks = ((np.arange(count) + 0.5) / count * len(column)).astype(np.intp)
-    return np.unique(np.sort(column, axis=0)[ranks], axis=0)
+    rows = np.argsort(column, kind="stable")[ranks]
+    return rows[np.unique(column[rows], return_index=True)[1]]
 
 
 @dataclass(frozen=True)
@@ -475,7 +476,7 @@ class LandmarksByColumn:
         """
         landmarks, factors = [], []
         for part, at in kernel.counted(sample.shape[1]):
-            z = at_quantiles(sample[:, at], count)
+            z = sample[rows_at_quantiles(sample[:, at.start], count), at]
             kept = pivoted_cholesky(part(z), tolerance).in_order()
             landmarks.append(part.columns(z[kept.kept], dtype))
             factors.append(kept.factor)

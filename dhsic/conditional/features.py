@@ -37,7 +37,7 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import ValueKind
-from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, at_quantiles
+from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 from dhsic.regression.ridge import Bound, Ridges, SumsByFold
@@ -224,7 +224,8 @@ class Projection:
             Uncorrelated in the sample, with the variances of the directions.
         """
         one = sample.shape[1] == 1 and not kernel.nominal
-        landmarks = at_quantiles(sample, _QUANTILES) if one else sample[:_LANDMARKS]
+        rows = rows_at_quantiles(sample[:, 0], _QUANTILES) if one else slice(_LANDMARKS)
+        landmarks = sample[rows]
         features, factor = _at_landmarks(kernel, landmarks, dtype)
         values = np.asarray(features(sample), np.float64)
         centre = values.mean(axis=0)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Self, TypeVar
 
 import numpy as np
@@ -35,7 +36,7 @@ class Combinations:
     factors : tuple of float
         Multiples of the length scale of each when it is fitted, shape (K,).
     features : bool, optional
-        Whether each is a feature against one target, to be measured by itself.
+        Whether each is to be measured by itself: a feature against one target, or two variables.
     leading : tuple of int, optional
         Numbers of the combinations that have the share of the reference, where it is not its own.
     stages : tuple of int, optional
@@ -71,6 +72,12 @@ class Combinations:
         chosen = tuple((c, g) for c in range(g))
         return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
 
+    @classmethod
+    def pairs(cls, kernels: Sequence[Kernel]) -> Self:
+        """All pairs of M variables, by one kernel of each."""
+        numbers, chosen = tuple(range(len(kernels))), combinations(range(len(kernels)), 2)
+        return cls(tuple(kernels), numbers, tuple(chosen), (1.0,) * len(kernels), features=True)
+
     def with_missing(self, gaps: Sequence[bool]) -> Self:
         """With kernels of rows that may be missing, of the variables that have such rows."""
         pairs = zip(self.kernels, self.variables, strict=True)
@@ -103,6 +110,8 @@ class Combinations:
     @property
     def kept(self) -> set[int]:
         """Numbers of those that stay whatever they compare, so that every stage has one."""
+        if self.features:
+            return set(range(len(self)))
         return {numbers[0] for numbers in self.by_stage} if self.stages else {self.reference()}
 
     @property

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
@@ -21,21 +20,25 @@ from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.neighbours import Neighbours
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import NystromHSIC, NystromMHSIC
+from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
 from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
-from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, whiten
+from dhsic.estimators.base import passes_of
+from dhsic.estimators.choose import choose_pairs
+from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.landmarks import LandmarkFeatures
-from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
-from dhsic.estimators.feature.moments import MomentsPass, feature_moments
-from dhsic.estimators.feature.replicates import FeatureResampling
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.feature.pairs import (
+    check_pairs,
+    directions_text,
+    estimate_pairs,
+    pair_resampling,
+)
+from dhsic.estimators.feature.replicates import independent_rounding
+from dhsic.estimators.reach import planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
-from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
 from dhsic.results import AS_ASKED
@@ -44,14 +47,6 @@ Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
 PairNullName = Literal["auto", "shifts", "spectral"]
 Vector = NDArray[np.float64]
-
-_USUAL, _FEWEST = "2sqrt", 8
-_REMEDY = "take fewer landmarks, fewer variables or fewer threads"
-# Beyond them the default leaves exact replicates: each pair needs 40 for Holm, so that their number
-# grows with the square of the pairs.
-_MOST_PAIRS = 200
-_MOST_PASSES = 8
-_RESAMPLES_OF_PAIR = 40
 
 
 @named_arguments
@@ -81,9 +76,9 @@ def dependence_matrix(
 
     With the Nystrom features of every variable, see `NystromHSIC`, the covariance of all features
     side by side has the cross-covariance of every pair as a block, whose squared norm is their
-    HSIC. The blocks on its diagonal normalise them. P-values are exact, see `Shifts`, in a pass
-    more or as many as the memory makes of it; or approximate, from the eigenvalues of the same
-    blocks, which need no other pass, see `Spectral`.
+    HSIC. The blocks on its diagonal normalise them. P-values are exact, see `Shifts`, and take a
+    pass more, or as many as the memory makes of it; or approximate, from the eigenvalues of the
+    same blocks, which need no other pass, see `Spectral`.
 
     Parameters
     ----------
@@ -92,18 +87,18 @@ def dependence_matrix(
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where not given.
     n_landmarks : int or str, optional
-        Landmarks of every variable: a number, or a multiple of sqrt(n) as "2sqrt". Memory grows
-        with the square of the number that pruning keeps of all variables. Where not given,
-        "2sqrt", or the largest power of two that fits the memory and the time by the plan, if that
-        is less; `landmarks.choice` of the result says so.
+        Landmarks of every variable, of which replicates have all features: a number, or a multiple
+        of sqrt(n) as "2sqrt". Where not given, 256, or 128 or 64 where these fit the memory and the
+        time by the plan, as `landmarks.choice` of the result says; single numbers have their
+        quantiles, and replicates the principal features of every variable by itself, those with at
+        least 10 / n of the largest variance and 110 at most, see `NystromHSIC`.
     null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
-        "auto" takes exact replicates, but for more than 200 pairs, or where they would take more
-        than 8 passes; the result says which and why. With `strata`, `groups` or `order` it takes
-        these replicates always.
+        "auto" takes exact replicates, whatever the number of variables.
     n_resamples : int, optional
-        Replicates of every pair. Where not given, 1,000, and 40 for every pair at least, so that
-        `adjusted` p-values may be as small as 0.025. To be left out where `null` is a value, or
-        "spectral".
+        Replicates of every pair; 1,000 where not given. Holm multiplies the smallest p-value, one
+        over their number, by the number of pairs: `least_adjusted` of the result is what can be
+        attained, and more replicates or the limit law "spectral" give less. To be left out where
+        `null` is a value, or "spectral".
     rng, names, data, missing
         As for `independence_test`.
     strata, groups, order
@@ -147,19 +142,28 @@ def dependence_matrix(
     rows = RowLabels(strata, groups, order)
     given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
     session = open_session(variables, names, rng, precision, *place, time=time, **given)
-    method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
-    # It takes two variables; kernels are chosen as by what takes several.
+    # Pairs are tested; kernels are chosen as by what takes several variables.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    asked = _chosen_null(null, n_resamples, session)
+    combinations = Combinations.pairs(fitting)
+    law, reason = _chosen_null(session, combinations, null, n_resamples)
+    planner, runner = partial(_plan, null=law), partial(_tested, null=law)
+    estimator: Estimator
+    if n_landmarks is None:
+        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
+    else:
+        estimator, choice = NystromHSIC(n_landmarks), AS_ASKED
+    session.begin(planned(planner, estimator, session, combinations))
     session.resume(
-        computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
+        computes="dependence matrix",
+        estimator=estimator,
+        kernels=fitting,
+        null=null,
+        resampling=law,
     )
     neighbours = Neighbours(session)
-    matrix = _Matrix(session, Combinations.single(fitting), null, asked)
-    drawn, chosen = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
-    hsic, chance, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
+    found = _tested(estimator, session, combinations, law)
     neighbours.warn()
-    norms = np.sqrt(hsic.diagonal())
+    norms = np.sqrt(found.hsic.diagonal())
     if not norms.all():
         named = ", ".join(
             repr(name) for name, norm in zip(session.names, norms, strict=True) if not norm
@@ -168,24 +172,24 @@ def dependence_matrix(
         raise InvalidArgumentError(msg)
     # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both less the
     # mean of HSIC(x, y) over permutations, which many categories or columns make large.
-    scale = np.outer(norms, norms) - chance
-    cka = np.divide(hsic - chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
+    scale = np.outer(norms, norms) - found.chance
+    cka = np.divide(found.hsic - found.chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
     # Rounding would leave it a little beside 1.
     np.fill_diagonal(cka, 1.0)
     return DependenceMatrix(
         names=session.names,
-        hsic=hsic,
+        hsic=found.hsic,
         # By Cauchy and Schwarz it is at most 1; rounding is not.
         cka=np.minimum(cka, 1.0),
-        pvalues=pvalues,
-        null=chosen.null.name,
-        null_reason="; ".join(filter(None, (chosen.reason, detail))),
+        pvalues=found.pvalues,
+        null=law.name,
+        null_reason="; ".join(filter(None, (reason, found.detail))),
         n=session.n,
         dropped=session.dropped,
         data=session.verify(),
         missing=tuple(gaps.rows for gaps in session.gaps),
-        variables=tuple(map(variable_summary, session.sources, drawn.kernels)),
-        landmarks=drawn.summary,
+        variables=tuple(map(variable_summary, session.sources, found.drawn.kernels)),
+        landmarks=replace(found.drawn.summary, choice="" if choice == AS_ASKED else choice),
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
@@ -194,246 +198,92 @@ def dependence_matrix(
     )
 
 
-@dataclass(frozen=True)
-class _Matrix:
-    """A matrix to compute, but for the number of landmarks."""
-
-    session: Session
-    kernels: Combinations
-    null: Any
-    asked: PairNull
-
-    def begin(self, p: int, *, open_: bool) -> tuple[LandmarkFeatures, _Chosen]:
-        """Draw landmarks, p or what fits, choose the null, and tell what starts."""
-        choice = ""
-        if open_:
-            offers = [
-                Offer(k, f"{k:,} landmarks", partial(self.plan, k), partial(self._run, k))
-                for k in powers_below(p, _FEWEST)
-            ]
-            p, choice = first_that_fits(self.session, [offers])
-        # Told before landmarks are drawn, whose number decides all that follows.
-        self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
-        drawn, chosen = self.drawn(p)
-        return drawn._replace(summary=replace(drawn.summary, choice=choice)), chosen
-
-    def _run(self, p: int, session: Session) -> object:
-        drawn, chosen = replace(self, session=session).drawn(p)
-        return _measured_pairs(session, drawn, chosen.null)
-
-    def plan(self, p: int) -> Plan:
-        """The rest of the plan with p landmarks as pruned; or drawing them, if that is too much."""
-        drawing = self.drawing(p)
-        if not drawing.fits:
-            return drawing
-        drawn, chosen = self.drawn(p)
-        return _matrix_plan(self.session, drawn, chosen.null)
-
-    def drawing(self, p: int) -> Plan:
-        """The plan of drawing p landmarks."""
-        return plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
-
-    def drawn(self, p: int) -> tuple[LandmarkFeatures, _Chosen]:
-        """The landmarks, drawn once, and the null distribution."""
-
-        def draw() -> LandmarkFeatures:
-            self.session.expect(self.drawing(p))
-            return NystromHSIC(p).draw(self.session, self.kernels)
-
-        # Plans of several numbers look at p landmarks: they are fetched once.
-        drawn = self.session.once(("drawn", p), draw)
-        return drawn, _chosen(self.session, drawn, self.null, self.asked)
+def _chosen_null(
+    session: Session, combinations: Combinations, null: Any, n_resamples: int | None
+) -> tuple[PairNull, str]:
+    """The null distribution of a pair, and why: an exact one where it is left open."""
+    if not isinstance(null, Shifts | Spectral):
+        check_choice("null", null, ("auto", Shifts.name, Spectral.name))
+    chosen, reason = find_null(null, NystromHSIC(), session, n_resamples, combinations.part([0]))
+    assert isinstance(chosen, Shifts | Spectral)
+    return chosen, reason
 
 
-class _Chosen(NamedTuple):
-    """The null distribution, and why this one."""
+def _plan(
+    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+) -> Plan:
+    """The steps of `_tested`, found once."""
 
-    null: PairNull
-    reason: str
+    def make() -> Plan:
+        # Replicates are gone when their pair has its p-value.
+        values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
+        plan = estimator.plan(session, combinations, null)
+        return replace(plan, kept_bytes=values, closing_bytes=4 * values)
 
-
-def _chosen_null(null: Any, n_resamples: int | None, session: Session) -> PairNull:
-    """The null distribution that was asked for; an exact one for "auto"."""
-    chosen = _read_null(null, n_resamples, len(session.sources))
-    # The law of the eigenvalues, Zhang et al. (2018), section 4.1, is that of independent rows.
-    if session.moves is not None and isinstance(chosen, Spectral):
-        msg = (
-            f"null {chosen.name!r} is of exchangeable rows, and cannot keep to strata, groups or "
-            "the order of rows: take 'auto' or 'shifts'"
-        )
-        raise InvalidArgumentError(msg)
-    return chosen
+    return session.once(("pairs", estimator, combinations, null), make)
 
 
-def _read_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
-    if isinstance(null, Shifts | Spectral):
-        if n_resamples is None:
-            return null
-        msg = f"n_resamples must be left out where null is a value, got {n_resamples}: set it there"
-        raise InvalidArgumentError(msg)
-    if check_choice("null", null, ("auto", Shifts.name, Spectral.name)) != Spectral.name:
-        # Holm multiplies the least p-value by the number of pairs, which leaves 1 / 40.
-        least = max(Shifts().n_resamples, _RESAMPLES_OF_PAIR * math.comb(n_variables, 2))
-        return Shifts(least if n_resamples is None else n_resamples)
-    if n_resamples is not None:
-        msg = (
-            f"n_resamples must be left out with null {null!r}, which draws no replicates, got "
-            f"{n_resamples}: take null='shifts'"
-        )
-        raise InvalidArgumentError(msg)
-    return Spectral()
+class _PairTests(NamedTuple):
+    """What is found of all pairs, arrays of shape (M, M)."""
+
+    drawn: LandmarkFeatures
+    hsic: Vector
+    chance: Vector
+    """The mean of HSIC over permutations."""
+    pvalues: Vector
+    """On the diagonal the smallest that there can be."""
+    detail: str
+    """How the null distribution was made."""
 
 
-def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNull) -> _Chosen:
-    """The null that was asked for, or for many pairs the one that takes no other pass."""
-    left_open = isinstance(null, str) and null == "auto"
-    if session.moves is not None:
-        told = session.moves.assumption
-        return _Chosen(asked, told if left_open else f"{AS_ASKED}; {told}")
-    if not left_open or isinstance(asked, Spectral):
-        return _Chosen(asked, AS_ASKED)
-    # More pairs need more replicates each, so that exact ones grow out of reach: the law takes
-    # over.
-    pairs = len(_pairs(drawn))
-    why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""
-    if not why:
-        steps = _shift_steps(session, drawn, asked)
-        count = sum(isinstance(step, PassPlan) for step in steps)
-        if count > _MOST_PASSES:
-            why = f"exact replicates of {pairs:,} pairs would take {count:,} passes in this memory"
-    if not why:
-        return _Chosen(asked, "exact for exchangeable rows")
-    reason = f"an approximation for many rows, since {why}: null='shifts' makes them all the same"
-    return _Chosen(Spectral(), reason)
-
-
-def _pairs(drawn: LandmarkFeatures) -> list[tuple[int, ...]]:
-    return list(itertools.combinations(range(len(drawn.maps)), 2))
-
-
-def _shift_steps(
-    session: Session, drawn: LandmarkFeatures, null: Shifts
-) -> list[DriverStep | PassPlan]:
-    numbers = range(len(drawn.sides))
-    return FeatureResampling.of(
-        session,
-        dict(enumerate(drawn.sides)),
-        _pairs(drawn),
-        SQUARED_HSIC,
-        null,
-        dict(zip(numbers, numbers, strict=True)),
-    ).steps()
-
-
-def _measured_pairs(
-    session: Session, drawn: LandmarkFeatures, null: PairNull
-) -> tuple[Vector, Vector, Vector, str]:
-    """HSIC, its mean over permutations, p-values of every pair, and how the null was made."""
-    sides, pairs = drawn.sides, _pairs(drawn)
-    note = ""
+def _tested(
+    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+) -> _PairTests:
+    """Squared HSIC of every pair, its mean over permutations and its p-value."""
+    assert isinstance(estimator, NystromHSIC)
+    drawn = estimator.draw_principal(session, combinations)
+    combinations, sides = drawn.combinations, check_pairs(session, drawn, null)
+    detail = ""
     if isinstance(null, Spectral):
         remedy = "take null='shifts', which is exact"
-        note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
-    covariances = feature_moments(session, _layout(sides))
-    session.step("solve")
-    hsic, traces, spectra = np.zeros((len(sides),) * 2), np.zeros(len(sides)), []
-    for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
-        block = whiten(covariances.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
-        # Squared HSIC: the norm of the whitened cross-covariance, Zhang et al. (2018), section 4.1.
-        hsic[i, j] = hsic[j, i] = np.vdot(block, block)
-        # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
-        # weigh the chi-squares of the null.
-        if i == j:
-            spectra.append(spectrum(block))
-            traces[i] = np.trace(block)
-    # That of all permutations; of rows that move together or in time, that of the replicates.
-    chance = np.outer(traces, traces) / (session.n - 1)
-    if isinstance(null, Shifts):
-        pvalues, means, detail = _exact_pvalues(session, sides, pairs, null)
-        return hsic, chance if session.moves is None else means, pvalues, detail
-    pvalues = _spectral_pvalues(session, hsic, spectra, [s.spread for s in sides], null)
-    return hsic, chance, pvalues, note
-
-
-def _layout(sides: Sequence[Side]) -> Layout:
-    """The features of every variable, and the products of all with all."""
-    kernels = tuple((m, KernelSide.plain(m, side)) for m, side in enumerate(sides))
-    # Every pair of variables is a block of one product of all features with all.
-    every = tuple(range(len(sides)))
-    return Layout(kernels, (Rectangle(every, every),))
-
-
-def _exact_pvalues(
-    session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
-) -> tuple[Vector, Vector, str]:
-    """P-values and means of HSIC, with the later variable of every pair shifted.
-
-    On the diagonal are the smallest p-values that there can be.
-    """
-    resampled, _, detail = FeatureResampling.of(
-        session,
-        dict(enumerate(sides)),
-        pairs,
-        SQUARED_HSIC,
-        null,
-        {m: m for m in range(len(sides))},
-    ).run()
+        detail = guard_features(session, sides, combinations.chosen, null, remedy)
+    found = estimate_pairs(session, combinations, sides, spectra=isinstance(null, Spectral))
+    hsic, (i, j) = np.diag(found.own), np.transpose(combinations.chosen)
+    hsic[i, j] = hsic[j, i] = found.hsic
+    # Over all permutations; of rows that move together or in time, over the replicates.
+    chance = np.outer(found.traces, found.traces) / (session.n - 1)
+    if isinstance(null, Spectral):
+        pvalues = _spectral_pvalues(session, hsic, found.spectra, drawn.sides, null)
+        return _PairTests(drawn, hsic, chance, pvalues, detail)
+    resampling = pair_resampling(session, combinations, sides, null)
     # Of a variable with itself no replicate is as large.
-    pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(resampled.replicates)))
-    means = np.zeros(pvalues.shape)
-    for pair, statistic, replicates, rounding in zip(
-        pairs, resampled.statistics, resampled.replicates.T, resampled.rounding, strict=True
-    ):
-        p = pvalue(statistic, Replicates(replicates), session.dtype, rounding)
-        pvalues[pair] = pvalues[pair[::-1]] = p
-        means[pair] = means[pair[::-1]] = replicates.mean() / session.n
-    return pvalues, means, detail
+    pvalues = np.full(hsic.shape, 1.0 / len(resampling.orbit))
+    for pairs, (statistics, replicates, rounding), _ in resampling.batches():
+        for pair, t, column, tie in zip(pairs, statistics, replicates.T, rounding, strict=True):
+            p = pvalue(t, Replicates(column), session.dtype, tie)
+            pvalues[pair] = pvalues[pair[::-1]] = p
+            if session.moves is not None:
+                chance[pair] = chance[pair[::-1]] = column.mean() / session.n
+    detail = "; ".join(filter(None, (resampling.orbit.detail, directions_text(sides))))
+    return _PairTests(drawn, hsic, chance, pvalues, detail)
 
 
 def _spectral_pvalues(
     session: Session,
     hsic: Vector,
     spectra: Sequence[Vector],
-    spreads: Sequence[float],
+    sides: Sequence[Side],
     null: Spectral,
 ) -> Vector:
     """The products of the eigenvalues of either covariance weigh the chi-squares of a pair."""
-    pvalues, unit = np.empty(hsic.shape), rounding_unit(session.dtype)
+    pvalues = np.empty(hsic.shape)
+    sides = [side._replace(known_spread=side.spread) for side in sides]
     for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
         # Zhang et al. (2018), section 4.1: the eigenvalues of either covariance, multiplied in
         # pairs.
         mixture = ChiSquareMixture.of_products(spectra[i], spectra[j])
         law = null.distribution(mixture, session.seed)
-        # As `independent_rounding`, of two sides.
-        rounding = session.n * unit**2 * spreads[i] * spreads[j]
+        rounding = independent_rounding(session, (sides[i], sides[j]))
         p = pvalue(session.n * hsic[i, j], law, session.dtype, rounding)
         pvalues[i, j] = pvalues[j, i] = p
     return pvalues
-
-
-def _drawing_steps(session: Session, p: int) -> list[DriverStep | PassPlan]:
-    m = len(session.sources)
-    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
-    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-    return [
-        DriverStep("fetch landmarks", fetch, rows),
-        DriverStep("prune landmarks", (m + 3) * 8 * p * p),
-        DriverStep("features of the sample", 8 * (4 * BANDWIDTH_ROWS * p + m * p * p)),
-    ]
-
-
-def _matrix_plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
-    """The steps still to run, with the landmarks as pruned, on which the memory depends most."""
-    reduction = MomentsPass(_layout(drawn.sides))
-    wide = sum(side.n_features for side in drawn.sides)
-    held = 8 * sum(side.n_features**2 for side in drawn.sides)
-    steps: list[DriverStep | PassPlan] = [
-        session.plan(reduction),
-        DriverStep("solve", 4 * 8 * wide**2, held),
-    ]
-    if isinstance(null, Shifts):
-        steps += _shift_steps(session, drawn, null)
-    plan = plan_of(session, steps, _REMEDY, drawn.summary.drawn)
-    # Those of all pairs are held until the last has its p-value.
-    values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
-    return replace(plan, kept_bytes=values * len(_pairs(drawn)), closing_bytes=4 * values)

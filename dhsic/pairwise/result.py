@@ -12,6 +12,7 @@ from dhsic import plots
 from dhsic.engine.units import format_count
 from dhsic.nulls import adjust
 from dhsic.results import (
+    MOST_SHIFTS,
     Findings,
     LandmarkSummary,
     PassSummary,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 _LEVEL = 0.05
+_RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -131,11 +133,13 @@ class DependenceMatrix(Result):
         compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
         measured = f"CKA {self.cka[i, j]:.4g}, p {compared}"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
+        attainable = self._attainable(_LEVEL)
         return [
             ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
             ("n", rows_text(self.n, self.dropped, self.data, self.missing)),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {measured}"),
             ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
+            *([("p-values", attainable)] if attainable else []),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             ("seed", str(self.seed)),
             ("time", time_text(self.seconds, len(self.passes), self.precision)),
@@ -177,7 +181,34 @@ class DependenceMatrix(Result):
             (max(size, 5.0), max(0.85 * size, 4.2)),
         )
         title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
-        return Findings(title, lead, [sketch], {"Pairs": pairs})
+        notes = [f"P-values: {attainable}."] if (attainable := self._attainable(alpha)) else []
+        return Findings(title, lead, [sketch], {"Pairs": pairs}, notes)
+
+    @property
+    def least_adjusted(self) -> float:
+        """The smallest adjusted p-value that replicates can attain; 0 of a limit law.
+
+        It is the number of pairs over that of replicates with the data among them, 1 at most: more
+        of them, `n_resamples`, make it smaller.
+        """
+        if self.null != "shifts":
+            return 0.0
+        return min(1.0, self._n_records * float(self.pvalues.diagonal().min()))
+
+    def _attainable(self, alpha: float) -> str:
+        """The smallest adjusted p-value and what makes it smaller; empty for a limit law."""
+        least = self.least_adjusted
+        if not least:
+            return ""
+        count = round(1.0 / float(self.pvalues.diagonal().min()))
+        text = f"{least:.3g} at least when adjusted, by {count - 1:,} replicates"
+        if least > alpha:
+            text += f", so that no pair can be rejected at level {alpha:g}"
+        if MOST_SHIFTS in self.null_reason:
+            return f"{text}; a longer series has more shifts, which give smaller ones"
+        more = max(10 * count, _RESAMPLES_OF_PAIR * self._n_records)
+        law = "or of freely exchangeable rows null='spectral'"
+        return f"{text}; n_resamples={more:,} gives smaller ones, {law}"
 
     @property
     def adjusted(self) -> Vector:

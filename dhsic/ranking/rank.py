@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, open_session
+from dhsic._arguments import Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
-from dhsic._rows import ALL_ROWS, Order, RowLabels
+from dhsic._removed import removed
+from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     ColumnEstimator,
     ColumnOutcome,
@@ -26,19 +30,33 @@ from dhsic.estimators import (
     EstimatorName,
     Null,
     NullName,
+    Resampling,
+    draws_replicates,
+    find_null,
 )
 from dhsic.estimators.base import passes_of
-from dhsic.io.labelled import names_of
+from dhsic.estimators.choose import run_null
+from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import GapTreatment
-from dhsic.kernels import Kernel, KernelName, OnColumns
+from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
-from dhsic.ranking.constants import without_constants
-from dhsic.ranking.joint import joint_reader
-from dhsic.ranking.method import choose_ranking
-from dhsic.ranking.ranked_columns import ColumnGroups, ColumnKernels, RankedColumns, read_columns
+from dhsic.ranking.columns import (
+    ColumnGroups,
+    ColumnKernels,
+    RankedColumns,
+    column_estimator,
+    kernel_for_columns,
+    open_columns,
+    read_columns,
+    target_kernel_of,
+    without_constants,
+)
 from dhsic.ranking.result import By, ColumnRanking, RankedColumn
+from dhsic.sensitivity.maps import column_sensitivities, map_passes
 
 Vector = NDArray[np.float64]
+Joint = tuple[Kernel, Kernel] | None
+"""Kernels of all features as one variable and of the target, where there is a map of these."""
 
 
 @named_arguments
@@ -103,11 +121,11 @@ def rank_features(
     target_kernel : str or Kernel, optional
         Kernel of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
-        "auto" takes "v-hsic" where that is quick, beyond it "nystrom-hsic" for single columns and a
-        target of one column with Gaussian kernels, else "nystrom-m". Or one of these by name, or a
-        value of it with its options: "v-hsic", quadratic in n; "nystrom-hsic", linear in n, the
-        quick one for single columns with smooth kernels, most of all where the target repeats as
-        years and classes do; "nystrom-m", linear in n, with uniformly drawn landmarks.
+        "auto" takes "v-hsic" where that is quick, and beyond it the principal features of
+        "nystrom-hsic", see `NystromHSIC`, of 256 landmarks; or "nystrom-m" by "sensitivity". Or one
+        of these by name, or a value of it with its options: "v-hsic", quadratic in n;
+        "nystrom-hsic", linear in n, of all features of its landmarks; "nystrom-m", linear in n,
+        with uniformly drawn landmarks.
     null : str, Shifts or Permutation, optional
         "auto" shifts the target within groups of rows, which is exact and nearly free.
     n_resamples : int, optional
@@ -182,37 +200,36 @@ def rank_features(
     check_choice("by", by, get_args(By))
     place = client, threads, memory, progress, checkpoint
     rows = RowLabels(strata, row_groups, order, "row_groups")
-    given = {"data": data, "missing": missing, "rows": rows}
+    given: dict[str, Any] = {"data": data, "missing": missing, "rows": rows}
     session = open_columns(features, target, rng, precision, *place, time=time, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
-    read = joint_reader(by, feature_kernels, target_kernel)
-    method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
-    # One map for the plan and the run.
-    joint = read(session, method.estimator)
+    joint = _joint_kernels(session, by, feature_kernels, target_kernel)
+    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    session.begin(method.plan(session, read))
+    session.begin(_method_plan(session, method, joint))
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
-    method = method.of(tested)
+    combinations = tested.against(method.combinations.kernels[-1])
     session.resume(
         computes="column ranking",
         joint=joint,
         estimator=method.estimator,
         null=method.null,
-        kernels=method.combinations.kernels,
+        kernels=combinations.kernels,
     )
     assert isinstance(method.estimator, ColumnEstimator)
     neighbours = Neighbours(session, ("order", "row_groups", "strata"))
-    outcome = method.estimator.test_features(session, method.combinations, method.null)
+    outcome = method.estimator.test_features(session, combinations, method.null)
     neighbours.warn()
     estimates = outcome.estimates
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:
-        # Of all columns, those that are constant too: the map is of them as one variable.
-        sizes = joint.measure(session, chosen.columns).tolist()
-        ranked = tuple(replace(f, sensitivity=s) for f, s in zip(ranked, sizes, strict=True))
+        # Of all columns, those that are constant too: the map is of them as one variable. By the
+        # statistic and not the estimate, as the p-values.
+        _, sizes = column_sensitivities(session, method.estimator, "statistic", joint, (0,))
+        ranked = tuple(replace(f, sensitivity=float(sizes[list(f.columns)].sum())) for f in ranked)
     return ColumnRanking(
         features=ranked,
         by=by,
@@ -294,38 +311,108 @@ def plan_ranking(
     session = open_columns(features, target, 0, precision, *place, time=time, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
-    read = joint_reader(by, feature_kernels, target_kernel)
-    method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
-    return method.plan(session, read)
+    joint = _joint_kernels(session, by, feature_kernels, target_kernel)
+    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
+    return _method_plan(session, method, joint)
 
 
-def open_columns(
-    features: Any,
-    target: Any,
-    rng: RngLike,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any = None,
-    checkpoint: str | None = None,
-    *,
-    time: float | str | None = None,
-    data: Any = None,
-    missing: GapTreatment = "refuse",
-    rows: RowLabels = ALL_ROWS,
-) -> Session:
-    """Open features and target; they are x and y where they have no names."""
-    given, usual = (features, target), ("x", "y")
-    # Columns of data have names of their own; arrays are x and y.
-    if data is None:
-        names = names_of(given, usual)
-    else:
-        # One column has its name; a list of columns has none of its own.
-        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
-    place = client, threads, memory, progress, checkpoint
-    told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows, "pairwise": True}
-    return open_session(given, names, rng, precision, *place, time=time, **told)
+class _RankingMethod(NamedTuple):
+    """How features are ranked."""
+
+    estimator: Estimator
+    estimator_reason: str
+    combinations: Combinations
+    null: Resampling
+    null_reason: str
+
+
+def _choose(
+    session: Session,
+    features: RankedColumns,
+    kernel: str | Kernel | None,
+    estimator: str | Estimator,
+    null: str | Null,
+    n_resamples: int | None,
+    joint: Joint,
+) -> _RankingMethod:
+    """The options that were given, and defaults for the rest."""
+    msg = (
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
+    )
+    # Before anything is planned: limit laws of one column are not joint over columns.
+    if not draws_replicates(null):
+        raise InvalidArgumentError(msg)
+    combinations = features.against(target_kernel_of(session, kernel))
+    # An estimator fits if the whole run does, the map of sensitivities included.
+    planner = partial(_plan, null=null, n_resamples=n_resamples, joint=joint)
+    asked = session, combinations, null, n_resamples, planner
+    chosen, reason = column_estimator(estimator, *asked, tuples=joint is not None)
+    chosen_null, null_reason = find_null(null, chosen, session, n_resamples, combinations)
+    if not isinstance(chosen_null, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
+    return _RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
+
+
+def _plan(
+    estimator: Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null,
+    n_resamples: int | None,
+    joint: Joint,
+) -> Plan:
+    """The ranking, and the map where there is one."""
+    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
+    plan = plan_once(estimator, session, combinations, chosen)
+    if joint is None:
+        return plan
+    steps = map_passes(session, estimator, "statistic", joint, (0,)).steps
+    return replace(plan, steps=(*plan.steps, *steps))
+
+
+def _method_plan(session: Session, method: _RankingMethod, joint: Joint) -> Plan:
+    """The plan of the run; a refusal names the largest numbers that fit."""
+    estimator, _, combinations, null, _ = method
+    planner = partial(_plan, null=null, n_resamples=None, joint=joint)
+    plan = planned(planner, estimator, session, combinations)
+
+    def run(session: Session) -> object:
+        return run_null(estimator, session, combinations, null)
+
+    return replace(plan, pilot=partial(session.timed, run))
+
+
+def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:
+    """Kernels of the map of all features as one variable, refused before the first pass."""
+    if by != "sensitivity":
+        return None
+    # The map is of one kernel on all columns together, so that a list of kernels has no meaning
+    # here.
+    if not isinstance(feature_kernels, str | Kernel | None):
+        msg = (
+            "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
+            f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
+        )
+        raise InvalidArgumentError(msg)
+    if session.gaps:
+        msg = (
+            "by='sensitivity' needs rows without gaps, got missing='pairwise': take "
+            "missing='drop', or rank by 'pvalue'"
+        )
+        raise InvalidArgumentError(msg)
+    first, second = session.sources
+    kernels = (
+        kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
+        kernel_for_columns(target_kernel, kinds_of(second), f"target {second.name!r}"),
+    )
+    if not kernels[0].differentiable:
+        msg = (
+            "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
+            f"got {kernels[0].spec()!r}: leave out those of labels, or rank by 'pvalue'"
+        )
+        raise InvalidArgumentError(msg)
+    return kernels
 
 
 def _ranked(

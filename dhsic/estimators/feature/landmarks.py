@@ -32,7 +32,7 @@ from dhsic.estimators.feature.tests import (
 )
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.kernels import (
     AndersonDarling,
     Columns,
@@ -74,13 +74,19 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
     where that would make more than 4 p. Kernels of a single number have 48, which serve as well as
     256 of its rows, and those of trends 24.
     """
-    columns = zip(combinations.kernels, combinations.spread(dims), strict=True)
+    columns = zip(combinations.kernels, _widths(combinations, dims), strict=True)
     return [
         min(_kept(kernel), max(2, 2 * p // d))
         if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and not kernel.nominal)
         else 0
         for kernel, d in columns
     ]
+
+
+def _widths(combinations: Combinations, dims: Sequence[int]) -> list[int]:
+    """Columns that every kernel sees of its variable."""
+    pairs = zip(combinations.kernels, combinations.spread(dims), strict=True)
+    return [len(kernel.at) if isinstance(kernel, OnColumns) else d for kernel, d in pairs]
 
 
 def likely_maps(
@@ -96,12 +102,15 @@ def likely_maps(
     dims = combinations.spread(session.dims)
     maps: list[FeatureMap] = []
     of = (combinations.kernels, combinations.variables, combinations.factors, dims)
-    for kernel, m, factor, d, count in zip(*of, by_column or [p] * len(dims), strict=True):
+    seen = _widths(combinations, session.dims)
+    for kernel, m, factor, d, count, width in zip(
+        *of, by_column or [p] * len(dims), seen, strict=True
+    ):
         if count and isinstance(kernel, Columns):
             maps.append(LandmarksByColumn.likely(kernel, d, count, session.dtype))
             continue
         r = min(p, count or p)
-        r = _likely_kept(kernel, d, r, factor, session.dtype) if pruned else r
+        r = _likely_kept(kernel, width, r, factor, session.dtype) if pruned else r
         points = np.broadcast_to(zero, (r, kernel.width(d)))
         # The widest kernels keep fewer landmarks than others, which then are no powers of them.
         maps.append(KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
@@ -110,8 +119,7 @@ def likely_maps(
 
 def _likely_kept(kernel: Kernel, d: int, p: int, factor: float, dtype: DTypeLike) -> int:
     """Landmarks of p that a kernel keeps: few of a single number where it is smooth."""
-    if isinstance(kernel, OnColumns):
-        d, kernel = len(kernel.at), kernel.kernel
+    kernel = kernel.kernel if isinstance(kernel, OnColumns) else kernel
     if d > 1 or isinstance(of_present(kernel), Distance | Laplacian | Matern):
         return p
     # A Gaussian kernel of a normal variable keeps 14, 24, 43 and 76 of 256 rows in float32 at 1,
@@ -136,6 +144,15 @@ def landmark_steps(
     ]
 
 
+class KeptRows(NamedTuple):
+    """Some of the rows drawn of a variable."""
+
+    rows: Vector
+    """Shape (p, d_m), which its kernels share."""
+    kept: NDArray[np.intp] | slice
+    """Numbers of those that are landmarks."""
+
+
 class LandmarkFeatures(NamedTuple):
     """Nystrom features of every kernel, from landmarks of its own of those of its variable."""
 
@@ -143,16 +160,22 @@ class LandmarkFeatures(NamedTuple):
     """As fitted."""
     sides: tuple[Side, ...]
     """The kernels at the kept landmarks, with lower triangular factors of their Gram matrices."""
-    points: tuple[Vector, ...]
-    """The kept landmarks, shapes (r_m, d_m)."""
+    landmarks: tuple[KeptRows, ...]
+    """Where the kept landmarks are."""
     summary: LandmarkSummary
     """Their summary in a result."""
 
     def part(self, numbers: Sequence[int]) -> LandmarkFeatures:
         """Those of some of the combinations."""
         used = self.combinations.used
-        sides, points = tuple(used(self.sides, numbers)), tuple(used(self.points, numbers))
-        return LandmarkFeatures(self.combinations.part(numbers), sides, points, self.summary)
+        sides, rows = tuple(used(self.sides, numbers)), tuple(used(self.landmarks, numbers))
+        return LandmarkFeatures(self.combinations.part(numbers), sides, rows, self.summary)
+
+    @property
+    def points(self) -> list[Vector]:
+        """The kept landmarks, shapes (r_m, d_m)."""
+        # Not held: of a thousand features each would have rows of all columns.
+        return [rows[numbers] for rows, numbers in self.landmarks]
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -180,7 +203,7 @@ class LandmarkFeatures(NamedTuple):
 
 # The features, the lower triangular L that whitens them, their rows, and whether these hold the
 # kernel.
-_Kept: TypeAlias = tuple[FeatureMap, Vector, Vector, bool]
+_Kept: TypeAlias = tuple[FeatureMap, Vector, KeptRows, bool]
 
 
 class OnLandmarks:
@@ -203,7 +226,8 @@ class OnLandmarks:
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts within groups of rows."""
-        return exact_null(len(session.sources), n_resamples)
+        del session
+        return exact_null(2, n_resamples)  # of several variables each pair is tested by itself
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, with the landmarks as drawn: pruning can only make it less.
@@ -211,17 +235,7 @@ class OnLandmarks:
         Of a single number smooth kernels keep few, and directions are guessed from the number of
         columns: replicates take as many passes as these need, and runs by what they find.
         """
-        p, guessed = self.n_drawn(session), combinations.guessed(session.dims)
-        by_column = self.by_column(guessed, session.dims, p)
-        resampled = isinstance(null, Resampling)
-        # Other steps need as much memory as the landmarks that are drawn take.
-        pruned = resampled or self.unbiased_estimate
-        maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
-        counts = None
-        if resampled or (null and session.weights):
-            of = zip(maps, guessed.factors, guessed.spread(session.dims), strict=True)
-            directions = [Directions.guessed(map_.n_features, f, d) for map_, f, d in of]
-            counts = self.counts(session, guessed, directions)
+        p, guessed, maps, counts = self.expected(session, combinations, null)
         return plan_features(
             session,
             maps,
@@ -236,6 +250,23 @@ class OnLandmarks:
             counts=counts,
             unbiased=self.unbiased_estimate,
         )
+
+    def expected(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> tuple[int, Combinations, list[FeatureMap], list[int] | None]:
+        """Landmarks, kernels, features and directions as far as a plan can know them."""
+        p, guessed = self.n_drawn(session), combinations.guessed(session.dims)
+        by_column = self.by_column(guessed, session.dims, p)
+        resampled = isinstance(null, Resampling)
+        # Other steps need as much memory as the landmarks that are drawn take.
+        pruned = resampled or self.unbiased_estimate or combinations.features
+        maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
+        counts = None
+        if resampled or (null and session.weights):
+            of = zip(maps, guessed.factors, _widths(guessed, session.dims), strict=True)
+            directions = [Directions.guessed(map_.n_features, f, d) for map_, f, d in of]
+            counts = self.counts(session, guessed, directions)
+        return p, guessed, maps, counts
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
@@ -310,12 +341,17 @@ class OnLandmarks:
         for k, (name, kernel, m, z, count) in enumerate(zip(*of, strict=True)):
             one: _Kept
             if count and isinstance(kernel, Columns):
-                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), z, False
+                whole = KeptRows(z, slice(None))
+                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), whole, False
             else:
-                some = at_quantiles(z, count) if count else z
-                one = _spanning(name, kernel, m, some, tolerance, dtype, leads=k in leading)
+                some = np.arange(len(z))
+                if count:
+                    # A kernel of one column of several takes whole rows, at the quantiles of it.
+                    at = kernel.at[0] if isinstance(kernel, OnColumns) else 0
+                    some = rows_at_quantiles(z[:, at], count)
+                one = _spanning(name, kernel, m, z, some, tolerance, dtype, leads=k in leading)
             kept.append(one)
-        maps, factors, points, spanned = zip(*kept, strict=True)
+        maps, factors, held, spanned = zip(*kept, strict=True)
         sides = describe_sides(session, maps, fitted.spread(samples), factors)
         summary = LandmarkSummary(
             drawn=p,
@@ -325,20 +361,22 @@ class OnLandmarks:
             tolerance=tolerance,
         )
         sides = [side._replace(spanned=whole) for side, whole in zip(sides, spanned, strict=True)]
-        return LandmarkFeatures(fitted, tuple(sides), tuple(points), summary)
+        return LandmarkFeatures(fitted, tuple(sides), tuple(held), summary)
 
 
 def _spanning(
     name: str,
     kernel: Kernel,
     m: int,
-    rows: Vector,
+    drawn: Vector,
+    some: NDArray[np.intp],
     tolerance: float,
     dtype: DTypeLike,
     *,
     leads: bool,
 ) -> _Kept:
-    """The rows (p, d) of variable m that span a fitted kernel at all of them."""
+    """Those of some of the rows drawn of variable m that span a fitted kernel at all of them."""
+    rows = drawn[some]
     gram = kernel(rows)
     # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
     # median of a rare flag is: the grid has more to compare.
@@ -347,10 +385,9 @@ def _spanning(
     factor = pivoted_cholesky(gram, tolerance)
     spanned = factor.rank < len(rows)
     factor = factor if spanned else factor.in_order()
-    points = rows[factor.kept]
-    features = KernelFeatures.at(points, kernel, dtype, (m, *factor.kept.tolist()))
+    features = KernelFeatures.at(rows[factor.kept], kernel, dtype, (m, *factor.kept.tolist()))
     warn_of_rounding([name], [kernel], [features.columns], dtype)
-    return features, factor.factor, points, spanned
+    return features, factor.factor, KeptRows(drawn, some[factor.kept]), spanned
 
 
 def _kept(kernel: Kernel) -> int:

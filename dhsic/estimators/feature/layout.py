@@ -139,7 +139,8 @@ class Layout:
             alike.setdefault(tuple(sorted(seconds)), []).append(first)
         firsts = [first for some in alike.values() for first in some]
         # Firsts stand before seconds, so that what permutations move is at the end.
-        order = list(dict.fromkeys([*firsts, *sorted({pair[1] for pair in pairs})]))
+        seconds_alone = sorted({pair[1] for pair in pairs})
+        order = {k: at for at, k in enumerate(dict.fromkeys([*firsts, *seconds_alone]))}
         # Only features that stand side by side are multiplied without a copy.
         rectangles = (
             Rectangle(*both)
@@ -194,6 +195,15 @@ class Layout:
         places = consecutive((a.stop - a.start) * (b.stop - b.start) for a, b in sides)
         return tuple(Crossing(*both, at) for both, at in zip(sides, places, strict=True))
 
+    @cached_property
+    def _crossing_of(self) -> dict[Pair, Crossing]:
+        """Of every pair, which is in one rectangle, by the way they were made."""
+        return {
+            pair: crossing
+            for rectangle, crossing in zip(self.rectangles, self.crossings, strict=True)
+            for pair in product(*rectangle)
+        }
+
     @property
     def n_features(self) -> int:
         """Those that are summed, D."""
@@ -228,13 +238,7 @@ class Layout:
 
     def place(self, pair: Pair) -> ProductPlace:
         """Where the products of two kernels are."""
-        first, second = pair
-        # Every pair is in one rectangle, by the way they were made.
-        crossing = next(
-            crossing
-            for rectangle, crossing in zip(self.rectangles, self.crossings, strict=True)
-            if first in rectangle.firsts and second in rectangle.seconds
-        )
+        (first, second), crossing = pair, self._crossing_of[pair]
         ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
         return ProductPlace(
             crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends)
@@ -307,9 +311,9 @@ def _family_of(features: FeatureMap) -> tuple[Hashable, ...]:
     return features.rows, *family_of(features.kernel)
 
 
-def _runs(numbers: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Numbers that follow each other in an order."""
-    at = [order.index(number) for number in numbers]
+def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[int, ...]]:
+    """Numbers that follow each other, by their places in an order."""
+    at = [order[number] for number in numbers]
     cuts = [i for i in range(1, len(at)) if at[i] != at[i - 1] + 1]
     for start, stop in pairwise([0, *cuts, len(at)]):
         yield tuple(numbers[start:stop])

@@ -10,21 +10,17 @@ from dhsic._validation import check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Null, Resampling
-from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.feature.basis import Side, unseen_sides
 from dhsic.estimators.feature.landmarks import (
     LandmarkFeatures,
     OnLandmarks,
     landmarks_by_column,
 )
+from dhsic.estimators.feature.pairs import plan_pairs, ranked_estimates, ranked_outcome
 from dhsic.estimators.feature.principal import (
     MOST_PRODUCTS,
     Directions,
     feature_counts,
-)
-from dhsic.estimators.feature.ranking import (
-    estimate_features,
-    measure_columns,
-    plan_ranked_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
 from dhsic.estimators.feature.weighted import MOST_WEIGHTED_PRODUCTS, weighted_outcome
@@ -120,12 +116,12 @@ class NystromHSIC(OnLandmarks):
             check_integer("n_features", self.n_features, minimum=1)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """The steps that would run; of features those of their estimates besides."""
-        # Many features against one target are a ranking, whose estimates take a pass of their own.
+        """The steps that would run; of many pairs those of their estimates besides."""
         if not combinations.features:
             return super().plan(session, combinations, null)
-        assert null is None or isinstance(null, Resampling)
-        return plan_ranked_features(session, combinations, null, self.n_drawn(session))
+        p, guessed, maps, counts = self.expected(session, combinations, null)
+        sides = unseen_sides(maps, whitened=True, counts=counts)
+        return plan_pairs(session, guessed, sides, null, p)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times what is measured, and its null distribution."""
@@ -137,7 +133,7 @@ class NystromHSIC(OnLandmarks):
             assert isinstance(null, Spectral)
             # The limit law is one of few products: principal features, however many landmarks there
             # are.
-            drawn = self._principal(session, self.draw(session, Combinations.single(kernels)))
+            drawn = self.draw_principal(session, Combinations.single(kernels))
             return weighted_outcome(session, drawn.bases[0], null)
         return super().test(session, kernels, null)
 
@@ -145,7 +141,7 @@ class NystromHSIC(OnLandmarks):
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates."""
-        drawn = self._principal(session, self.draw(session, combinations))
+        drawn = self.draw_principal(session, combinations)
         outcome = grid_outcome(
             session,
             drawn.combinations,
@@ -161,11 +157,11 @@ class NystromHSIC(OnLandmarks):
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> ColumnOutcome:
         """The statistics of many features and their replicates."""
-        return measure_columns(session, self.draw(session, combinations), null)
+        return ranked_outcome(session, self.draw_principal(session, combinations), null)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
-        return estimate_features(session, self.draw(session, combinations))
+        return ranked_estimates(session, self.draw(session, combinations))
 
     def takes_directions(self, session: Session) -> bool:
         """Whether tests are made of principal features: of weighted rows always."""
@@ -189,8 +185,9 @@ class NystromHSIC(OnLandmarks):
             return super().by_column(combinations, dims, p)
         return landmarks_by_column(combinations, dims, p)
 
-    def _principal(self, session: Session, drawn: LandmarkFeatures) -> LandmarkFeatures:
-        """With the principal directions that replicates are made of."""
+    def draw_principal(self, session: Session, combinations: Combinations) -> LandmarkFeatures:
+        """Draw the landmarks, with the principal directions that replicates are made of."""
+        drawn = self.draw(session, combinations)
         if not self.takes_directions(session):
             return drawn
         combinations = drawn.combinations

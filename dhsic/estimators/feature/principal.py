@@ -151,6 +151,9 @@ def feature_counts(
             of = feature_counts(stage, [directions[k] for k in used], n, most)
             found[used] = np.maximum(found[used], of)
         return [int(count) for count in found]
+    if combinations.features:
+        # Each kernel by itself: those of a pair make no more products than the room of a test.
+        return [min(int(axes.needed(n, 0.0)), math.isqrt(most)) for axes in directions]
     reference = combinations.chosen[combinations.reference()]
     # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([axes.needed(n, _MISSED) for axes in directions])

@@ -20,7 +20,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,17 @@ class FeatureReplicates(NamedTuple):
     """How the replicates were made, where the null leaves a choice."""
 
 
+class Batch(NamedTuple):
+    """Some of the combinations with all of their replicates."""
+
+    pairs: tuple[Pair, ...]
+    """The combinations, C of them."""
+    resampled: Resampled
+    """Their statistics."""
+    kept: NDArray[Any] | None
+    """Rows for the unbiased estimate, which the first batch has."""
+
+
 class Piece(NamedTuple):
     """The part of the work that one pass takes."""
 
@@ -111,6 +123,8 @@ class FeatureResampling:
         The permutations.
     unbiased : bool
         Whether blocks make estimates unbiased.
+    share : int
+        Several combinations take at most one part in so many of the memory of a pass.
     """
 
     session: Session
@@ -121,6 +135,7 @@ class FeatureResampling:
     measure: Measure
     orbit: Orbit
     unbiased: bool
+    share: int
 
     @classmethod
     def of(
@@ -133,6 +148,7 @@ class FeatureResampling:
         variables: Mapping[int, int] | None = None,
         *,
         unbiased: bool = False,
+        share: int = 1,
     ) -> FeatureResampling:
         """With smaller groups and more cosets where a combination does not fit otherwise.
 
@@ -148,6 +164,8 @@ class FeatureResampling:
         unbiased : bool, optional
             Whether estimates are unbiased, by `unbiased_hsic`: of squared HSIC, with permutations,
             shifts or no null distribution.
+        share : int, optional
+            As for the class: of many combinations that are measured each by itself.
 
         Returns
         -------
@@ -164,7 +182,7 @@ class FeatureResampling:
         pairs = tuple(sorted(set(chosen), key=lambda pair: (pair[longer], pair)))
         # An estimate takes the identity alone.
         identity = Orbit(Groups.of(session.n, _ESTIMATED, session.seed), 1, shifted=False)
-        made = cls(session, sides, variables, chosen, pairs, measure, identity, unbiased)
+        made = cls(session, sides, variables, chosen, pairs, measure, identity, unbiased, share)
         if null is None:
             return made
         largest = (max(pairs, key=lambda pair: math.prod(sides[k].n_summed for k in pair)),)
@@ -191,40 +209,47 @@ class FeatureResampling:
             steps.append(self._estimates.step(self.pairs, self.session.dtype))
         return steps
 
+    def batches(self) -> Iterator[Batch]:
+        """Statistics of some combinations after others: what a batch is read for, it leaves."""
+        n_shifts = self.orbit.n_shifts
+        # Pieces of the same combinations follow each other.
+        for pairs, pieces in groupby(self._pieces(), lambda piece: piece.pairs):
+            values, squares = np.zeros((len(self.orbit), len(pairs))), np.zeros(len(pairs))
+            kept = None
+            for piece in pieces:
+                reduction = self._pass(piece, seen=True)
+                sums = self.session.reduce(reduction)
+                kept = sums.kept if reduction.blocks is not None else kept
+                if piece.cosets.stop == self.orbit.cosets:
+                    # Errors are of roots, so that their squares add up over the parts.
+                    errors = (_rounding_error(reduction, sums, self.sides, pair) for pair in pairs)
+                    squares += np.square(list(errors))
+                at = slice(n_shifts * piece.cosets.start, n_shifts * piece.cosets.stop)
+                # Squared norms of parts of the features add up.
+                values[at] += self.session.n * self._sizes(piece, reduction, sums)
+            yield Batch(pairs, Resampled.of(values, tie_tolerance(values[0], squares**0.5)), kept)
+
     def run(self) -> FeatureReplicates:
         """Statistics of the data, n times the measure, and their replicates."""
-        session, n_shifts = self.session, self.orbit.n_shifts
-        columns = {pair: g for g, pair in enumerate(dict.fromkeys(self.chosen))}
-        values = np.zeros((len(self.orbit), len(columns)))
-        squares = np.zeros(len(columns))
-        kept = None
-        for piece in self._pieces():
-            reduction = self._pass(piece, seen=True)
-            sums = session.reduce(reduction)
-            # The first piece keeps the rows, which serve all estimates.
-            kept = sums.kept if reduction.blocks is not None else kept
-            at = [columns[pair] for pair in piece.pairs]
-            if piece.cosets.stop == self.orbit.cosets:
-                # Errors are of roots, so that their squares add up over the parts.
-                squares[at] += [
-                    _rounding_error(reduction, sums, self.sides, pair) ** 2 for pair in piece.pairs
-                ]
-            replicates = slice(n_shifts * piece.cosets.start, n_shifts * piece.cosets.stop)
-            # Squared norms of parts of the features add up.
-            values[replicates, at] += session.n * self._sizes(piece, reduction, sums)
-        at = [columns[pair] for pair in self.chosen]
+        batches = list(self.batches())
+        places = {pair: g for g, pair in enumerate(p for batch in batches for p in batch.pairs)}
+        at = [places[pair] for pair in self.chosen]
+        parts = zip(*(batch.resampled for batch in batches), strict=True)
+        # Few combinations are one batch in their order, and need no copy.
+        whole = [one[0] if len(one) == 1 else np.concatenate(one, axis=-1) for one in parts]
+        if at != list(range(len(places))):
+            whole = [one[..., at] for one in whole]
+        resampled, kept = Resampled(*whole), batches[0].kept
 
         def estimate(g: int) -> float:
-            size = float(values[0, at[g]]) / session.n
+            size = float(resampled.statistics[g]) / self.session.n
             if not self.unbiased:
                 return size
-            session.step(ESTIMATE)
-            rows = self._estimates.blocks.drawn(session) if kept is None else kept
+            self.session.step(ESTIMATE)
+            rows = self._estimates.blocks.drawn(self.session) if kept is None else kept
             return self._estimates.of(self.chosen[g], rows, size)
 
-        every = values if len(columns) == len(at) else values[:, at]
-        tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
-        return FeatureReplicates(Resampled.of(every, tolerance), estimate, self.orbit.detail)
+        return FeatureReplicates(resampled, estimate, self.orbit.detail)
 
     # Pieces that fit.
 
@@ -240,12 +265,13 @@ class FeatureResampling:
             yield from self._cut(part)
 
     def _parts(self, piece: Piece) -> list[Piece]:
-        """Halves of the combinations, else of the cosets; else parts of the features.
+        """Few parts of the combinations, else halves of the cosets; else parts of the features.
 
         None where they would be too large as well: the plan says so.
         """
         if len(piece.pairs) > 1:
-            return [piece._replace(pairs=some) for some in _parted(piece.pairs, 2)]
+            parts = fewest_parts(piece.pairs, lambda some: self._fits(piece._replace(pairs=some)))
+            return [piece._replace(pairs=some) for some in parts]
         # The last coset, which takes more than the first: it moves rows.
         last = piece._replace(cosets=piece.cosets[-1:])
         if self._fits(last):
@@ -266,7 +292,8 @@ class FeatureResampling:
             step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes
             for step in self._steps(piece)
         )
-        return max(needed) <= self.session.runtime.pass_bytes
+        share = self.share if len(piece.pairs) > 1 else 1
+        return max(needed) <= self.session.runtime.pass_bytes // share
 
     def _steps(self, piece: Piece) -> list[DriverStep | PassPlan]:
         """The pass over a piece and the step after it."""
@@ -310,10 +337,9 @@ class FeatureResampling:
         d, dtype = side.n_summed, side.map.dtype
         features = piece.features if number == piece.pairs[0][0] else None
         rows = slice(0, d) if features is None else slice(features.start, features.stop)
-        # Fewer rows than columns of the cross-covariances that it has are quicker to whiten.
-        others = {k for pair in piece.pairs if number in pair for k in pair} - {number}
-        columns = len(piece.features or ()) or sum(self.sides[k].n_summed for k in others)
-        few_rows = 2 * self.session.n <= len(piece.cosets) * self.orbit.n_shifts * columns
+        # Fewer rows than columns of the cross-covariances that it has are quicker to whiten. Of all
+        # of them, so that the digits are the same however much a piece holds.
+        few_rows = 2 * self.session.n <= len(self.orbit) * self._columns[number]
         single = dtype == np.float32 and d <= _WIDE
         whitening = None
         if side.projection is not None:
@@ -325,6 +351,15 @@ class FeatureResampling:
                 units = np.eye(d)[:, rows]
                 whitening = solve_lower(side.factor, units, transposed=True).T.astype(dtype)
         return KernelSide(self.variables[number], side.map, side.centre, rows, whitening)
+
+    @cached_property
+    def _columns(self) -> dict[int, int]:
+        """Features, for every kernel, of those that it has pairs with."""
+        others: dict[int, set[int]] = {}
+        for first, second in self.pairs:
+            others.setdefault(first, set()).add(second)
+            others.setdefault(second, set()).add(first)
+        return {k: sum(self.sides[o].n_summed for o in some) for k, some in others.items()}
 
     @property
     def _estimates(self) -> UnbiasedEstimates:
