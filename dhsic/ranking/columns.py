@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import check_kernel, open_session
+from dhsic._arguments import check_kernel, open_session, read_kernel
 from dhsic._random import RngLike
 from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._validation import nearest
@@ -22,7 +22,7 @@ from dhsic.estimators.fitting_samples import beyond
 from dhsic.estimators.reach import Planner
 from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
-from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 
 ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
@@ -156,9 +156,9 @@ def read_columns(
 
 def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
     """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
-    if kernel is None:
+    read = read_kernel(kernel)
+    if read is None:
         return by_type(kinds, Gaussian())
-    read = _checked_kernel(kernel)
     check_kernel(read, kinds, what)
     return read
 
@@ -238,15 +238,6 @@ def _kernels_of_features(
         kernel_for_columns(kernel, [kinds[j] for j in columns], f"feature {name!r}")
         for kernel, (name, columns) in zip(listed, chosen.items(), strict=True)
     )
-
-
-def _checked_kernel(kernel: Any) -> Kernel:
-    if isinstance(kernel, str):
-        return parse(kernel)
-    if isinstance(kernel, Kernel):
-        return kernel
-    msg = f"kernels must be names or Kernel values, got {kernel!r}: as 'gaussian' or 'delta'"
-    raise InvalidArgumentError(msg)
 
 
 def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:

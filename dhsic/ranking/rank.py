@@ -205,10 +205,10 @@ def rank_features(
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
-    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
+    method, plan = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    session.begin(_method_plan(session, method, joint))
+    session.begin(plan)
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
     combinations = tested.against(method.combinations.kernels[-1])
@@ -312,8 +312,7 @@ def plan_ranking(
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
-    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
-    return _method_plan(session, method, joint)
+    return _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)[1]
 
 
 class _RankingMethod(NamedTuple):
@@ -334,8 +333,8 @@ def _choose(
     null: str | Null,
     n_resamples: int | None,
     joint: Joint,
-) -> _RankingMethod:
-    """The options that were given, and defaults for the rest."""
+) -> tuple[_RankingMethod, Plan]:
+    """The options that were given, and defaults for the rest, with the plan of the run."""
     msg = (
         "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
         f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
@@ -351,7 +350,14 @@ def _choose(
     chosen_null, null_reason = find_null(null, chosen, session, n_resamples, combinations)
     if not isinstance(chosen_null, Resampling):  # a chain of tests
         raise InvalidArgumentError(msg)
-    return _RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
+    # A refusal names the largest numbers that fit.
+    plan = planned(planner, chosen, session, combinations)
+
+    def run(session: Session) -> object:
+        return run_null(chosen, session, combinations, chosen_null)
+
+    method = _RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
+    return method, replace(plan, pilot=partial(session.timed, run))
 
 
 def _plan(
@@ -369,18 +375,6 @@ def _plan(
         return plan
     steps = map_passes(session, estimator, "statistic", joint, (0,)).steps
     return replace(plan, steps=(*plan.steps, *steps))
-
-
-def _method_plan(session: Session, method: _RankingMethod, joint: Joint) -> Plan:
-    """The plan of the run; a refusal names the largest numbers that fit."""
-    estimator, _, combinations, null, _ = method
-    planner = partial(_plan, null=null, n_resamples=None, joint=joint)
-    plan = planned(planner, estimator, session, combinations)
-
-    def run(session: Session) -> object:
-        return run_null(estimator, session, combinations, null)
-
-    return replace(plan, pilot=partial(session.timed, run))
 
 
 def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:

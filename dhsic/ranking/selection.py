@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -18,7 +19,6 @@ from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.plan import Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, require
@@ -352,15 +352,11 @@ def _subset_measure(
         combinations = Combinations.against([features.on(subset) for subset in subsets], target)
         # Planned at every step, since sets grow: a refusal comes before the pass that would not
         # fit.
-        session.begin(planned(_selection_plan, chosen, session, combinations))
+        session.begin(planned(partial(plan_once, null=None), chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka() if criterion == "cka" else estimates.hsic
 
     return measure, reason
-
-
-def _selection_plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-    return plan_once(estimator, session, combinations, None)
 
 
 def _lasso_scores(

@@ -89,29 +89,26 @@ def _widths(combinations: Combinations, dims: Sequence[int]) -> list[int]:
     return [len(kernel.at) if isinstance(kernel, OnColumns) else d for kernel, d in pairs]
 
 
-def likely_maps(
+def _likely_maps(
     session: Session,
     combinations: Combinations,
     p: int,
-    by_column: Sequence[int] | None = None,
+    by_column: Sequence[int],
     *,
-    pruned: bool = True,
+    pruned: bool,
 ) -> list[FeatureMap]:
     """Features at p landmarks, or those that are likely to be kept, of no memory, for plans."""
     zero = session.dtype.type(0)
-    dims = combinations.spread(session.dims)
     maps: list[FeatureMap] = []
-    of = (combinations.kernels, combinations.variables, combinations.factors, dims)
-    seen = _widths(combinations, session.dims)
-    for kernel, m, factor, d, count, width in zip(
-        *of, by_column or [p] * len(dims), seen, strict=True
-    ):
+    widths = _widths(combinations, session.dims)
+    of = (combinations.kernels, combinations.variables, combinations.factors, widths, by_column)
+    for kernel, m, factor, d, count in zip(*of, strict=True):
         if count and isinstance(kernel, Columns):
             maps.append(LandmarksByColumn.likely(kernel, d, count, session.dtype))
             continue
         r = min(p, count or p)
-        r = _likely_kept(kernel, width, r, factor, session.dtype) if pruned else r
-        points = np.broadcast_to(zero, (r, kernel.width(d)))
+        r = _likely_kept(kernel, d, r, factor, session.dtype) if pruned else r
+        points = np.broadcast_to(zero, (r, kernel.width(session.dims[m])))
         # The widest kernels keep fewer landmarks than others, which then are no powers of them.
         maps.append(KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
     return maps
@@ -260,7 +257,7 @@ class OnLandmarks:
         resampled = isinstance(null, Resampling)
         # Other steps need as much memory as the landmarks that are drawn take.
         pruned = resampled or self.unbiased_estimate or combinations.features
-        maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
+        maps = _likely_maps(session, guessed, p, by_column, pruned=pruned)
         counts = None
         if resampled or (null and session.weights):
             of = zip(maps, guessed.factors, _widths(guessed, session.dims), strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.estimators.base import with_weights
 from dhsic.estimators.feature.basis import Side
-from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
+from dhsic.estimators.feature.layout import KernelSide, Layout, Pair, Rectangle
 from dhsic.linalg import squared_norms
 
 Matrix = NDArray[np.floating[Any]]
@@ -113,22 +113,34 @@ def feature_moments(session: Session, layout: Layout) -> Covariances:
 
 
 def moments_layout(
-    sides: Mapping[int, Side], *, normed: bool = False, crossed: bool = False
+    sides: Mapping[int, Side],
+    pairs: Sequence[Pair] = ((0, 1),),
+    variables: Sequence[int] = (0, 1),
+    *,
+    normed: bool = False,
+    crossed: bool = False,
 ) -> Layout:
-    """The features of two variables, with products of both, and of either with itself.
+    """The features of some kernels, with products of pairs of them, and of each with itself.
 
     Parameters
     ----------
     sides : dict of int to Side
-        Those of variables 0 and 1.
+        Those of all kernels.
+    pairs : sequence of (int, int), optional
+        Numbers of kernels.
+    variables : sequence of int, optional
+        The variable of every kernel.
     normed : bool, optional
         Whiten features, and put their squared norm beside them.
     crossed : bool, optional
-        Leave out the products of either with itself.
+        Leave out the products of each with itself.
     """
-    kernels = tuple((m, _kernel(m, side, normed=normed)) for m, side in sides.items())
-    pairs = ((0, 1), (0, 0), (1, 1))[: 1 if crossed else None]
-    return Layout(kernels, tuple(Rectangle((i,), (j,)) for i, j in pairs))
+    kernels = {k: _kernel(variables[k], side, normed=normed) for k, side in sides.items()}
+    products = Layout.of(kernels, pairs)
+    if crossed:
+        return products
+    within = (Rectangle((k,), (k,)) for k in products.places)
+    return replace(products, rectangles=(*products.rectangles, *within))
 
 
 def moments_steps(

@@ -20,8 +20,13 @@ from dhsic.engine.session import Session
 from dhsic.estimators.base import Null, Resampling, plan_of
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, whiten
 from dhsic.estimators.feature.landmarks import REMEDY, LandmarkFeatures, landmark_steps
-from dhsic.estimators.feature.layout import KernelSide, Layout, Pair, Rectangle
-from dhsic.estimators.feature.moments import Covariances, MomentsPass, feature_moments
+from dhsic.estimators.feature.layout import Layout, Pair
+from dhsic.estimators.feature.moments import (
+    Covariances,
+    MomentsPass,
+    feature_moments,
+    moments_layout,
+)
 from dhsic.estimators.feature.replicates import FeatureResampling, fewest_parts
 from dhsic.estimators.feature.tests import sample_step
 from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
@@ -162,14 +167,9 @@ def _layouts(
     session: Session, combinations: Combinations, sides: Mapping[int, Side]
 ) -> Iterator[tuple[Sequence[Pair], Layout]]:
     """As few parts of the pairs as take a small part of the memory each, and one pair at least."""
-    of = zip(sides.items(), combinations.variables, strict=True)
-    kernels = {k: KernelSide.plain(m, side) for (k, side), m in of}
 
     def layout(pairs: Sequence[Pair]) -> Layout:
-        """Their products, and those within every kernel."""
-        products = Layout.of(kernels, pairs)
-        within = (Rectangle((k,), (k,)) for k in products.places)
-        return replace(products, rectangles=(*products.rectangles, *within))
+        return moments_layout(sides, pairs, combinations.variables)
 
     def fits(pairs: Sequence[Pair]) -> bool:
         planned = session.plan(MomentsPass(layout(pairs)))
