@@ -34,7 +34,6 @@ from dhsic.estimators.location.nfsic import NFSIC
 from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
-    ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
@@ -67,7 +66,6 @@ __all__ = [
     "BlockHSIC",
     "ColumnEstimates",
     "ColumnEstimator",
-    "ColumnOutcome",
     "DCor",
     "DCov",
     "Estimate",

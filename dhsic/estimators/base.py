@@ -18,7 +18,6 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
-    ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
@@ -98,13 +97,14 @@ class GridEstimator(Protocol):
 class ColumnEstimator(Protocol):
     """An estimator that takes many features against one target in one run.
 
-    Combinations are those of `Combinations.against` with `dhsic.kernels.OnColumns` kernels.
+    Combinations are those of `Combinations.against` with `dhsic.kernels.OnColumns` kernels; its
+    outcome of a grid of them has their `ColumnEstimates`.
     """
 
-    def test_features(
+    def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """The statistics and their replicates."""
+    ) -> GridOutcome:
+        """The statistics, their replicates and the measures of dependence."""
         ...
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:

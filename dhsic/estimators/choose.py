@@ -356,8 +356,6 @@ def run_null(
     """Run a test with a null that is chosen, for its seconds: what it returns is not read."""
     one: Any = estimator
     drawn = null.replicates if isinstance(null, FromReplicates) else null
-    if combinations.features:
-        return one.test_features(session, combinations, drawn)
-    if combinations.plain:
+    if combinations.plain and not combinations.features:
         return one.test(session, combinations.kernels, drawn)
     return one.test_grid(session, combinations, drawn)

@@ -102,8 +102,8 @@ class GridOutcome:
         How the replicates were made, where the null leaves a choice.
     rounding : ndarray, shape (G,)
         Differences of the statistics up to it are rounding.
-    own : ndarray, shape (G, M), optional
-        Squared HSIC of every variable with itself, where the estimator has it.
+    columns : ColumnEstimates or None
+        The measures of dependence of many features, which each combination is one of.
     """
 
     combinations: Combinations
@@ -112,7 +112,7 @@ class GridOutcome:
     estimate: Callable[[int], Estimate]
     detail: str
     rounding: Vector
-    own: Vector | None = None
+    columns: ColumnEstimates | None = None
 
     @property
     def only(self) -> Outcome:
@@ -130,7 +130,6 @@ class GridOutcome:
             statistics=self.statistics[at],
             replicates=self.replicates[:, at],
             rounding=self.rounding[at],
-            own=None if self.own is None else self.own[at],
         )
 
 
@@ -172,28 +171,3 @@ class ColumnEstimates:
         out = np.zeros(len(scale))
         values: Vector = np.divide(self.hsic - chance, scale, out=out, where=scale > 0.0)
         return values
-
-
-@dataclass(frozen=True)
-class ColumnOutcome:
-    """Test statistics of every feature with the target, and replicates that they share.
-
-    Parameters
-    ----------
-    estimates : ColumnEstimates
-        The measures of dependence.
-    statistics : ndarray, shape (G,)
-        The observed values.
-    replicates : ndarray, shape (b, G)
-        Under the null hypothesis; a row is one draw for all features.
-    detail : str
-        How the replicates were made, where the null leaves a choice.
-    rounding : ndarray, shape (G,)
-        Differences of the statistics up to it are rounding.
-    """
-
-    estimates: ColumnEstimates
-    statistics: Vector
-    replicates: Vector
-    detail: str
-    rounding: Vector

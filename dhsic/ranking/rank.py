@@ -25,9 +25,9 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     ColumnEstimator,
-    ColumnOutcome,
     Estimator,
     EstimatorName,
+    GridOutcome,
     Null,
     NullName,
     Resampling,
@@ -221,9 +221,10 @@ def rank_features(
     )
     assert isinstance(method.estimator, ColumnEstimator)
     neighbours = Neighbours(session, ("order", "row_groups", "strata"))
-    outcome = method.estimator.test_features(session, combinations, method.null)
+    outcome = method.estimator.test_grid(session, combinations, method.null)
     neighbours.warn()
-    estimates = outcome.estimates
+    estimates = outcome.columns
+    assert estimates is not None
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:
         # Of all columns, those that are constant too: the map is of them as one variable. By the
@@ -410,7 +411,7 @@ def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel
 
 
 def _ranked(
-    features: RankedColumns, outcome: ColumnOutcome, dtype: np.dtype[Any]
+    features: RankedColumns, outcome: GridOutcome, dtype: np.dtype[Any]
 ) -> tuple[RankedColumn, ...]:
     """Every feature with its p-values."""
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
@@ -418,14 +419,15 @@ def _ranked(
     p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
     # The data stand among the replicates, so that a distance is made alike for all rows.
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
-    fitted = outcome.estimates.combinations.kernels[:-1]
+    estimates, fitted = outcome.columns, outcome.combinations.kernels[:-1]
+    assert estimates is not None
     kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
     # The mean over replicates is what independence would leave, more for many categories.
     # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
-    units = np.divide(outcome.estimates.hsic, statistics, out=0.0 * p, where=statistics != 0.0)
+    units = np.divide(estimates.hsic, statistics, out=0.0 * p, where=statistics != 0.0)
     chance = units * replicates.mean(axis=0)
     numbers = [
-        *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka(chance), p),
+        *(statistics, distances[0], estimates.hsic, estimates.cka(chance), p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
         # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
         step_down(statistics, replicates, rounding, dtype),

@@ -31,7 +31,7 @@ from dhsic.estimators.identities import (
     left_out_text,
     nearness,
 )
-from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome, GridOutcome, Outcome
+from dhsic.estimators.outcomes import ColumnEstimates, GridOutcome, Outcome
 from dhsic.features import Matrix
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Spectral
@@ -142,6 +142,8 @@ class NystromHSIC(OnLandmarks):
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates."""
         drawn = self.draw_principal(session, combinations)
+        if combinations.features:
+            return ranked_outcome(session, drawn, null)
         outcome = grid_outcome(
             session,
             drawn.combinations,
@@ -152,12 +154,6 @@ class NystromHSIC(OnLandmarks):
         )
         why = left_out_text(len(combinations) - len(drawn.combinations))
         return replace(outcome, detail="; ".join(filter(None, (outcome.detail, why))))
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """The statistics of many features and their replicates."""
-        return ranked_outcome(session, self.draw_principal(session, combinations), null)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""

@@ -29,7 +29,7 @@ from dhsic.estimators.feature.moments import (
 )
 from dhsic.estimators.feature.replicates import FeatureResampling, fewest_parts
 from dhsic.estimators.feature.tests import sample_step
-from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome
+from dhsic.estimators.outcomes import ColumnEstimates, Estimate, GridOutcome
 from dhsic.kernels import Combinations
 from dhsic.linalg import spectrum
 
@@ -130,13 +130,26 @@ def directions_text(sides: Mapping[int, Side]) -> str:
     return f"{min(counts):,} to {max(counts):,} principal features" if counts else ""
 
 
-def ranked_outcome(session: Session, drawn: LandmarkFeatures, null: Resampling) -> ColumnOutcome:
+def ranked_outcome(session: Session, drawn: LandmarkFeatures, null: Resampling) -> GridOutcome:
     """The statistics, n |C|^2, of every feature and its replicates, with the estimates."""
     sides = check_pairs(session, drawn, null)
-    estimates = _ranked_estimates(session, drawn, sides)
+    columns = _ranked_estimates(session, drawn, sides)
     found, _, detail = pair_resampling(session, drawn.combinations, sides, null).run()
     detail = "; ".join(filter(None, (detail, directions_text(sides))))
-    return ColumnOutcome(estimates, found.statistics, found.replicates, detail, found.rounding)
+
+    def estimate(g: int) -> Estimate:
+        kernels = drawn.combinations.kernels_of(g)
+        return Estimate(float(columns.hsic[g]), kernels, columns.landmarks)
+
+    return GridOutcome(
+        drawn.combinations,
+        found.statistics,
+        found.replicates,
+        estimate,
+        detail,
+        found.rounding,
+        columns,
+    )
 
 
 def ranked_estimates(session: Session, drawn: LandmarkFeatures) -> ColumnEstimates:

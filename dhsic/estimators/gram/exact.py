@@ -47,7 +47,6 @@ from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
-    ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
@@ -248,7 +247,10 @@ class Quadratic:
 
         left_out = left_out_text(len(combinations) - len(fitted))
         detail = "; ".join(filter(None, (note, left_out)))
-        return GridOutcome(fitted, statistics, replicates, estimate, detail, errors, with_itself)
+        columns = None
+        if fitted.features:
+            columns = ColumnEstimates(fitted, statistics / session.n, *with_itself.T)
+        return GridOutcome(fitted, statistics, replicates, estimate, detail, errors, columns)
 
     def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
         """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
@@ -428,18 +430,6 @@ class VHSIC(Quadratic):
 
     name: ClassVar[str] = "v-hsic"
     takes_missing: ClassVar[bool] = True
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """Statistics and replicates of as many features at a time as fit in memory."""
-        grid = self.test_grid(session, combinations, null)
-        assert grid.own is not None
-        values = grid.statistics / session.n
-        estimates = ColumnEstimates(grid.combinations, values, *grid.own.T)
-        return ColumnOutcome(
-            estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
-        )
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of as many features at a time as fit in memory."""

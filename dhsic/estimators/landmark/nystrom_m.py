@@ -37,7 +37,6 @@ from dhsic.estimators.landmark.pointwise import (
 )
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
-    ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
@@ -219,7 +218,10 @@ class NystromMHSIC:
             # Estimates at the landmarks of the test: none of them is drawn twice.
             return self._estimate(session, basis, c, moments)
 
-        return GridOutcome(basis.combinations, statistics, replicates, estimate, detail, rounding)
+        columns = self._features(session, basis, moments) if combinations.features else None
+        return GridOutcome(
+            basis.combinations, statistics, replicates, estimate, detail, rounding, columns
+        )
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
@@ -232,17 +234,6 @@ class NystromMHSIC:
             Outcome(*statistic, self._estimate(session, basis, c, moments), note)
             for c, statistic in enumerate(tested)
         ]
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """T of every feature and its replicates, as `test_grid`."""
-        self._check_shared()
-        basis, (statistics, replicates, rounding), moments, detail = self._resampled(
-            session, combinations, null
-        )
-        estimates = self._features(session, basis, moments)
-        return ColumnOutcome(estimates, statistics, replicates, detail, rounding)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
