@@ -419,7 +419,7 @@ OTHERS = [
         ({"null": "shift"}, "null must be one of 'auto', 'shifts', 'spectral', got 'shift'; did"),
         ({"null": "spectral", "n_resamples": 9}, "n_resamples must be left out with null 'spec"),
         ({"n_landmarks": 0}, "n_landmarks"),
-        ({"null": "spectral", "groups": TENS}, "cannot keep to strata, groups or the order"),
+        ({"null": "spectral", "groups": TENS}, "cannot keep to strata or groups"),
         ({"null": dhsic.Shifts(9), "n_resamples": 9}, "where null is"),
         ({"groups": TENS, "strata": ORDER % 2}, "one stratum"),
         ({"kernels": ["gaussian", "gaussian", SQUARE]}, "must vary .* 'x3'"),

@@ -87,8 +87,8 @@ _OPTIONS = (
         "--estimator",
         type=click.Choice(["auto", "nystrom-m", "nystrom-hsic", "v-hsic"]),
         default="auto",
-        help="Estimator: v-hsic takes time quadratic in the rows, nystrom-hsic (for single "
-        "columns) and nystrom-m linear; auto takes v-hsic for few rows, then the quicker one.",
+        help="Estimator: v-hsic takes time quadratic in the rows, nystrom-hsic "
+        "and nystrom-m linear; auto takes v-hsic for few rows, then nystrom-hsic.",
     ),
     click.option(
         "--landmarks",

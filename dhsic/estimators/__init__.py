@@ -9,7 +9,6 @@ features of either variable: `features` says what all share and has those withou
 """
 
 from dhsic.estimators.base import (
-    ColumnEstimator,
     Estimator,
     Null,
     fit_on_sample,
@@ -29,7 +28,6 @@ from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
-    ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
@@ -61,8 +59,6 @@ __all__ = [
     "VHSIC",
     "BlockHSIC",
     "ColumnEstimates",
-    "ColumnEstimator",
-    "ColumnOutcome",
     "DCor",
     "DCov",
     "Estimate",

@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import lru_cache, partial
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,6 @@ from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
-    ColumnEstimates,
-    ColumnOutcome,
     Estimate,
     GridOutcome,
     Outcome,
@@ -39,7 +37,7 @@ from dhsic.nulls import (
     Spectral,
 )
 from dhsic.statistics.orbit import Replicated, exact_null
-from dhsic.statistics.replicate import Statistic, replicate, replicate_steps
+from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
 
 Vector = NDArray[np.float64]
 Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | FromReplicates
@@ -105,6 +103,8 @@ class Estimator(ABC):
     """The null distributions that stand with it."""
     cost: ClassVar[str] = "?"
     """How its time grows with the rows n."""
+    ranks: ClassVar[bool] = False
+    """Whether it says HSIC of every variable with itself, as rankings of features need."""
     takes_missing: ClassVar[bool] = False
     """Whether it takes kernels of rows with gaps."""
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
@@ -132,7 +132,8 @@ class Estimator(ABC):
         tested, passes = guess.session or session, []
         if guess.statistic is not None:
             orbit = guess.statistic.orbit(tested, null if isinstance(null, Resampling) else None)
-            passes = replicate_steps(tested, guess.statistic, orbit)
+            share = SHARE_OF_MANY if combinations.features else 1
+            passes = replicate_steps(tested, guess.statistic, orbit, share)
         steps = [*guess.steps, *passes, *guess.closing]
         return plan_of(session, steps, self.remedy, guess.n_landmarks)
 
@@ -163,7 +164,8 @@ class Estimator(ABC):
         prepared = self.prepare(session, combinations, null)
         tested = prepared.session or session
         orbit = prepared.statistic.orbit(tested, null)
-        found = replicate(tested, prepared.statistic, orbit)
+        share = SHARE_OF_MANY if combinations.features else 1
+        found = replicate(tested, prepared.statistic, orbit, share)
         return GridOutcome(
             prepared.combinations,
             found.statistics,
@@ -179,38 +181,6 @@ class Estimator(ABC):
         raise NotImplementedError
 
 
-class RankingEstimator(Estimator):
-    """An estimator that says HSIC of every variable with itself, so that it ranks features."""
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """The statistics of features against one target, and their replicates."""
-        return self.test_grid(session, combinations, null).of_columns
-
-    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
-        """The measures of dependence alone."""
-        return self.estimates(session, combinations).of_columns.estimates
-
-
-@runtime_checkable
-class ColumnEstimator(Protocol):
-    """An estimator that takes many features against one target in one run.
-
-    Combinations are those of `Combinations.against` with `dhsic.kernels.OnColumns` kernels.
-    """
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """The statistics and their replicates."""
-        ...
-
-    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
-        """The measures of dependence alone."""
-        ...
-
-
 def check_gaps(session: Session, estimator: Estimator) -> None:
     """Refuse an estimator that takes no kernel of rows with gaps, where there are any.
 
@@ -219,7 +189,7 @@ def check_gaps(session: Session, estimator: Estimator) -> None:
     InvalidArgumentError
         Names those that do.
     """
-    if session.gaps and not getattr(estimator, "takes_missing", False):
+    if session.gaps and not estimator.takes_missing:
         msg = (
             "missing='pairwise' needs estimator 'auto', 'v-hsic', 'u-hsic', 'nystrom-m' or "
             f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"

@@ -97,6 +97,7 @@ def choose_estimator(
     *,
     reducible: bool = False,
     unbiased: bool = True,
+    tuples: bool = False,
     planner: Planner | None = None,
     runner: Runner | None = None,
 ) -> Choice:
@@ -122,6 +123,8 @@ def choose_estimator(
         Whether the reference may stand for all combinations.
     unbiased : bool, optional
         Whether an estimate of two variables is to be: else it is one that tests are made of.
+    tuples : bool, optional
+        Whether many features are to have tuples of landmarks, of which there are sensitivities.
     planner, runner : callable, optional
         Functions that plan and run, where that is not the test or the estimate alone.
 
@@ -153,7 +156,9 @@ def choose_estimator(
     enough = session.n >= _FEWEST_UNBIASED
     exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
     pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
-    if not pairs:
+    if combinations.features and not tuples:
+        offers = offered.pairs(combinations)
+    elif not pairs:
         offers = offered.tuples(kernels)
     elif null is None:
         offers = offered.estimates(combinations)
@@ -216,6 +221,18 @@ def choose_among(
     return _first_that_fits(session, offers, why)
 
 
+def choose_pairs(
+    session: Session, combinations: Combinations, planner: Planner, runner: Runner | None = None
+) -> Choice:
+    """Principal features of pairs that are each measured by itself, as of two variables.
+
+    With as many landmarks as fit the memory and the time, 256 or fewer.
+    """
+    return _first_that_fits(
+        session, _Offered(session, planner, runner).pairs(combinations), AS_ASKED
+    )
+
+
 def _offered_kernels(combinations: Combinations, *, reducible: bool = False) -> _Kernels:
     """All combinations, and the reference alone where it may stand for them."""
     if not reducible or len(combinations) == 1:
@@ -252,6 +269,11 @@ class _Offered(NamedTuple):
             [self._offer(one, some, f"{which}{p} and {of}") for one, p, of in estimators]
             for some, which in kernels
         ]
+
+    def pairs(self, combinations: Combinations) -> _Offers:
+        """Principal features of pairs of kernels that are each measured by itself."""
+        features = NystromHSIC(min(_LANDMARKS, self.session.n), n_features="auto")
+        return self.by_name(features, [(combinations, "")])
 
     def tuples(self, kernels: _Kernels) -> _Offers:
         """Tuples of landmarks."""
@@ -321,7 +343,7 @@ def run_test(
     """Run a test or an estimate, as `plan_test` plans it."""
     one: Any = estimator
     if null is None and combinations.features:
-        return one.estimate_features(session, combinations)
+        return one.estimates(session, combinations)
     if null is None:
         return estimator.estimate(session, combinations.kernels)
     chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
@@ -334,8 +356,6 @@ def run_null(
     """Run a test with a null that is chosen, for its seconds: what it returns is not read."""
     one: Any = estimator
     drawn = null.replicates if isinstance(null, FromReplicates) else null
-    if combinations.features:
-        return one.test_features(session, combinations, drawn)
-    if combinations.plain:
+    if combinations.plain and not combinations.features:
         return one.test(session, combinations.kernels, drawn)
     return one.test_grid(session, combinations, drawn)

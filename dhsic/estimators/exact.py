@@ -24,7 +24,7 @@ from dhsic.estimators.base import (
     fitting_step,
 )
 from dhsic.estimators.identities import compared_in_samples, left_out_text
-from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome, Estimate, Outcome
+from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Columns, Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     Chain,
@@ -131,11 +131,13 @@ class Quadratic(Estimator):
 
     def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
         """Fit the kernels; those of a grid that are 0 between nearly all rows are left out."""
-        return self._prepare(session, combinations, null, self.tell)[0]
+        tell = partial(self.tell, ranked=combinations.features)
+        return self._prepare(session, combinations, null, tell)[0]
 
-    def tell(self, found: GramFound) -> Sizes:
-        """What is kept of the sums of the data."""
-        sizes = self.factor(found.sums) * found.sums.hsic(unbiased=self.unbiased_estimate)
+    def tell(self, found: GramFound, *, ranked: bool = False) -> Sizes:
+        """What is kept of the sums of the data; a ranking divides by V-statistics."""
+        unbiased = self.unbiased if ranked else self.unbiased_estimate
+        sizes = self.factor(found.sums) * found.sums.hsic(unbiased=unbiased)
         return Sizes(sizes, found.sums.own(unbiased=self.unbiased))
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
@@ -293,29 +295,10 @@ class VHSIC(Quadratic):
         check_flag("unbiased_estimate", self.unbiased_estimate)
 
     name: ClassVar[str] = "v-hsic"
+    ranks: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
     most_variables: ClassVar[int | None] = None
     takes_missing: ClassVar[bool] = True
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """Statistics and replicates of as many features at a time as fit in memory."""
-        grid = self.test_grid(session, combinations, null)
-        assert grid.own is not None
-        estimates = ColumnEstimates(grid.combinations, grid.statistics / session.n, *grid.own.T)
-        return ColumnOutcome(
-            estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
-        )
-
-    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
-        """The estimates of as many features at a time as fit in memory."""
-        prepared = self.prepare(session, combinations, None)
-        orbit = prepared.statistic.orbit(session, None)
-        found = replicate(session, prepared.statistic, orbit)
-        return ColumnEstimates(
-            prepared.combinations, found.statistics / session.n, *_sizes(found).own.T
-        )
 
 
 @final

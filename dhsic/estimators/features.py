@@ -79,10 +79,9 @@ class DrawnFeatures(NamedTuple):
     """What a result says of them."""
 
     def estimate(self, c: int, value: float, quantity: str) -> Estimate:
-        """The estimate by a combination, with the kernels and features of all columns' ranking."""
+        """The estimate by a combination."""
         combinations = self.combinations
-        numbers = range(len(combinations)) if combinations.features else combinations.chosen[c]
-        some = [self.features[k] for k in numbers]
+        some = [self.features[k] for k in combinations.chosen[c]]
         landmarks, summary = self.landmarks, self.summary
         if landmarks is not None:
             landmarks = replace(landmarks, kept=tuple(one.n_features for one in some))
@@ -124,12 +123,19 @@ class OnFeatures(Estimator):
         del session
         return None
 
-    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
-        """The steps of `prepare`, and the shapes of what it makes."""
+    def expected_drawing(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> tuple[Steps, list[Features]]:
+        """As `expected`, with the features of the sample."""
         steps, features = self.expected(session, combinations, null)
         most, s = max(one.n_features for one in features), min(session.n, BANDWIDTH_ROWS)
         held = 8 * sum(one.n_features for one in features)
         steps.append(DriverStep("features of the sample", 8 * 4 * s * most, held))
+        return steps, features
+
+    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
+        """The steps of `prepare`, and the shapes of what it makes."""
+        steps, features = self.expected_drawing(session, combinations, null)
         p = self.n_drawn(session)
         if self.measured:
             steps += moments_steps(session, features, then="normalise features")

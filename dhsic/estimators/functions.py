@@ -15,10 +15,10 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimator,
     Guess,
     Null,
     Prepared,
-    RankingEstimator,
     fit_combinations_on_sample,
     fitting_step,
 )
@@ -33,7 +33,7 @@ Vector = NDArray[np.float64]
 RowFunction = Callable[[Matrix], Matrix]
 
 
-class Functions(RankingEstimator):
+class Functions(Estimator):
     """A dependence that r functions of each variable show, to derive an estimator from.
 
     With f_mj function j of variable m, u_j = mean prod_m f_mj - prod_m mean f_mj is 0 where the
@@ -64,6 +64,7 @@ class Functions(RankingEstimator):
     """
 
     most_variables: ClassVar[int | None] = None
+    ranks: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain
     cost: ClassVar[str] = "n"
     quantity: ClassVar[str] = "dependence"

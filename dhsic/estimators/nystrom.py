@@ -23,7 +23,6 @@ from dhsic.estimators.identities import (
     left_out_text,
     nearness,
 )
-from dhsic.estimators.outcomes import ColumnEstimates, ColumnOutcome, GridOutcome
 from dhsic.estimators.principal import (
     MOST_PRODUCTS,
     Directions,
@@ -362,6 +361,7 @@ class NystromHSIC(OnLandmarks):
     unbiased_estimate: bool = False
 
     name: ClassVar[str] = "nystrom-hsic"
+    ranks: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
     takes_missing: ClassVar[bool] = True
 
@@ -395,8 +395,7 @@ class NystromHSIC(OnLandmarks):
         if session.weights is not None:
             # The limit law is one of few products, however many landmarks there are.
             return null is not None
-        replicated = isinstance(null, Resampling) and not combinations.features
-        return replicated and self.n_features is not None
+        return isinstance(null, Resampling) and self.n_features is not None
 
     def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
         """Means over columns have landmarks of every column where principal features are taken."""
@@ -438,28 +437,6 @@ class NystromHSIC(OnLandmarks):
             summary=FeatureSummary("principal", ()),
             detail=left_out_text(len(combinations) - len(some)),
         )
-
-    def test_features(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> ColumnOutcome:
-        """The statistics of many features and their replicates."""
-        grid = self.test_grid(session, combinations, null)
-        estimates = _of_columns(grid, session.n)
-        return ColumnOutcome(
-            estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
-        )
-
-    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
-        """The estimates of all features, in one pass."""
-        return _of_columns(self.estimates(session, combinations), session.n)
-
-
-def _of_columns(grid: GridOutcome, n: int) -> ColumnEstimates:
-    """HSIC of every column with the target, and of either with itself."""
-    assert grid.own is not None
-    own, target = grid.own.T
-    hsic, landmarks = grid.statistics[: len(grid.combinations)] / n, grid.estimate(0).landmarks
-    return ColumnEstimates(grid.combinations, hsic, own, target, landmarks)
 
 
 def _compares(kernel: Kernel, features: Features, values: Matrix, n: int) -> bool:

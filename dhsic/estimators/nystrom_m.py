@@ -20,10 +20,10 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimator,
     Guess,
     Null,
     Prepared,
-    RankingEstimator,
     bandwidth_rows,
     fit_combinations,
 )
@@ -260,7 +260,7 @@ class LandmarkFit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NystromMHSIC(RankingEstimator):
+class NystromMHSIC(Estimator):
     """Nystrom M-HSIC of Kalinke and Szabo (2023), for two or more variables.
 
     The cost is linear in the rows. Let z_j = (z_1j, ..., z_Mj), j = 1..p, be landmarks,
@@ -319,6 +319,7 @@ class NystromMHSIC(RankingEstimator):
 
     name: ClassVar[str] = "nystrom-m"
     most_variables: ClassVar[int | None] = None
+    ranks: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain, Gamma, Spectral
     cost: ClassVar[str] = "n"
     takes_missing: ClassVar[bool] = True

@@ -134,20 +134,16 @@ class GridOutcome:
         )
 
     @property
-    def of_columns(self) -> ColumnOutcome:
-        """Those of features against one target, whose HSIC with themselves is known."""
+    def columns(self) -> ColumnEstimates:
+        """The measures of features against one target, of an estimator that ranks."""
         assert self.own is not None
         each = [self.estimate(c) for c in range(len(self.combinations))]
         summaries = [one.landmarks for one in each if one.landmarks is not None]
-        kept = tuple(int(summary.kept) for summary in summaries)  # type: ignore[arg-type]
+        kept = tuple(int(np.ravel(summary.kept)[0]) for summary in summaries)
         landmarks = replace(summaries[0], kept=kept) if summaries else None
         hsic = np.array([one.value for one in each])
-        estimates = ColumnEstimates(
-            self.combinations, hsic, self.own[:, 0], self.own[:, 1], landmarks
-        )
-        return ColumnOutcome(
-            estimates, self.statistics, self.replicates, self.detail, self.rounding
-        )
+        own, target = self.own.T
+        return ColumnEstimates(self.combinations, hsic, own, target, landmarks)
 
 
 @dataclass(frozen=True)
@@ -188,28 +184,3 @@ class ColumnEstimates:
         out = np.zeros(len(scale))
         values: Vector = np.divide(self.hsic - chance, scale, out=out, where=scale > 0.0)
         return values
-
-
-@dataclass(frozen=True)
-class ColumnOutcome:
-    """Test statistics of every feature with the target, and replicates that they share.
-
-    Parameters
-    ----------
-    estimates : ColumnEstimates
-        The measures of dependence.
-    statistics : ndarray, shape (G,)
-        The observed values.
-    replicates : ndarray, shape (b, G)
-        Under the null hypothesis; a row is one draw for all features.
-    detail : str
-        How the replicates were made, where the null leaves a choice.
-    rounding : ndarray, shape (G,)
-        Differences of the statistics up to it are rounding.
-    """
-
-    estimates: ColumnEstimates
-    statistics: Vector
-    replicates: Vector
-    detail: str
-    rounding: Vector

@@ -163,6 +163,7 @@ def ways_of(
         )
     if len(combinations) > 1:
         what = "features" if combinations.features else "combinations of kernels"
+        what = "pairs" if combinations.features and len(session.sources) > 2 else what
         ways.append(
             Way(
                 what,

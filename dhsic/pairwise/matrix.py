@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic import plots
 from dhsic._arguments import Precision, RunOptions, choose_measure
 from dhsic._fields import run_fields, variable_summary
 from dhsic._progress import Progress, shows_progress
@@ -20,36 +20,230 @@ from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
+from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import NystromHSIC, NystromMHSIC
+from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
 from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
+from dhsic.estimators.base import plan_of
+from dhsic.estimators.choose import choose_pairs
 from dhsic.estimators.features import DrawnFeatures
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.reach import planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
-from dhsic.linalg import rounding_unit, spectrum
-from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
-from dhsic.pairwise.result import DependenceMatrix
-from dhsic.results import AS_ASKED, LandmarkSummary
+from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue
+from dhsic.results import (
+    AS_ASKED,
+    MOST_SHIFTS,
+    Findings,
+    LandmarkSummary,
+    RunFields,
+    Sketch,
+    VariableSummary,
+    floor_text,
+    is_least,
+)
 from dhsic.statistics.features import Features
-from dhsic.statistics.moments import moments_steps, second_moments
+from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
 from dhsic.statistics.neighbours import Neighbours
-from dhsic.statistics.outer import OuterStatistic
-from dhsic.statistics.replicate import replicate, replicate_steps
+from dhsic.statistics.orbit import Orbit
+from dhsic.statistics.outer import OuterStatistic, independent_rounding
+from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts, replicate_steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
 PairNullName = Literal["auto", "shifts", "spectral"]
 Vector = NDArray[np.float64]
 
-_USUAL, _FEWEST = "2sqrt", 8
-_REMEDY = "take fewer landmarks, fewer variables or fewer threads"
-# Beyond them the default leaves exact replicates: each pair needs 40 for Holm, so that their number
-# grows with the square of the pairs.
-_MOST_PAIRS = 200
-_MOST_PASSES = 8
-_RESAMPLES_OF_PAIR = 40
+_LEVEL = 0.05
+_RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DependenceMatrix(RunFields):
+    """The dependence of all pairs of variables.
+
+    Parameters
+    ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
+    names : tuple of str
+        Names of the M variables.
+    hsic : ndarray, shape (M, M)
+        Squared HSIC of every pair; of a variable with itself on the diagonal.
+    cka : ndarray, shape (M, M)
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both terms less the mean of HSIC(x, y) over all
+        permutations, or over the replicates with `strata`, `groups` or `order`: 1 on the diagonal,
+        0 on average without dependence.
+    pvalues : ndarray, shape (M, M)
+        P-values of the independence of every pair, by itself; on the diagonal those that are as
+        small as there can be.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary
+        Landmarks of the features.
+    null : str
+        The null distribution.
+    null_reason : str
+        Why this one, and how it was made.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 4.1.
+    .. [2] C. Cortes, M. Mohri, A. Rostamizadeh. Algorithms for learning kernels based on centered
+       alignment. JMLR 13, 2012, definition 4, for CKA.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 200))
+    >>> found = dhsic.dependence_matrix(x, y, x + y, rng=0)
+    >>> np.unravel_index(found.cka.argmin(), (3, 3))  # the pair that depends least
+    (np.int64(0), np.int64(1))
+    """
+
+    _tabular: ClassVar[bool] = True
+
+    names: tuple[str, ...]
+    hsic: Vector
+    cka: Vector
+    pvalues: Vector
+    variables: tuple[VariableSummary, ...]
+    landmarks: LandmarkSummary
+    null: str = "spectral"
+    null_reason: str = ""
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        m = len(self.names)
+        above = np.triu_indices(m, 1)
+        # The last key of lexsort is the first that counts: equal p-values are told apart by CKA.
+        least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
+        i, j = above[0][least], above[1][least]
+        # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).
+        count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
+        p = float(self.pvalues[i, j])
+        # A law has no smallest p-value.
+        limited = self.null == "shifts" and is_least(p, count)
+        told = floor_text(count, reason=self.null_reason)
+        compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
+        measured = f"CKA {self.cka[i, j]:.4g}, p {compared}"
+        dependent = int((self.adjusted[above] <= _LEVEL).sum())
+        attainable = self._attainable(_LEVEL)
+        return [
+            ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
+            ("n", self._rows_told),
+            ("strongest", f"{self.names[i]} and {self.names[j]}: {measured}"),
+            ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
+            *([("p-values", attainable)] if attainable else []),
+            ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
+            *self._tail(),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every pair of different variables, the strongest first."""
+        first, second = above = np.triu_indices(len(self.names), 1)
+        # As in the summary: by p-value, and CKA where replicates end.
+        order = np.lexsort((-self.cka[above], self.pvalues[above]))
+        matrices = {
+            "hsic": self.hsic,
+            "cka": self.cka,
+            "pvalue": self.pvalues,
+            "pvalue_holm": self.adjusted,
+        }
+        columns = {
+            "first": [self.names[i] for i in first[order]],
+            "second": [self.names[j] for j in second[order]],
+            **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @property
+    # Without making the records, of which a large matrix has many.
+    def _n_records(self) -> int:
+        return len(self.names) * (len(self.names) - 1) // 2
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del control
+        pairs = self.records()
+        dependent = sum(pair["pvalue_holm"] <= alpha for pair in pairs)
+        count = format_count(len(pairs), "pair")
+        lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
+        size = min(3.0 + 0.3 * len(self.names), 12.0)
+        sketch = Sketch(
+            lambda ax: self.plot(ax, alpha=alpha),
+            "Heat map of CKA of all pairs; pairs that are not significant have a cross.",
+            (max(size, 5.0), max(0.85 * size, 4.2)),
+        )
+        title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
+        notes = [f"P-values: {attainable}."] if (attainable := self._attainable(alpha)) else []
+        return Findings(title, lead, [sketch], {"Pairs": pairs}, notes)
+
+    @property
+    def least_adjusted(self) -> float:
+        """The smallest adjusted p-value that replicates can attain; 0 of a limit law.
+
+        It is the number of pairs over that of replicates with the data among them, 1 at most: more
+        of them, `n_resamples`, make it smaller.
+        """
+        if self.null != "shifts":
+            return 0.0
+        return min(1.0, self._n_records * float(self.pvalues.diagonal().min()))
+
+    def _attainable(self, alpha: float) -> str:
+        """The smallest adjusted p-value and what makes it smaller; empty for a limit law."""
+        least = self.least_adjusted
+        if not least:
+            return ""
+        count = round(1.0 / float(self.pvalues.diagonal().min()))
+        text = f"{least:.3g} at least when adjusted, by {count - 1:,} replicates"
+        if least > alpha:
+            text += f", so that no pair can be rejected at level {alpha:g}"
+        if MOST_SHIFTS in self.null_reason:
+            return f"{text}; a longer series has more shifts, which give smaller ones"
+        more = max(10 * count, _RESAMPLES_OF_PAIR * self._n_records)
+        law = "or of freely exchangeable rows null='spectral'"
+        return f"{text}; n_resamples={more:,} gives smaller ones, {law}"
+
+    @property
+    def adjusted(self) -> Vector:
+        """P-values adjusted by Holm for all pairs of different variables, shape (M, M).
+
+        At most alpha where independence is rejected with a probability of any error of at most
+        alpha, whatever the dependence among the pairs. The diagonal is as in `pvalues`.
+        """
+        above = np.triu_indices(len(self.names), 1)
+        adjusted = self.pvalues.copy()
+        # The diagonal is no hypothesis, and must not count among the pairs.
+        adjusted[above] = adjusted.T[above] = adjust(self.pvalues[above], "holm")
+        return adjusted
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Heat map of CKA, variables that depend side by side, see `dhsic.plots`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        alpha : float, optional
+            The level above which a pair's adjusted p-value gives it a cross.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        return plots.dependence_heatmap(self, alpha=alpha, ax=ax)
 
 
 @named_arguments
@@ -79,9 +273,9 @@ def dependence_matrix(
 
     With the Nystrom features of every variable, see `NystromHSIC`, the covariance of all features
     side by side has the cross-covariance of every pair as a block, whose squared norm is their
-    HSIC. The blocks on its diagonal normalise them. P-values are exact, see `Shifts`, in a pass
-    more or as many as the memory makes of it; or approximate, from the eigenvalues of the same
-    blocks, which need no other pass, see `Spectral`.
+    HSIC. The blocks on its diagonal normalise them. P-values are exact, see `Shifts`, and take a
+    pass more, or as many as the memory makes of it; or approximate, from the eigenvalues of the
+    same blocks, which need no other pass, see `Spectral`.
 
     Parameters
     ----------
@@ -90,18 +284,18 @@ def dependence_matrix(
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where not given.
     n_landmarks : int or str, optional
-        Landmarks of every variable: a number, or a multiple of sqrt(n) as "2sqrt". Memory grows
-        with the square of the number that pruning keeps of all variables. Where not given,
-        "2sqrt", or the largest power of two that fits the memory and the time by the plan, if that
-        is less; `landmarks.choice` of the result says so.
+        Landmarks of every variable, of which replicates have all features: a number, or a multiple
+        of sqrt(n) as "2sqrt". Where not given, 256, or 128 or 64 where these fit the memory and the
+        time by the plan, as `landmarks.choice` of the result says; single numbers have their
+        quantiles, and replicates the principal features of every variable by itself, those with at
+        least 10 / n of the largest variance and 110 at most, see `NystromHSIC`.
     null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
-        "auto" takes exact replicates, but for more than 200 pairs, or where they would take more
-        than 8 passes; the result says which and why. With `strata`, `groups` or `order` it takes
-        these replicates always.
+        "auto" takes exact replicates, whatever the number of variables.
     n_resamples : int, optional
-        Replicates of every pair. Where not given, 1,000, and 40 for every pair at least, so that
-        `adjusted` p-values may be as small as 0.025. To be left out where `null` is a value, or
-        "spectral".
+        Replicates of every pair; 1,000 where not given. Holm multiplies the smallest p-value, one
+        over their number, by the number of pairs: `least_adjusted` of the result is what can be
+        attained, and more replicates or the limit law "spectral" give less. To be left out where
+        `null` is a value, or "spectral".
     rng, names, data, missing
         As for `independence_test`.
     strata, groups, order
@@ -143,19 +337,28 @@ def dependence_matrix(
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(strata, groups, order)
     session = run.open(variables, names, data, missing, rows, pairwise=True)
-    method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
-    # It takes two variables; kernels are chosen as by what takes several.
+    # Pairs are tested; kernels are chosen as by what takes several variables.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    asked = _chosen_null(null, n_resamples, session)
+    combinations = Combinations.pairs(fitting)
+    law, reason = _chosen_null(session, combinations, null, n_resamples)
+    planner, runner = partial(_plan, null=law), partial(_tested, null=law)
+    estimator: Estimator
+    if n_landmarks is None:
+        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
+    else:
+        estimator, choice = NystromHSIC(n_landmarks), AS_ASKED
+    session.begin(planned(planner, estimator, session, combinations))
     session.resume(
-        computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
+        computes="dependence matrix",
+        estimator=estimator,
+        kernels=fitting,
+        null=null,
+        resampling=law,
     )
     neighbours = Neighbours(session)
-    matrix = _Matrix(session, Combinations.single(fitting), null, asked)
-    drawn, chosen = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
-    hsic, chance, pvalues, detail = _measured_pairs(session, drawn, chosen.null)
+    found = _tested(estimator, session, combinations, law)
     neighbours.warn()
-    norms = np.sqrt(hsic.diagonal())
+    norms = np.sqrt(found.hsic.diagonal())
     if not norms.all():
         named = ", ".join(
             repr(name) for name, norm in zip(session.names, norms, strict=True) if not norm
@@ -164,251 +367,184 @@ def dependence_matrix(
         raise InvalidArgumentError(msg)
     # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both less the
     # mean of HSIC(x, y) over permutations, which many categories or columns make large.
-    scale = np.outer(norms, norms) - chance
-    cka = np.divide(hsic - chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
+    scale = np.outer(norms, norms) - found.chance
+    cka = np.divide(found.hsic - found.chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
     # Rounding would leave it a little beside 1.
     np.fill_diagonal(cka, 1.0)
     return DependenceMatrix(
         names=session.names,
-        hsic=hsic,
+        hsic=found.hsic,
         # By Cauchy and Schwarz it is at most 1; rounding is not.
         cka=np.minimum(cka, 1.0),
-        pvalues=pvalues,
-        null=chosen.null.name,
-        null_reason="; ".join(filter(None, (chosen.reason, detail))),
-        variables=tuple(map(variable_summary, session.sources, drawn.combinations.kernels)),
-        landmarks=_landmarks(drawn),
+        pvalues=found.pvalues,
+        null=law.name,
+        null_reason="; ".join(filter(None, (reason, found.detail))),
+        variables=tuple(map(variable_summary, session.sources, found.drawn.combinations.kernels)),
+        landmarks=replace(found.landmarks, choice="" if choice == AS_ASKED else choice),
         **run_fields(session),
     )
 
 
+def _chosen_null(
+    session: Session, combinations: Combinations, null: Any, n_resamples: int | None
+) -> tuple[PairNull, str]:
+    """The null distribution of a pair, and why: an exact one where it is left open."""
+    if not isinstance(null, Shifts | Spectral):
+        check_choice("null", null, ("auto", Shifts.name, Spectral.name))
+    chosen, reason = find_null(null, NystromHSIC(), session, n_resamples, combinations.part([0]))
+    assert isinstance(chosen, Shifts | Spectral)
+    return chosen, reason
+
+
 @dataclass(frozen=True)
-class _Matrix:
-    """A matrix to compute, but for the number of landmarks."""
+class _Pairs:
+    """All pairs of variables, by the features of either.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    combinations : Combinations
+        The pairs.
+    features : sequence of Features
+        Those of every variable, of which replicates may take the principal ones.
+    null : Shifts or Spectral
+        The null distribution of a pair.
+    """
 
     session: Session
-    kernels: Combinations
-    null: Any
-    asked: PairNull
-
-    def begin(self, p: int, *, open_: bool) -> tuple[DrawnFeatures, _Chosen]:
-        """Draw landmarks, p or what fits, choose the null, and tell what starts."""
-        choice = ""
-        if open_:
-            offers = [
-                Offer(k, f"{k:,} landmarks", partial(self.plan, k), partial(self._run, k))
-                for k in powers_below(p, _FEWEST)
-            ]
-            p, choice = first_that_fits(self.session, [offers])
-        # Told before landmarks are drawn, whose number decides all that follows.
-        self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
-        drawn, chosen = self.drawn(p)
-        return drawn._replace(landmarks=replace(_landmarks(drawn), choice=choice)), chosen
-
-    def _run(self, p: int, session: Session) -> object:
-        drawn, chosen = replace(self, session=session).drawn(p)
-        return _measured_pairs(session, drawn, chosen.null)
-
-    def plan(self, p: int) -> Plan:
-        """The rest of the plan with p landmarks as pruned; or drawing them, if that is too much."""
-        drawing = self.drawing(p)
-        if not drawing.fits:
-            return drawing
-        drawn, chosen = self.drawn(p)
-        return _matrix_plan(self.session, drawn, chosen.null)
-
-    def drawing(self, p: int) -> Plan:
-        """The plan of drawing p landmarks."""
-        return plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
-
-    def drawn(self, p: int) -> tuple[DrawnFeatures, _Chosen]:
-        """The landmarks, drawn once, and the null distribution."""
-
-        def draw() -> DrawnFeatures:
-            self.session.expect(self.drawing(p))
-            return NystromHSIC(p).draw(self.session, self.kernels)
-
-        # Plans of several numbers look at p landmarks: they are fetched once.
-        drawn = self.session.once(("drawn", p), draw)
-        return drawn, _chosen(self.session, drawn, self.null, self.asked)
-
-
-class _Chosen(NamedTuple):
-    """The null distribution, and why this one."""
-
+    combinations: Combinations
+    features: Sequence[Features]
     null: PairNull
-    reason: str
+
+    @property
+    def whole(self) -> list[Features]:
+        """All of them, by which dependence is estimated."""
+        return [replace(one, matrix=None) for one in self.features]
+
+    @property
+    def alone(self) -> list[tuple[int, int]]:
+        """Every variable with itself."""
+        return [(m, m) for m in range(len(self.features))]
+
+    @property
+    def estimates(self) -> tuple[OuterStatistic, Orbit]:
+        """Squared HSIC of all pairs, times n."""
+        statistic = OuterStatistic(self.session, self.whole, self.combinations.chosen)
+        return statistic, statistic.orbit(self.session, None)
+
+    @property
+    def tests(self) -> tuple[OuterStatistic, Orbit] | None:
+        """The same with replicates; none of a limit law."""
+        if isinstance(self.null, Spectral):
+            return None
+        statistic = OuterStatistic(self.session, self.features, self.combinations.chosen)
+        return statistic, statistic.orbit(self.session, self.null)
+
+    def steps(self) -> list[DriverStep | PassPlan]:
+        """The passes over the data, once the features are drawn."""
+        steps = moments_steps(self.session, self.whole, self.alone, then="estimate")
+        for some in (self.estimates, self.tests):
+            if some is not None:
+                steps += replicate_steps(self.session, *some, SHARE_OF_MANY)
+        return steps
 
 
-def _chosen_null(null: Any, n_resamples: int | None, session: Session) -> PairNull:
-    """The null distribution that was asked for; an exact one for "auto"."""
-    chosen = _read_null(null, n_resamples, len(session.sources))
-    # The law of the eigenvalues, Zhang et al. (2018), section 4.1, is that of independent rows.
-    if session.moves is not None and isinstance(chosen, Spectral):
-        msg = (
-            f"null {chosen.name!r} is of exchangeable rows, and cannot keep to strata, groups or "
-            "the order of rows: take 'auto' or 'shifts'"
-        )
-        raise InvalidArgumentError(msg)
-    return chosen
+def _plan(
+    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+) -> Plan:
+    """The steps of `_tested`, found once."""
+    assert isinstance(estimator, NystromHSIC)
+
+    def make() -> Plan:
+        steps, features = estimator.expected_drawing(session, combinations, null)
+        steps += _Pairs(session, combinations, features, null).steps()
+        plan = plan_of(session, steps, estimator.remedy, estimator.n_drawn(session))
+        # Replicates are gone when their pair has its p-value.
+        values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
+        return replace(plan, kept_bytes=values, closing_bytes=4 * values)
+
+    return session.once(("pairs", estimator, combinations, null), make)
 
 
-def _read_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
-    if isinstance(null, Shifts | Spectral):
-        if n_resamples is None:
-            return null
-        msg = f"n_resamples must be left out where null is a value, got {n_resamples}: set it there"
-        raise InvalidArgumentError(msg)
-    if check_choice("null", null, ("auto", Shifts.name, Spectral.name)) != Spectral.name:
-        # Holm multiplies the least p-value by the number of pairs, which leaves 1 / 40.
-        least = max(Shifts().n_resamples, _RESAMPLES_OF_PAIR * math.comb(n_variables, 2))
-        return Shifts(least if n_resamples is None else n_resamples)
-    if n_resamples is not None:
-        msg = (
-            f"n_resamples must be left out with null {null!r}, which draws no replicates, got "
-            f"{n_resamples}: take null='shifts'"
-        )
-        raise InvalidArgumentError(msg)
-    return Spectral()
+class _PairTests(NamedTuple):
+    """What is found of all pairs, arrays of shape (M, M)."""
+
+    drawn: DrawnFeatures
+    landmarks: LandmarkSummary
+    hsic: Vector
+    chance: Vector
+    """The mean of HSIC over permutations."""
+    pvalues: Vector
+    """On the diagonal the smallest that there can be."""
+    detail: str
+    """How the null distribution was made."""
 
 
-def _chosen(session: Session, drawn: DrawnFeatures, null: Any, asked: PairNull) -> _Chosen:
-    """The null that was asked for, or for many pairs the one that takes no other pass."""
-    left_open = isinstance(null, str) and null == "auto"
-    if session.moves is not None:
-        told = session.moves.assumption
-        return _Chosen(asked, told if left_open else f"{AS_ASKED}; {told}")
-    if not left_open or isinstance(asked, Spectral):
-        return _Chosen(asked, AS_ASKED)
-    # More pairs need more replicates each, so that exact ones grow out of reach: the law takes
-    # over.
-    pairs = len(_pairs(drawn))
-    why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""
-    if not why:
-        steps = _shift_steps(session, drawn, asked)
-        count = sum(isinstance(step, PassPlan) for step in steps)
-        if count > _MOST_PASSES:
-            why = f"exact replicates of {pairs:,} pairs would take {count:,} passes in this memory"
-    if not why:
-        return _Chosen(asked, "exact for exchangeable rows")
-    reason = f"an approximation for many rows, since {why}: null='shifts' makes them all the same"
-    return _Chosen(Spectral(), reason)
-
-
-def _pairs(drawn: DrawnFeatures) -> list[tuple[int, ...]]:
-    return list(itertools.combinations(range(len(drawn.features)), 2))
-
-
-def _shift_steps(
-    session: Session, drawn: DrawnFeatures, null: Shifts
-) -> list[DriverStep | PassPlan]:
-    statistic = OuterStatistic(session, drawn.features, _pairs(drawn))
-    return replicate_steps(session, statistic, statistic.orbit(session, null))
-
-
-def _landmarks(drawn: DrawnFeatures) -> LandmarkSummary:
+def _tested(
+    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+) -> _PairTests:
+    """Squared HSIC of every pair, its mean over permutations and its p-value."""
+    assert isinstance(estimator, NystromHSIC)
+    drawn = estimator.draw(session, combinations, null)
     assert drawn.landmarks is not None
-    return drawn.landmarks
-
-
-def _measured_pairs(
-    session: Session, drawn: DrawnFeatures, null: PairNull
-) -> tuple[Vector, Vector, Vector, str]:
-    """HSIC, its mean over permutations, p-values of every pair, and how the null was made."""
-    features, pairs = drawn.features, _pairs(drawn)
-    note = ""
+    asked = _Pairs(session, drawn.combinations, drawn.features, null)
+    # Landmarks that are kept may be more than were expected, and decide on the memory.
+    plan_of(session, asked.steps(), estimator.remedy, estimator.n_drawn(session)).check()
+    pairs, whole, detail = asked.combinations.chosen, asked.whole, ""
     if isinstance(null, Spectral):
         remedy = "take null='shifts', which is exact"
-        note = guard_features(session, features, pairs, null, remedy)
-    moments = second_moments(session, features, _blocks(features))
-    session.step("solve")
-    hsic, traces, spectra = np.zeros((len(features),) * 2), np.zeros(len(features)), []
-    for i, j in _blocks(features):
-        block = moments.covariance(i, j)
-        # Squared HSIC: the norm of the whitened cross-covariance, Zhang et al. (2018), section 4.1.
-        hsic[i, j] = hsic[j, i] = np.vdot(block, block)
-        # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
-        # weigh the chi-squares of the null.
-        if i == j:
-            spectra.append(spectrum(block))
-            traces[i] = np.trace(block)
-    # That of all permutations; of rows that move together or in time, that of the replicates.
+        detail = guard_features(session, whole, pairs, null, remedy)
+    moments = second_moments(session, whole, asked.alone)
+    session.step("estimate")
+    blocks = [moments.covariance(m, m) for m, _ in asked.alone]
+    # A variable with itself: the whitened block is its covariance operator.
+    hsic = np.diag([float(np.vdot(block, block)) for block in blocks])
+    i, j = np.transpose(pairs)
+    sizes = replicate(session, *asked.estimates, SHARE_OF_MANY).statistics / session.n
+    hsic[i, j] = hsic[j, i] = sizes
+    # Over all permutations; of rows that move together or in time, over the replicates.
+    traces = np.array([float(np.trace(block)) for block in blocks])
     chance = np.outer(traces, traces) / (session.n - 1)
-    if isinstance(null, Shifts):
-        pvalues, means, detail = _exact_pvalues(session, features, pairs, null)
-        return hsic, chance if session.moves is None else means, pvalues, detail
-    pvalues = _spectral_pvalues(session, hsic, spectra, [one.spread for one in features], null)
-    return hsic, chance, pvalues, note
-
-
-def _blocks(features: Sequence[Features]) -> list[tuple[int, int]]:
-    """All pairs of variables, and every one with itself."""
-    return list(itertools.combinations_with_replacement(range(len(features)), 2))
-
-
-def _exact_pvalues(
-    session: Session, features: Sequence[Features], pairs: Sequence[tuple[int, ...]], null: Shifts
-) -> tuple[Vector, Vector, str]:
-    """P-values and means of HSIC, with the later variable of every pair shifted.
-
-    On the diagonal are the smallest p-values that there can be.
-    """
-    statistic = OuterStatistic(session, features, pairs)
-    orbit = statistic.orbit(session, null)
-    resampled = replicate(session, statistic, orbit)
+    kept = tuple(one.n_features for one in whole)
+    found = drawn, replace(drawn.landmarks, kept=kept), hsic, chance
+    if isinstance(null, Spectral):
+        spectra = [moments.spectrum(m) for m, _ in asked.alone]
+        return _PairTests(*found, _spectral_pvalues(session, hsic, spectra, whole, null), detail)
+    assert asked.tests is not None
+    statistic, orbit = asked.tests
     # Of a variable with itself no replicate is as large.
-    pvalues = np.full((len(features),) * 2, 1.0 / (1 + len(resampled.replicates)))
-    means = np.zeros(pvalues.shape)
-    for pair, statistic, replicates, rounding in zip(
-        pairs, resampled.statistics, resampled.replicates.T, resampled.rounding, strict=True
-    ):
-        p = pvalue(statistic, Replicates(replicates), session.dtype, rounding)
-        pvalues[pair] = pvalues[pair[::-1]] = p
-        means[pair] = means[pair[::-1]] = replicates.mean() / session.n
-    return pvalues, means, orbit.detail
+    pvalues = np.full(hsic.shape, 1.0 / len(orbit))
+    for numbers, part in replicate_parts(session, statistic, orbit, SHARE_OF_MANY):
+        columns = zip(numbers, part.statistics, part.replicates.T, part.rounding, strict=True)
+        for c, t, column, tie in columns:
+            pair, p = pairs[c], pvalue(t, Replicates(column), session.dtype, tie)
+            pvalues[pair] = pvalues[pair[::-1]] = p
+            if session.moves is not None:
+                chance[pair] = chance[pair[::-1]] = column.mean() / session.n
+    detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
+    return _PairTests(*found, pvalues, detail)
+
+
+def _directions_text(features: Sequence[Features]) -> str:
+    """How many directions replicates are made of, where not of all features."""
+    counts = [one.n_summed for one in features if one.matrix is not None]
+    return f"{min(counts):,} to {max(counts):,} principal features" if counts else ""
 
 
 def _spectral_pvalues(
     session: Session,
     hsic: Vector,
     spectra: Sequence[Vector],
-    spreads: Sequence[float],
+    features: Sequence[Features],
     null: Spectral,
 ) -> Vector:
     """The products of the eigenvalues of either covariance weigh the chi-squares of a pair."""
-    pvalues, unit = np.empty(hsic.shape), rounding_unit(session.dtype)
+    pvalues = np.empty(hsic.shape)
+    features = [replace(one, known_spread=one.spread) for one in features]
     for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
-        # Zhang et al. (2018), section 4.1: the eigenvalues of either covariance, multiplied in
-        # pairs.
-        mixture = ChiSquareMixture.of_products(spectra[i], spectra[j])
-        law = null.distribution(mixture, session.seed)
-        # As `independent_rounding`, of two sides.
-        rounding = session.n * unit**2 * spreads[i] * spreads[j]
+        law = spectral_law(spectra[i], spectra[j], null, session.seed)
+        rounding = independent_rounding(session, (features[i], features[j]))
         p = pvalue(session.n * hsic[i, j], law, session.dtype, rounding)
         pvalues[i, j] = pvalues[j, i] = p
     return pvalues
-
-
-def _drawing_steps(session: Session, p: int) -> list[DriverStep | PassPlan]:
-    m = len(session.sources)
-    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
-    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-    return [
-        DriverStep("fetch landmarks", fetch, rows),
-        DriverStep("prune landmarks", (m + 3) * 8 * p * p),
-        DriverStep("features of the sample", 8 * (4 * BANDWIDTH_ROWS * p + m * p * p)),
-    ]
-
-
-def _matrix_plan(session: Session, drawn: DrawnFeatures, null: PairNull) -> Plan:
-    """The steps still to run, with the landmarks as pruned, on which the memory depends most."""
-    wide = sum(one.n_features for one in drawn.features)
-    held = 8 * sum(one.n_features**2 for one in drawn.features)
-    moments, _ = moments_steps(session, drawn.features, _blocks(drawn.features))
-    steps = [moments, DriverStep("solve", 4 * 8 * wide**2, held)]
-    if isinstance(null, Shifts):
-        steps += _shift_steps(session, drawn, null)
-    plan = plan_of(session, steps, _REMEDY, _landmarks(drawn).drawn)
-    # Those of all pairs are held until the last has its p-value.
-    values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
-    return replace(plan, kept_bytes=values * len(_pairs(drawn)), closing_bytes=4 * values)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from functools import partial
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +14,45 @@ from dhsic._arguments import Precision, RunOptions
 from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
-    ColumnEstimator,
-    ColumnOutcome,
     Estimator,
     EstimatorName,
+    GridOutcome,
     Null,
     NullName,
+    draws_replicates,
+    find_null,
 )
-from dhsic.io.labelled import names_of
+from dhsic.estimators.choose import run_null
+from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import GapTreatment
-from dhsic.kernels import Kernel, KernelName, OnColumns
-from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
-from dhsic.ranking.constants import without_constants
-from dhsic.ranking.joint import joint_reader
-from dhsic.ranking.method import choose_ranking
-from dhsic.ranking.ranked_columns import ColumnGroups, ColumnKernels, RankedColumns, read_columns
+from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
+from dhsic.nulls import Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.ranking.columns import (
+    ColumnGroups,
+    ColumnKernels,
+    RankedColumns,
+    column_estimator,
+    kernel_for_columns,
+    open_columns,
+    read_columns,
+    target_kernel_of,
+    without_constants,
+)
 from dhsic.ranking.result import By, ColumnRanking, RankedColumn
+from dhsic.sensitivity.maps import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
 
 Vector = NDArray[np.float64]
+Joint = tuple[Kernel, Kernel] | None
+"""Kernels of all features as one variable and of the target, where there is a map of these."""
 
 
 @named_arguments
@@ -101,11 +117,11 @@ def rank_features(
     target_kernel : str or Kernel, optional
         Kernel of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
-        "auto" takes "v-hsic" where that is quick, beyond it "nystrom-hsic" for single columns and a
-        target of one column with Gaussian kernels, else "nystrom-m". Or one of these by name, or a
-        value of it with its options: "v-hsic", quadratic in n; "nystrom-hsic", linear in n, the
-        quick one for single columns with smooth kernels, most of all where the target repeats as
-        years and classes do; "nystrom-m", linear in n, with uniformly drawn landmarks.
+        "auto" takes "v-hsic" where that is quick, and beyond it the principal features of
+        "nystrom-hsic", see `NystromHSIC`, of 256 landmarks; or "nystrom-m" by "sensitivity". Or one
+        of these by name, or a value of it with its options: "v-hsic", quadratic in n;
+        "nystrom-hsic", linear in n, of all features of its landmarks; "nystrom-m", linear in n,
+        with uniformly drawn landmarks.
     null : str, Shifts or Permutation, optional
         "auto" shifts the target within groups of rows, which is exact and nearly free.
     n_resamples : int, optional
@@ -182,33 +198,32 @@ def rank_features(
     session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
-    read = joint_reader(by, feature_kernels, target_kernel)
-    method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
-    # One map for the plan and the run.
-    joint = read(session, method.estimator)
+    joint = _joint_kernels(session, by, feature_kernels, target_kernel)
+    method, plan = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    session.begin(method.plan(session, read))
+    session.begin(plan)
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
-    method = method.of(tested)
+    combinations = tested.against(method.combinations.kernels[-1])
     session.resume(
         computes="column ranking",
         joint=joint,
         estimator=method.estimator,
         null=method.null,
-        kernels=method.combinations.kernels,
+        kernels=combinations.kernels,
     )
-    assert isinstance(method.estimator, ColumnEstimator)
     neighbours = Neighbours(session, ("order", "row_groups", "strata"))
-    outcome = method.estimator.test_features(session, method.combinations, method.null)
+    outcome = method.estimator.test_grid(session, combinations, method.null)
     neighbours.warn()
-    estimates = outcome.estimates
+    estimates = outcome.columns
+    assert estimates is not None
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:
-        # Of all columns, those that are constant too: the map is of them as one variable.
-        sizes = joint.measure(session, chosen.columns).tolist()
-        ranked = tuple(replace(f, sensitivity=s) for f, s in zip(ranked, sizes, strict=True))
+        # Of all columns, those that are constant too: the map is of them as one variable. By the
+        # statistic and not the estimate, as the p-values.
+        _, sizes = column_sensitivities(session, method.estimator, "statistic", joint, (0,))
+        ranked = tuple(replace(f, sensitivity=float(sizes[list(f.columns)].sum())) for f in ranked)
     return ColumnRanking(
         features=ranked,
         by=by,
@@ -281,27 +296,106 @@ def plan_ranking(
     session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     chosen = chosen.with_missing(session.finite)
-    read = joint_reader(by, feature_kernels, target_kernel)
-    method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
-    return method.plan(session, read)
+    joint = _joint_kernels(session, by, feature_kernels, target_kernel)
+    return _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)[1]
 
 
-def open_columns(
-    run: RunOptions, features: Any, target: Any, data: Any, missing: GapTreatment, rows: RowLabels
-) -> Session:
-    """Open features and target; they are x and y where they have no names."""
-    given, usual = (features, target), ("x", "y")
-    # Columns of data have names of their own; arrays are x and y.
-    if data is None:
-        names = names_of(given, usual)
-    else:
-        # One column has its name; a list of columns has none of its own.
-        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
-    return run.open(given, names, data, missing, rows, pairwise=True)
+class _RankingMethod(NamedTuple):
+    """How features are ranked."""
+
+    estimator: Estimator
+    estimator_reason: str
+    combinations: Combinations
+    null: Resampling
+    null_reason: str
+
+
+def _choose(
+    session: Session,
+    features: RankedColumns,
+    kernel: str | Kernel | None,
+    estimator: str | Estimator,
+    null: str | Null,
+    n_resamples: int | None,
+    joint: Joint,
+) -> tuple[_RankingMethod, Plan]:
+    """The options that were given, and defaults for the rest, with the plan of the run."""
+    msg = (
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
+    )
+    # Before anything is planned: limit laws of one column are not joint over columns.
+    if not draws_replicates(null):
+        raise InvalidArgumentError(msg)
+    combinations = features.against(target_kernel_of(session, kernel))
+    # An estimator fits if the whole run does, the map of sensitivities included.
+    planner = partial(_plan, null=null, n_resamples=n_resamples, joint=joint)
+    asked = session, combinations, null, n_resamples, planner
+    chosen, reason = column_estimator(estimator, *asked, tuples=joint is not None)
+    chosen_null, null_reason = find_null(null, chosen, session, n_resamples, combinations)
+    if not isinstance(chosen_null, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
+    # A refusal names the largest numbers that fit.
+    plan = planned(planner, chosen, session, combinations)
+
+    def run(session: Session) -> object:
+        return run_null(chosen, session, combinations, chosen_null)
+
+    method = _RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
+    return method, replace(plan, pilot=partial(session.timed, run))
+
+
+def _plan(
+    estimator: Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null,
+    n_resamples: int | None,
+    joint: Joint,
+) -> Plan:
+    """The ranking, and the map where there is one."""
+    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
+    plan = plan_once(estimator, session, combinations, chosen)
+    if joint is None:
+        return plan
+    steps = map_passes(session, estimator, "statistic", joint, (0,)).steps
+    return replace(plan, steps=(*plan.steps, *steps))
+
+
+def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:
+    """Kernels of the map of all features as one variable, refused before the first pass."""
+    if by != "sensitivity":
+        return None
+    # The map is of one kernel on all columns together, so that a list of kernels has no meaning
+    # here.
+    if not isinstance(feature_kernels, str | Kernel | None):
+        msg = (
+            "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
+            f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
+        )
+        raise InvalidArgumentError(msg)
+    if session.gaps:
+        msg = (
+            "by='sensitivity' needs rows without gaps, got missing='pairwise': take "
+            "missing='drop', or rank by 'pvalue'"
+        )
+        raise InvalidArgumentError(msg)
+    first, second = session.sources
+    kernels = (
+        kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
+        kernel_for_columns(target_kernel, kinds_of(second), f"target {second.name!r}"),
+    )
+    if not kernels[0].differentiable:
+        msg = (
+            "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
+            f"got {kernels[0].spec()!r}: leave out those of labels, or rank by 'pvalue'"
+        )
+        raise InvalidArgumentError(msg)
+    return kernels
 
 
 def _ranked(
-    features: RankedColumns, outcome: ColumnOutcome, dtype: np.dtype[Any]
+    features: RankedColumns, outcome: GridOutcome, dtype: np.dtype[Any]
 ) -> tuple[RankedColumn, ...]:
     """Every feature with its p-values."""
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
@@ -309,14 +403,15 @@ def _ranked(
     p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
     # The data stand among the replicates, so that a distance is made alike for all rows.
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
-    fitted = outcome.estimates.combinations.kernels[:-1]
+    estimates, fitted = outcome.columns, outcome.combinations.kernels[:-1]
+    assert estimates is not None
     kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
     # The mean over replicates is what independence would leave, more for many categories.
     # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
-    units = np.divide(outcome.estimates.hsic, statistics, out=0.0 * p, where=statistics != 0.0)
+    units = np.divide(estimates.hsic, statistics, out=0.0 * p, where=statistics != 0.0)
     chance = units * replicates.mean(axis=0)
     numbers = [
-        *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka(chance), p),
+        *(statistics, distances[0], estimates.hsic, estimates.cka(chance), p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
         # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
         step_down(statistics, replicates, rounding, dtype),

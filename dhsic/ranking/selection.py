@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,33 +18,37 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
-from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.reduction import Pass
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import ColumnEstimator, Estimator, EstimatorName
+from dhsic.errors import InvalidArgumentError, require
+from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
-from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
-from dhsic.ranking.lasso import LassoPass, lasso_path
-from dhsic.ranking.method import column_estimator, target_kernel_of
-from dhsic.ranking.rank import open_columns
-from dhsic.ranking.ranked_columns import (
+from dhsic.nulls import draw_permutations
+from dhsic.ranking.columns import (
     ColumnGroups,
     RankedColumns,
+    column_estimator,
+    open_columns,
     read_columns,
+    target_kernel_of,
 )
 from dhsic.results import AS_ASKED, BarResult, RunFields
 
-State = TypeVar("State")
 Vector = NDArray[np.float64]
 SelectionMethod = Literal["forward", "backward", "lasso"]
 SelectionCriterion = Literal["hsic", "cka"]
 Scores = tuple[Sequence[int], Sequence[float]]
+Subset = tuple[int, ...]
+SubsetMeasure = Callable[[Sequence[Subset]], Vector]
 
 _REMEDY = "take fewer features, threads, or groups of columns one after another"
+
+# Rows change places within so many, and not in the whole data as in Climente-Gonzalez et al.: a
+# task then needs no rows of another.
+_GROUP_ROWS = 4096
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -308,21 +315,16 @@ def _subset_measure(
     # A set of as many columns for every feature: no step takes more.
     most = Combinations.against([largest] * len(features), target)
     chosen, reason = column_estimator(estimator, session, most, None, None)
-    assert isinstance(chosen, ColumnEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([features.on(subset) for subset in subsets], target)
         # Planned at every step, since sets grow: a refusal comes before the pass that would not
         # fit.
-        session.begin(planned(_selection_plan, chosen, session, combinations))
-        estimates = chosen.estimate_features(session, combinations)
+        session.begin(planned(partial(plan_once, null=None), chosen, session, combinations))
+        estimates = chosen.estimates(session, combinations).columns
         return estimates.cka() if criterion == "cka" else estimates.hsic
 
     return measure, reason
-
-
-def _selection_plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-    return plan_once(estimator, session, combinations, None)
 
 
 def _lasso_scores(
@@ -339,11 +341,236 @@ def _lasso_scores(
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
     reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
-    return lasso_path(_run_pass(session, reduction, fitting_step(session)), k)
+    session.begin(plan_of(session, [fitting_step(session), session.plan(reduction)], _REMEDY))
+    return lasso_path(session.reduce(reduction), k)
 
 
-def _run_pass(session: Session, reduction: Pass[State], *before: DriverStep) -> State:
-    """Run a pass that fits the memory."""
-    # Each pass has a plan of its own, which is told and checked before it.
-    session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
-    return session.reduce(reduction)
+# Greedy selection: a set of features grows or shrinks by its dependence on the target.
+
+
+def forward(measure: SubsetMeasure, d: int, k: int) -> tuple[Subset, list[float]]:
+    """Add the feature with which the dependence is largest, k times.
+
+    Song et al. (2012), section 4.3, algorithm FOHSIC with one feature a step.
+
+    Parameters
+    ----------
+    measure : callable
+        The dependence of the target on every one of some sets of features.
+    d, k : int
+        Features, and how many to choose.
+
+    Returns
+    -------
+    tuple of int
+        The chosen, in the order in which they came.
+    list of float
+        The dependence with each.
+    """
+    chosen: Subset = ()
+    values: list[float] = []
+    while len(chosen) < k:
+        rest = [j for j in range(d) if j not in chosen]
+        # All candidates in one call: they share the kernels of the target, and a pass over the
+        # data.
+        dependences = measure([(*chosen, j) for j in rest])
+        # The first of equal ones, so that the order of the columns decides ties and no draw does.
+        best = int(dependences.argmax())
+        chosen, values = (*chosen, rest[best]), [*values, float(dependences[best])]
+    return chosen, values
+
+
+def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subset, list[float]]:
+    """Drop the features without which the dependence is largest, until k are left.
+
+    Song et al. (2012), section 4.2, algorithm BAHSIC.
+
+    Parameters
+    ----------
+    measure : callable
+        The dependence of the target on every one of some sets of features.
+    d, k : int
+        Features, and how many to choose.
+    share : float
+        Share of the remaining ones that a step drops; one at least.
+
+    Returns
+    -------
+    tuple of int
+        The chosen, the one that would be dropped last first.
+    list of float
+        The dependence without each of them.
+    """
+    left: Subset = tuple(range(d))
+    while True:
+        without = [tuple(i for i in left if i != j) for j in left]
+        # There is no dependence of the target on an empty set to be measured.
+        dependences = measure(without) if len(left) > 1 else np.zeros(1)
+        # Dependence without a feature is largest where the feature tells least: the last goes
+        # first.
+        order = np.argsort(dependences, kind="stable")
+        ranked = tuple(left[i] for i in order)
+        if len(left) == k:
+            return ranked, dependences[order].tolist()
+        # One at least goes in a step, and never more than leaves k.
+        drop = min(len(left) - k, max(1, math.floor(share * len(left))))
+        left = tuple(sorted(ranked[: len(left) - drop]))
+
+
+# Block HSIC Lasso: few features whose kernels together explain the target's.
+
+
+class LassoSums(NamedTuple):
+    """Inner products of the centred Gram matrices of all blocks, each of norm 1."""
+
+    products: Vector
+    """<K_a, K_b>, the target's last, shape (d + 1, d + 1)."""
+    blocks: float
+    """How many blocks were summed."""
+
+
+@dataclass(frozen=True)
+class LassoPass(Pass[LassoSums]):
+    """The normal equations of HSIC Lasso, summed over blocks of few rows.
+
+    Rows are permuted within groups of up to 4,096, and cut into blocks in that order, several
+    times.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        Every feature with the target, fitted.
+    dims : tuple of int
+        Columns of all features and of the target.
+    block_rows : int
+        Rows of a block.
+    n_permutations : int
+        How often the rows are cut into blocks.
+    seed : int
+        Fixes the permutations.
+
+    References
+    ----------
+    .. [1] H. Climente-Gonzalez, C. Azencott, S. Kaski, M. Yamada. Block HSIC Lasso: model-free
+       biomarker detection for ultra-high dimensional data. Bioinformatics 35, 2019.
+    """
+
+    combinations: Combinations
+    dims: tuple[int, ...]
+    block_rows: int
+    n_permutations: int
+    seed: int
+    name: str = "block Gram matrices"
+    row_multiple: int = _GROUP_ROWS
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        kernels, b = len(self.combinations.kernels), self.block_rows
+        group = min(rows, _GROUP_ROWS)
+        pairs = zip(self.combinations.kernels, self.combinations.spread(self.dims), strict=True)
+        width = sum(kernel.width(d) for kernel, d in pairs)
+        # Fewer than 1.5 b rows stay one block, so that the widest has less than 2 b.
+        scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
+        # The Gram matrix of the lasso has a product of every pair of kernels in a block.
+        return Footprint(0, scratch, 2 * 8 * kernels**2)
+
+    def chunk(self, block: RowBlock) -> LassoSums:
+        """Sums over one block of the pass."""
+        size = len(self.combinations.kernels)
+        sums = LassoSums(np.zeros((size, size)), 0.0)
+        for start in range(0, block.rows, _GROUP_ROWS):
+            rows = slice(start, min(start + _GROUP_ROWS, block.rows))
+            sums = self.combine(sums, self._group(block.start + start, block, rows))
+        return sums
+
+    def _group(self, first: int, block: RowBlock, rows: slice) -> LassoSums:
+        """Sums over the blocks of one group of rows."""
+        c, count = self.combinations, rows.stop - rows.start
+        values = [x[rows] for x in block.values]
+        pairs = list(zip(c.kernels, c.spread(values), strict=True))
+        prepared = [(kernel, kernel.rows(x), kernel.columns(x)) for kernel, x in pairs]
+        products = np.zeros((len(pairs), len(pairs)))
+        blocks = 0
+        # The key is the first row of the group, so that the order does not depend on tasks.
+        orders = draw_permutations(self.seed, first, count, self.n_permutations, 2)[:, 0]
+        for order in orders:
+            # Blocks of nearly equal size, since a short last one would weigh as much as the others.
+            for chosen in np.array_split(order, max(1, round(count / self.block_rows))):
+                grams = np.empty((len(pairs), len(chosen), len(chosen)))
+                for gram, (kernel, x, z) in zip(grams, prepared, strict=True):
+                    work = np.empty((kernel.work_tiles, *gram.shape))
+                    kernel.tile(x[chosen], z[chosen], gram, work)
+                unit = _centred_units(grams)
+                # Inner products of all pairs at once, normalised HSIC of the block: the Gram matrix
+                # and the correlations of the lasso, whose design is never stored.
+                products += unit @ unit.T
+                blocks += 1
+        return LassoSums(products, float(blocks))
+
+
+def _centred_units(grams: Vector) -> Vector:
+    """Doubly centred Gram matrices of norm 1, or 0, as rows; shape (d + 1, b^2)."""
+    rows = grams.mean(axis=2, keepdims=True)
+    # H K H, of every kernel in the block.
+    centred = grams - rows - rows.transpose(0, 2, 1) + grams.mean(axis=(1, 2), keepdims=True)
+    flat = centred.reshape(len(grams), -1)
+    norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))[:, None]
+    # The Gram matrix of a feature that is constant in the block is rounding error alone.
+    floor = 1e-9 * np.abs(grams).max(axis=(1, 2))[:, None]
+    units: Vector = np.divide(flat, norms, out=np.zeros_like(flat), where=norms > floor)
+    return units
+
+
+def lasso_path(sums: LassoSums, k: int) -> Vector:
+    """Coefficients at the first point of the path where k features have one above 0.
+
+    The path of min |L - sum_a w_a K_a|^2 / 2 + lambda |w|_1 with w >= 0, by least angle
+    regression on the normal equations.
+
+    Parameters
+    ----------
+    sums : LassoSums
+        Sums of all blocks.
+    k : int
+        Features wanted.
+
+    Returns
+    -------
+    ndarray, shape (d,)
+        Scores, of fewer features where the path ends before.
+
+    Raises
+    ------
+    MissingDependencyError
+        scikit-learn is not installed.
+    """
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import lars_path_gram
+    except ImportError as error:
+        missing = require("scikit-learn", "selection", "Selection by HSIC Lasso")
+        raise missing from error
+    # The mean over blocks: the lasso of Climente-Gonzalez et al. (2019), from its sums.
+    gram = sums.products / sums.blocks
+    steps, taken = k, k
+    # Features leave the path as well as enter it, so that k of them may take more than k steps.
+    while taken == steps:  # the path may go on
+        # Twice as many steps until the path ends by itself, or has k features.
+        steps *= 2
+        # It warns where it drops a copy of a feature that is selected, as it should.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+            _, _, path, taken = lars_path_gram(
+                *(gram[:-1, -1].copy(), gram[:-1, :-1].copy()),
+                # It divides the penalties alone, of which none is used.
+                n_samples=1,
+                max_iter=steps,
+                method="lasso",
+                positive=True,
+                # A path that took all steps it was allowed may have gone on.
+                return_n_iter=True,
+            )
+        counts = np.count_nonzero(path > 0.0, axis=0)
+        reached = np.flatnonzero(counts >= k)
+        if len(reached):
+            return np.asarray(path[:, reached[0]], np.float64)
+    return np.asarray(path[:, counts.argmax()], np.float64)

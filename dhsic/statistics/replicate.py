@@ -34,6 +34,12 @@ State = TypeVar("State")
 Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
+SHARE_OF_MANY = 6
+"""Of the memory, that many statistics that are measured each by itself take at a time.
+
+1,000 pairs of features of 10,000 rows took 1.5 GiB of 2 GiB in four passes and 15.5 s, and take
+0.4 GiB in as long.
+"""
 
 
 class Permuted(NamedTuple):
@@ -129,11 +135,13 @@ class Statistic(ABC, Generic[State]):
         return orbit
 
 
-def replicate(session: Session, statistic: Statistic[Any], orbit: Orbit) -> Replicated:
-    """The statistics of the data and of all other permutations of an orbit."""
+def replicate(
+    session: Session, statistic: Statistic[Any], orbit: Orbit, share: int = 1
+) -> Replicated:
+    """The statistics of the data and of all other permutations of an orbit, by their parts."""
     count = len(statistic)
     whole: Replicated | None = None
-    for numbers, part in replicate_parts(session, statistic, orbit):
+    for numbers, part in replicate_parts(session, statistic, orbit, share):
         if len(numbers) == count:
             return part
         if whole is None:

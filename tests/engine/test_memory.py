@@ -157,6 +157,26 @@ def peak_of(code):
     return float(done.stdout) / 2**10
 
 
+def test_many_pairs__take_the_memory_of_a_batch():
+    """190 pairs took 1.8 GiB when all had their replicates at once."""
+    peak = peak_of(
+        "import numpy as np, dhsic\n"
+        "dhsic.dependence_matrix(*np.random.default_rng(0).standard_normal((20, 1000)), rng=0)"
+    )
+    assert peak <= 400
+
+
+@pytest.mark.nightly
+def test_many_features__take_the_memory_of_a_batch():
+    """1,000 features of 10,000 rows took 1.9 GiB with the replicates of a quarter at once."""
+    peak = peak_of(
+        "import numpy as np, dhsic\n"
+        "x = np.random.default_rng(0).standard_normal((10_000, 1000))\n"
+        "dhsic.rank_features(x, x[:, 0] ** 2, rng=0)"
+    )
+    assert peak <= 600
+
+
 @pytest.mark.nightly
 def test_many_replicates__take_no_more_memory_than_is_allowed():
     peak = peak_of(

@@ -1,14 +1,12 @@
 """All pairs at once are what every pair is by itself, whatever the rows are."""
 
 import itertools
-from contextlib import suppress
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 import dhsic
-from dhsic.errors import MemoryBudgetError
 from dhsic.kernels import parse
 from tests import oracles
 from tests.dependent_rows import CASES, groups_case, strata_case, time_case
@@ -166,54 +164,57 @@ def test_level__of_dependent_rows_is_kept_in_many_data_sets(case):
 # The null that is chosen
 
 
-def test_auto__takes_the_spectrum_where_shifts_take_long():
-    variables = np.random.default_rng(0).standard_normal((21, 60))
-    many = dhsic.dependence_matrix(*variables, n_landmarks=5, rng=0)
-    assert many.null == "spectral"
-    assert many.null_reason.startswith("an approximation for many rows, since 210 pairs: null='shi")
-    exact = dhsic.dependence_matrix(*variables, n_landmarks=5, rng=0, null="shifts", n_resamples=99)
-    assert exact.null == "shifts"
-    groups = np.arange(60) // 2
-    within = dhsic.dependence_matrix(*variables, n_landmarks=5, rng=0, groups=groups)
-    assert within.null == "shifts"  # no limit law keeps to groups
-    assert within.null_reason.startswith("exact where whole groups of equally many rows")
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="each pair draws features and replicates of its own, so that the cost of exact shifts "
-    "does not grow with the pairs alone: of more than some 200 pairs the default takes a limit law",
-)
 def test_auto__takes_one_null_whatever_the_number_of_variables():
     variables = np.random.default_rng(0).standard_normal((30, 60))
-    few, many = (
-        dhsic.dependence_matrix(*variables[:m], n_landmarks=5, rng=0).null for m in (5, 30)
-    )
-    assert few == many
+    groups = np.arange(60) // 2
+    for m, rows in ((5, {}), (30, {}), (30, {"groups": groups})):
+        found = dhsic.dependence_matrix(*variables[:m], n_landmarks=5, rng=0, **rows)
+        assert found.null == "shifts"
+        assert found.pvalues.diagonal().min() > 1 / 1100
 
 
-def test_default__has_replicates_enough_for_all_pairs():
-    variables = np.random.default_rng(0).standard_normal((9, 300))
+def test_result__says_which_adjusted_pvalues_can_be_attained():
+    """Of 28 pairs none can be rejected at 5 % with 300 shifts, and some with 1,000."""
+    variables = np.random.default_rng(0).standard_normal((8, 300))
     variables[1] = variables[0]
-    found = dhsic.dependence_matrix(*variables, n_landmarks=8, rng=0)
-    assert found.pvalues.min() == pytest.approx(1 / 1500)
-    assert found.adjusted[0, 1] <= 0.025
+    few = dhsic.dependence_matrix(*variables, n_resamples=300, rng=0)
+    assert few.least_adjusted == few.adjusted[0, 1] == pytest.approx(28 / 300)
+    said = dict(few.summary())["p-values"]
+    assert "no pair can be rejected at level 0.05; n_resamples=3,000 gives smaller ones" in said
+    assert said in few.findings(0.05, "holm").notes[0]
+    default = dhsic.dependence_matrix(*variables, rng=0)
+    assert default.least_adjusted == default.adjusted[0, 1] == pytest.approx(28 / 1200)
+    assert "rejected" not in dict(default.summary())["p-values"]
+    law = dhsic.dependence_matrix(*variables, null="spectral", rng=0)
+    assert law.least_adjusted == 0.0
+    assert "p-values" not in dict(law.summary())
+    series = dhsic.dependence_matrix(*variables, order=dhsic.TimeOrder(lag=10), rng=0)
+    assert "a longer series" in dict(series.summary())["p-values"]
 
 
-def within_the_least_memory(*variables, **options):
-    """The libraries of the process take most of it, as it happens: the first amount not refused."""
-    for mib in range(32, 1024, 4):
-        with suppress(MemoryBudgetError):
-            return dhsic.dependence_matrix(*variables, memory=mib * 2**20, **options)
-    return None
+def test_default__is_the_single_test_on_principal_features():
+    """Landmarks and directions of a variable are its own, whatever it is tested against."""
+    rng = np.random.default_rng(0)
+    variables = [rng.standard_normal(700), rng.standard_normal((700, 3)), rng.standard_normal(700)]
+    found = dhsic.dependence_matrix(*variables, rng=3)
+    alone = dhsic.independence_test(
+        *variables[:2],
+        kernels=[parse(v.kernel) for v in found.variables[:2]],
+        estimator=dhsic.NystromHSIC(256, n_features="auto"),
+        null="shifts",
+        rng=3,
+    )
+    assert found.pvalues[0, 1] == alone.pvalue
+    assert found.hsic[0, 1] == pytest.approx(alone.estimate, rel=0.1)
+    assert "principal features" in found.null_reason
 
 
 def test_little_memory__takes_more_passes_and_gives_the_same():
     variables = np.random.default_rng(0).standard_normal((6, 2000))
     variables[3] += variables[0]
-    options = {"n_landmarks": 30, "rng": 1, "null": dhsic.Shifts(500), "threads": 2}
-    large = dhsic.dependence_matrix(*variables, memory="2GiB", **options)
-    small = within_the_least_memory(*variables, **options)
+    options = {"n_landmarks": 30, "rng": 1, "n_resamples": 4000, "threads": 2}
+    large = dhsic.dependence_matrix(*variables, memory="8GiB", **options)
+    small = dhsic.dependence_matrix(*variables, memory="512MiB", **options)
     assert len(large.passes) == 2 < len(small.passes)
     np.testing.assert_array_equal(small.pvalues, large.pvalues)
     assert large.pvalues[0, 3] < 0.01 < np.sort(large.pvalues[np.triu_indices(6, 1)])[1]

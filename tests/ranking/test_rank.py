@@ -21,6 +21,7 @@ ESTIMATORS = [
     dhsic.NystromHSIC(),
     dhsic.VHSIC(),
 ]
+PRINCIPAL = dhsic.NystromHSIC(64, n_features="auto")
 NULLS = [
     dhsic.Shifts(99),
     dhsic.Permutation(30),
@@ -93,6 +94,15 @@ def test_rank__is_the_single_test_of_every_column(estimator, null, values):
             kept = single.landmarks.kept
             kept = kept[0] if isinstance(kept, tuple) else kept
             assert found.landmarks.kept[place] == kept
+
+
+def test_rank__of_many_rows_has_the_principal_features_of_the_single_test():
+    x, y = make(1100)
+    found = dhsic.rank_features(x, y, n_resamples=200, rng=3)
+    options = {"estimator": dhsic.NystromHSIC(256, n_features="auto"), "n_resamples": 200}
+    singles = [dhsic.independence_test(one, y, kernels="gaussian", rng=3, **options) for one in x.T]
+    assert found.estimator_reason == "more than 1,000 rows"
+    assert [f.pvalue for f in found.features] == [single.pvalue for single in singles]
 
 
 @pytest.mark.parametrize(
@@ -236,13 +246,13 @@ def false_families(families, **options):
 
 def test_rank__keeps_the_family_wise_level():
     """Without account of the number of columns more than 30 % of the families find some."""
-    options = {"estimator": dhsic.NystromHSIC(12), "n_resamples": 79}
+    options = {"estimator": PRINCIPAL, "n_resamples": 79}
     assert false_families(40, **options) <= binom.isf(0.001, 40, 0.1)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("null", ["shifts", "permutation"])
-@pytest.mark.parametrize("estimator", [dhsic.NystromHSIC(12), dhsic.NystromMHSIC(12)], ids=repr)
+@pytest.mark.parametrize("estimator", [PRINCIPAL, dhsic.NystromMHSIC(12)], ids=repr)
 def test_rank__keeps_the_family_wise_level_of_many_families(estimator, null):
     false = false_families(400, estimator=estimator, null=null, n_resamples=79)
     assert false <= binom.isf(0.001, 400, 0.1)

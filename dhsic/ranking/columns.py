@@ -1,4 +1,4 @@
-"""The candidates of a ranking: columns of a variable or groups of them, with names and kernels."""
+"""The features of a ranking or a selection: columns of a variable, or groups of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import check_kernel
+from dhsic._arguments import RunOptions, check_kernel, read_kernel
+from dhsic._rows import RowLabels
 from dhsic._validation import nearest
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
-from dhsic.engine.gaps import Gaps
-from dhsic.errors import InvalidArgumentError
-from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
+from dhsic.engine.gaps import Gaps, filled
+from dhsic.engine.session import Session
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators import Estimator, Null, choose_estimator, find_estimator
+from dhsic.estimators.base import bandwidth_rows, check_gaps
+from dhsic.estimators.fitting_samples import beyond
+from dhsic.estimators.reach import Planner
+from dhsic.io.labelled import names_of
+from dhsic.io.missing import GapTreatment
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 
 ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
@@ -78,6 +86,20 @@ class RankedColumns:
         return combinations.with_missing([self.missing, False])
 
 
+def open_columns(
+    run: RunOptions, features: Any, target: Any, data: Any, missing: GapTreatment, rows: RowLabels
+) -> Session:
+    """Open features and target; they are x and y where they have no names."""
+    given, usual = (features, target), ("x", "y")
+    # Columns of data have names of their own; arrays are x and y.
+    if data is None:
+        names = names_of(given, usual)
+    else:
+        # One column has its name; a list of columns has none of its own.
+        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
+    return run.open(given, names, data, missing, rows, pairwise=True)
+
+
 def read_columns(
     source: Source,
     names: Sequence[str] | None,
@@ -118,9 +140,9 @@ def read_columns(
 
 def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
     """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
-    if kernel is None:
+    read = read_kernel(kernel)
+    if read is None:
         return by_type(kinds, Gaussian())
-    read = _checked_kernel(kernel)
     check_kernel(read, kinds, what)
     return read
 
@@ -202,10 +224,75 @@ def _kernels_of_features(
     )
 
 
-def _checked_kernel(kernel: Any) -> Kernel:
-    if isinstance(kernel, str):
-        return parse(kernel)
-    if isinstance(kernel, Kernel):
-        return kernel
-    msg = f"kernels must be names or Kernel values, got {kernel!r}: as 'gaussian' or 'delta'"
-    raise InvalidArgumentError(msg)
+def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
+    """The kernel of the target: as given, or by what it holds; of rows that may be missing."""
+    target = session.sources[1]
+    read = kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
+    return read if session.finite[1] else with_missing(read)
+
+
+def without_constants(session: Session, features: RankedColumns) -> RankedColumns:
+    """The features that are not constant.
+
+    Only where some do not vary among the rows that set bandwidths, all rows are looked at. Those
+    that vary in other rows, such as rare flags, are kept.
+
+    Raises
+    ------
+    DataError
+        All are constant, or a value is NaN or infinite.
+    """
+    sample = filled(session.take(bandwidth_rows(session))[0])
+    same = (sample == sample[0]).all(axis=0)
+    still = [bool(same[list(columns)].all()) for columns in features.columns]
+    if not any(still):
+        return features
+    # Only those that do not vary in the sample are looked for in all rows.
+    sets = {
+        (0, at)
+        for at, same_in_sample in zip(features.columns, still, strict=True)
+        if same_in_sample
+    }
+    differing = beyond(session, [sample], sorted(sets))
+    pairs = enumerate(zip(features.columns, still, strict=True))
+    kept = [k for k, (at, same_in_sample) in pairs if not same_in_sample or differing[0, at].total]
+    if not kept:
+        msg = (
+            f"a ranking needs a feature that varies, and all {len(features)} of "
+            f"{session.names[0]!r} are constant: they are independent of everything"
+        )
+        raise DataError(msg)
+    return replace(
+        features,
+        names=tuple(features.names[k] for k in kept),
+        columns=tuple(features.columns[k] for k in kept),
+        kernels=tuple(features.kernels[k] for k in kept),
+    )
+
+
+def column_estimator(
+    estimator: str | Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null | None,
+    n_resamples: int | None,
+    planner: Planner | None = None,
+    *,
+    tuples: bool = False,
+) -> tuple[Estimator, str]:
+    """The estimator, one that takes many features, and why this one."""
+    auto = isinstance(estimator, str) and estimator == "auto"
+    # Looked up before anything is planned, so that the error says which estimators take many
+    # features and not which sizes would fit.
+    named = None if auto else find_estimator(estimator, session)[0]
+    if named is not None and not named.ranks:
+        msg = (
+            "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
+            f"or 'auto', got {named.name!r}: take one of them, or test column by column"
+        )
+        raise InvalidArgumentError(msg)
+    chosen, _, reason = choose_estimator(
+        estimator, session, combinations, null, n_resamples, planner=planner, tuples=tuples
+    )
+    check_gaps(session, chosen)
+    return chosen, reason
