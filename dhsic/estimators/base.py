@@ -116,7 +116,9 @@ class Estimator(ABC):
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The null distribution for `null="auto"`, and why."""
-        return exact_null(len(session.sources), n_resamples)
+        # Of more variables than it takes, each pair is tested by itself.
+        m = len(session.sources)
+        return exact_null(min(m, self.most_variables or m), n_resamples)
 
     def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
         """The steps of `prepare`, and the shapes of what it makes."""

@@ -153,7 +153,9 @@ def feature_counts(
         return [int(count) for count in found]
     if combinations.features:
         # Each kernel by itself: those of a pair make no more products than the room of a test.
-        return [min(int(axes.needed(n, 0.0)), math.isqrt(most)) for axes in directions]
+        return [
+            min(int(axes.needed(n, _LIGHT_OF_REFERENCE)), math.isqrt(most)) for axes in directions
+        ]
     reference = combinations.chosen[combinations.reference()]
     # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([axes.needed(n, _MISSED) for axes in directions])

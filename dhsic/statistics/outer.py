@@ -18,6 +18,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -117,7 +118,9 @@ class OuterStatistic(Statistic["OuterSums"]):
     def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
         pairs = [self.pairs[c] for c in numbers]
-        return replace(self, pairs=pairs, unbiased=self.unbiased and 0 in numbers)
+        part = replace(self, pairs=pairs, unbiased=self.unbiased and 0 in numbers)
+        part.__dict__["_columns"] = self._columns
+        return part
 
     def largest(self) -> Self:
         """The one of the most products."""
@@ -166,15 +169,23 @@ class OuterStatistic(Statistic["OuterSums"]):
         blocks = None
         if self.unbiased and cosets.start == 0 and self.session.moves is None:
             blocks = KeptBlocks.of(self.session, orbit.groups)
-        permutations = len(cosets) * orbit.n_shifts
         kernels = {k for pair in self.pairs for k in pair}
         return OuterPass(
-            Layout.of({k: self._carried(k, permutations) for k in kernels}, self.pairs),
+            Layout.of({k: self._carried(k, len(orbit)) for k in kernels}, self.pairs),
             orbit,
             cosets,
             min(_TILE_BYTES, max(_LEAST_TILE_BYTES, 2 ** (share.bit_length() - 1))),
             blocks,
         )
+
+    @cached_property
+    def _columns(self) -> dict[int, int]:
+        """Features, for every kernel, of all those that it has pairs with."""
+        others: dict[int, set[int]] = {}
+        for first, second in self.pairs:
+            others.setdefault(first, set()).add(second)
+            others.setdefault(second, set()).add(first)
+        return {k: sum(self.features[o].n_summed for o in some - {k}) for k, some in others.items()}
 
     def _carried(self, k: int, permutations: int) -> Features:
         """The features of a kernel, whitened row by row where that is quicker than afterwards.
@@ -184,10 +195,9 @@ class OuterStatistic(Statistic["OuterSums"]):
         features, matrix = self.features[k], self.features[k].matrix
         d, dtype = features.n_summed, features.map.dtype
         if matrix is None and features.factor is not None:
-            # Fewer rows than columns of the cross-covariances that it has are quicker to whiten.
-            others = {other for pair in self.pairs if k in pair for other in pair} - {k}
-            columns = sum(self.features[other].n_summed for other in others)
-            few_rows = 2 * self.session.n <= permutations * columns
+            # Fewer rows than columns of the cross-covariances that it has are quicker to whiten. Of
+            # all of them, so that the digits are the same however much a pass takes.
+            few_rows = 2 * self.session.n <= permutations * self._columns.get(k, 0)
             single = dtype == np.float32 and d <= _WIDE
             matrix = features.inverse if single or few_rows else None
         return features.carried(None if matrix is None else matrix.astype(dtype, copy=False))

@@ -250,7 +250,9 @@ def _pieces(
                     yield piece if same else _planned(session, some, orbit, few, numbers)
                 return
         if count > 1:
-            parts = -(-count // most) if piece is None else min(-(-piece.needed // allowed), count)
+            parts = -(-count // most)
+            if piece is not None:
+                parts = min(-(-piece.needed // max(allowed, 1)), count)
             for few_numbers in _cut(statistic.ordered(numbers), parts):
                 yield from cut(statistic.part(few_numbers), few_numbers, cosets)
             return
