@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice
 from dhsic.engine.session import Session
 from dhsic.estimators.nystrom import OnLandmarks
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Kernel
 from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
 from dhsic.statistics.features import Features
-from dhsic.statistics.moments import BOTH, second_moments
 from dhsic.statistics.outer import Measure
 
 if TYPE_CHECKING:
@@ -241,17 +240,15 @@ class COCO(OnLandmarks):
         -------
         WitnessFunctions
         """
-        drawn = self.draw(session, Combinations.single(kernels))
-        moments = second_moments(session, drawn.features, BOTH[:1])
-        session.step("solve")
+        fitted = self.fit(session, kernels)
         # The largest singular value is COCO, and its vectors are the functions that reach it
         # (Gretton 2020, section 4.1).
-        left, values, right = np.linalg.svd(moments.covariance(0, 1), full_matrices=False)
+        left, values, right = np.linalg.svd(fitted.moments.covariance(0, 1), full_matrices=False)
         first, second = (
             # The function u' L^-1 k(z, .) has the weights L^-T u at the landmarks.
             WitnessFunction(kernel, _points(features), features.inverse.T @ u)
             for kernel, features, u in zip(
-                drawn.combinations.kernels, drawn.features, (left[:, 0], right[0]), strict=True
+                fitted.estimate.kernels, fitted.drawn.features, (left[:, 0], right[0]), strict=True
             )
         )
         return WitnessFunctions(float(values[0]), first, second)

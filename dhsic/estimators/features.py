@@ -90,6 +90,16 @@ class DrawnFeatures(NamedTuple):
         return Estimate(value, combinations.kernels_of(c), landmarks, summary, quantity)
 
 
+class FeatureFit(NamedTuple):
+    """An estimate by features, with all that it is made of."""
+
+    drawn: DrawnFeatures
+    """The features."""
+    moments: SecondMoments
+    """Theirs."""
+    estimate: Estimate
+
+
 class OnFeatures(Estimator):
     """A measure of the cross-covariance of features; n times its size is the test statistic."""
 
@@ -224,14 +234,17 @@ class OnFeatures(Estimator):
         """The measure of the data, in one pass."""
         if self.unbiased_estimate:
             return super().estimate(session, kernels)
-        drawn, measure = (
-            self._drawn(session, Combinations.single(kernels), None),
-            self.measured_by(),
-        )
+        return self.fit(session, kernels).estimate
+
+    def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
+        """The estimate with all that it is made of."""
+        measure = self.measured_by()
+        drawn = self._drawn(session, Combinations.single(kernels), None)
         moments = drawn.moments or second_moments(session, drawn.features, BOTH[:1])
         session.step("solve")
         size = float(measure.size(moments.covariance(0, 1)[None])[0])
-        return drawn.estimate(0, measure.value(size), measure.quantity)
+        estimate = drawn.estimate(0, measure.value(size), measure.quantity)
+        return FeatureFit(drawn, moments, estimate)
 
     def test_each(self, session: Session, combinations: Combinations, null: Any) -> list[Outcome]:
         """The outcome of one combination, by the law of a limit or of moments."""
@@ -286,17 +299,6 @@ def complex_squared_frobenius_norms(cross: Matrix) -> Vector:
     # Perez-Suay and Camps-Valls (2018), (4): the real part of that trace is this squared norm.
     norms: Vector = squared_frobenius_norms(real) + squared_frobenius_norms(imaginary)
     return norms
-
-
-class FeatureFit(NamedTuple):
-    """An estimate by features, with all that it is made of."""
-
-    features: tuple[Features, ...]
-    """Those of either variable."""
-    moments: SecondMoments
-    """Theirs."""
-    estimate: Estimate
-    """The estimate."""
 
 
 @final
@@ -406,15 +408,6 @@ class RFFHSIC(OnFeatures):
         features = map(Features.described, fitted.variables, maps, fitted.spread(samples))
         summary = FeatureSummary(self.form, (), self.orthogonal)
         return DrawnFeatures(fitted, tuple(features), summary=summary)
-
-    def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
-        """The estimate with all that it is made of."""
-        drawn, measure = self.draw(session, Combinations.single(kernels), None), self.measured_by()
-        moments = second_moments(session, drawn.features, BOTH[:1])
-        session.step("solve")
-        size = float(measure.size(moments.covariance(0, 1)[None])[0])
-        estimate = drawn.estimate(0, measure.value(size), measure.quantity)
-        return FeatureFit(drawn.features, moments, estimate)
 
     def measured_by(self) -> Measure:
         """The size of cross-covariances, by the form."""

@@ -184,9 +184,9 @@ class FeatureForm:
         # Every row is in C by 1 / n, and the statistic is n times the norm, so that both cancel.
         if self.of == "estimate":
             derivative /= session.n
-        maps = tuple(cast(FourierFeatures, one.map) for one in fit.features)
+        maps = tuple(cast(FourierFeatures, one.map) for one in fit.drawn.features)
         # Means over all rows, from those about the provisional ones.
-        means = tuple(one.centre + fit.moments.mean(m) for m, one in enumerate(fit.features))
+        means = tuple(one.centre + fit.moments.mean(m) for m, one in enumerate(fit.drawn.features))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)
 
