@@ -20,7 +20,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromMHSIC, find_null
-from dhsic.estimators.reach import planned
+from dhsic.estimators.reach import Planner, planned
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.interaction.statistics import (
     FACTORISATIONS,
@@ -238,8 +238,8 @@ class _LancasterMethod:
             session,
             kernels,
             name_or_value,
-            planner=partial(_interaction_plan, null=chosen_null),
-            runner=partial(_run_interaction, null=chosen_null),
+            planner=_planner(chosen_null),
+            runner=lambda one, run, some: _lancaster(one).test_grid(run, some, chosen_null),
         )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
         return cls(chosen, reason, fitting, chosen_null, why)
@@ -252,9 +252,7 @@ class _LancasterMethod:
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         combinations = Combinations.single(self.kernels)
-        plan = planned(
-            partial(_interaction_plan, null=self.null), self.estimator, session, combinations
-        )
+        plan = planned(_planner(self.null), self.estimator, session, combinations)
         return replace(plan, pilot=partial(session.timed, self.run))
 
     def run(self, session: Session) -> GridOutcome:
@@ -268,16 +266,8 @@ def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
     return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
 
 
-def _interaction_plan(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> Plan:
-    return _lancaster(estimator).plan(session, combinations, null)
-
-
-def _run_interaction(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> GridOutcome:
-    return _lancaster(estimator).test_grid(session, combinations, null)
+def _planner(null: Resampling) -> Planner:
+    return lambda one, session, combinations: _lancaster(one).plan(session, combinations, null)
 
 
 def _interaction_null(
