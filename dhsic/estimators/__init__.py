@@ -1,13 +1,11 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
 `base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
-`registration` adds to the list. `resample` has the permutations by which all of them are tested
-exactly, and `chain` makes tests of three variables and more of those of two. On all pairs of rows:
-`exact` and `distance` in the folder `gram`, by way of `quadratic`, and `block`. On the values of
-kernels at landmark tuples, in the folder `landmark`: `nystrom_m`, by way of `tuples` and
-`statistics`. On features of either variable, in the folder `feature`: `nystrom_hsic`, `normalised`,
-`coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking` takes many columns against one
-target. At test locations, in the folder `location`: `nfsic`.
+`registration` adds to the list. `chain` makes tests of three variables and more of those of two. On
+all pairs of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples:
+`nystrom_m`, and `nfsic` at test locations that `training` finds. On features of either variable:
+`nystrom_hsic`, `normalised`, `coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking`
+takes many columns against one target. `functions` makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (
