@@ -104,7 +104,7 @@ LITTLE = {
     "given": ("16MiB", {}),
     "direction": ("8MiB", {}),
     "direction by maps": ("10MiB", {}),
-    "score_dags": ("10MiB", {"dags": "complete"}),
+    "score_dags": ("9MiB", {"dags": "complete"}),
     "search_dag": ("8MiB", {}),
 }
 

@@ -538,7 +538,7 @@ TOOLS = [
         (lambda: report.write_report({}, "page.html"), "got a dict: give"),
         (lambda: report.write_report(hsic_pair(), "page.html", run="now"), "dhsic.report.Run"),
         (lambda: report.write_report(rank(), "page.html", control="fdr"), "one of 'bh', 'by'"),
-        (lambda: dhsic.register(int), "an estimator must have the methods kernel, .* got int"),
+        (lambda: dhsic.register(int), "register takes kernels, .*, got int, which derives"),
         (lambda: dhsic.unregister("gaussian"), "registered names .*; registered are: none"),
         (lambda: dhsic.IndependenceTestResult.from_json("{}"), "the JSON of a IndependenceTestRes"),
     ),

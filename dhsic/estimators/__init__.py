@@ -1,11 +1,11 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
 `base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
-`registration` adds to the list. `resample` has the permutations by which all of them are tested
-exactly, and `chain` makes tests of three variables and more of those of two. On all pairs of rows:
-`exact`, `distance` and `block`. On the values of kernels at landmark tuples: `nystrom_m`. On
-features of either variable: `features` says what all share and has those without landmarks,
-`nystrom` and `coco` have Nystrom features. At test locations: `nfsic`.
+`registration` adds to the list. `chain` makes tests of three variables and more of those of two. On
+all pairs of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples:
+`nystrom_m`, and `nfsic` at test locations that `training` finds. On features of either variable:
+`features` says what all share and has those without landmarks, `nystrom` and `coco` have Nystrom
+features. `functions` makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (

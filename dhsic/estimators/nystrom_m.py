@@ -446,8 +446,11 @@ class NystromMHSIC(Estimator):
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
             # for all.
-            kernels = tuple(fitted.kernels[k] for k in combinations.typical())
-            landmarks = self._select(landmarks, kernels, pairing, session)
+            kernels, p = (
+                [fitted.kernels[k] for k in combinations.typical()],
+                self.most_landmarks(session),
+            )
+            landmarks = self._select(landmarks, kernels, pairing, p, session.seed)
         session.step("prune landmarks")
         basis = LandmarkBasis.of(
             fitted,
@@ -475,31 +478,22 @@ class NystromMHSIC(Estimator):
         )
 
     def _select(
-        self,
-        pool: Landmarks,
-        kernels: tuple[Kernel, ...],
-        pairing: Pairing,
-        session: Session,
+        self, pool: Landmarks, kernels: Sequence[Kernel], pairing: Pairing, p: int, seed: int
     ) -> Landmarks:
         """Choose landmark tuples: of every variable by itself, or of the rows that they share."""
+        whole = range(len(kernels))
 
-        def chosen(m: int, kernels: tuple[Kernel, ...], points: tuple[Vector, ...]) -> Indices:
-            rng = generator(session.seed, "selection", m)
-            return select(self.selection, Pool(kernels, points), p, rng)
+        def chosen(m: int, variables: Iterable[int]) -> Indices:
+            pairs = [(kernels[k], pool.points[k]) for k in variables]
+            rows = Pool(*map(tuple, zip(*pairs, strict=True)))
+            return select(self.selection, rows, p, generator(seed, "selection", m))
 
-        p = self.most_landmarks(session)
-        if pairing == "joint":
-            return pool.keep(chosen(0, kernels, pool.points))
         # Every variable by itself: landmarks chosen together would know of the pairing.
-        each = [
-            Landmarks((points,), (rows,)).keep(chosen(m, (kernel,), (points,)))
-            for m, (kernel, points, rows) in enumerate(
-                zip(kernels, pool.points, pool.indices, strict=True)
-            )
-        ]
-        return Landmarks(
-            tuple(one.points[0] for one in each), tuple(one.indices[0] for one in each)
-        )
+        joint = pairing == "joint"
+        at = [chosen(0, whole)] * len(whole) if joint else [chosen(m, [m]) for m in whole]
+        points = tuple(x[numbers] for x, numbers in zip(pool.points, at, strict=True))
+        rows = tuple(x[numbers] for x, numbers in zip(pool.indices, at, strict=True))
+        return Landmarks(points, rows)
 
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are taken."""

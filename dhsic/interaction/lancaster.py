@@ -19,7 +19,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromMHSIC, find_null
-from dhsic.estimators.reach import planned
+from dhsic.estimators.reach import Planner, planned
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.interaction.statistics import (
     FACTORISATIONS,
@@ -215,14 +215,14 @@ class _LancasterMethod:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
-        planner = partial(_interaction_plan, null=self.null)
-        plan = planned(planner, self.estimator, session, Combinations.single(self.kernels))
+        combinations = Combinations.single(self.kernels)
+        plan = planned(_planner(self.null), self.estimator, session, combinations)
         return replace(plan, pilot=partial(session.timed, self.run))
 
     def run(self, session: Session) -> GridOutcome:
         """The statistics of the three factorisations and their replicates."""
         single = Combinations.single(self.kernels)
-        return _run_interaction(self.estimator, session, single, self.null)
+        return _lancaster(self.estimator).test_grid(session, single, self.null)
 
 
 def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
@@ -230,16 +230,8 @@ def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
     return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
 
 
-def _interaction_plan(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> Plan:
-    return _lancaster(estimator).plan(session, combinations, null)
-
-
-def _run_interaction(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
-) -> GridOutcome:
-    return _lancaster(estimator).test_grid(session, combinations, null)
+def _planner(null: Resampling) -> Planner:
+    return lambda one, session, combinations: _lancaster(one).plan(session, combinations, null)
 
 
 def _choose_method(
@@ -275,8 +267,8 @@ def _choose_method(
         session,
         kernels,
         asked.name if isinstance(estimator, str) else asked,
-        planner=partial(_interaction_plan, null=law),
-        runner=partial(_run_interaction, null=law),
+        planner=_planner(law),
+        runner=lambda one, run, some: _lancaster(one).test_grid(run, some, law),
     )
     return _LancasterMethod(chosen, reason, fitting, law, why)
 
