@@ -15,17 +15,10 @@ from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan
 from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Permutation
-from dhsic.statistics.gram import (
-    GramPass,
-    GramStatistic,
-    PermutedGrams,
-    RowOrders,
-    RowsPass,
-    RowsSum,
-)
+from dhsic.statistics.gram import GramPass, OfRows, PermutedGrams, RowsPass, RowsSum
 from dhsic.statistics.gram_sums import Centring, GramSums
 from dhsic.statistics.orbit import Orbit, orbit_of
-from dhsic.statistics.replicate import Permuted, Statistic, replicate, replicate_steps
+from dhsic.statistics.replicate import Permuted, replicate, replicate_steps
 
 Vector = NDArray[np.float64]
 
@@ -33,7 +26,7 @@ _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
 @dataclass(frozen=True)
-class PairsStatistic(Statistic[RowsSum]):
+class PairsStatistic(OfRows):
     """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, of three variables.
 
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
@@ -47,32 +40,43 @@ class PairsStatistic(Statistic[RowsSum]):
         Columns of the variables.
     dtype : dtype
         Precision of the matrices.
+    factorisations : tuple of tuple of int, optional
+        The variables a and b, and the one s that is independent of both.
     """
 
     combinations: Combinations
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
+    factorisations: tuple[tuple[int, int, int], ...] = FACTORISATIONS
 
     def __len__(self) -> int:
-        return len(FACTORISATIONS)
+        return len(self.factorisations)
 
     def part(self, numbers: range) -> Self:
-        """All, since they share their matrices."""
-        del numbers
-        return self
+        """Some of the factorisations."""
+        return replace(self, factorisations=tuple(self.factorisations[c] for c in numbers))
 
     def over(self, orbit: Orbit, cosets: range) -> RowsPass:
         """All rows are held by this process."""
         return RowsPass(orbit, cosets, self.dims)
 
-    def _grams(self, orbit: Orbit) -> GramPass:
-        # The matrices are centred when they are whole.
-        alone, cosets = replace(orbit, cosets=1), range(1)
-        return GramStatistic(self.combinations, (), self.dims, self.dtype).pairs(alone, cosets)
+    def _pairs(self, reduction: RowsPass, kernels: int = 3) -> GramPass:
+        """Over pairs of rows of all variables, or of two of which the second is permuted."""
+        return GramPass(
+            self.combinations.kernels[:kernels],
+            tuple(range(kernels)),
+            (tuple(range(kernels)),),
+            (0.0,) * kernels,
+            self.dims,
+            self.dtype,
+            False,
+            reduction.orbit,
+            reduction.cosets,
+        )
 
     def step(self, session: Session, reduction: RowsPass) -> DriverStep:  # type: ignore[override]
         """Bytes of the matrices, of two that are worked with, and of permuting them."""
-        n, grams = session.n, self._grams(reduction.orbit)
+        n, grams = session.n, self._pairs(reduction)
         matrices = 5 + grams.shared.work_tiles
         task = self.dtype.itemsize * 4 * max(8 * n, 2**15)
         needed = self.dtype.itemsize * n * (matrices * n + 2 * grams.width)
@@ -84,17 +88,17 @@ class PairsStatistic(Statistic[RowsSum]):
     ) -> Permuted:
         """T and its replicates under every factorisation."""
         session.step("statistics")
-        n, orbit, three = session.n, reduction.orbit, self._grams(reduction.orbit)
-        found, _, grams, _ = three.hold(sums.values)
+        n, three = session.n, self._pairs(reduction)
+        found, piece, grams, _ = three.hold(sums.values)
         about = GramSums(*found[1:], np.zeros(1), three.chosen)
         centring = Centring(found.rows / n, unbiased=False)
         for k, gram in enumerate(grams):
             centring.centre(k, gram)
         # Rubenstein et al. (2016): under (a, b) _||_ s the statistic is HSIC of s and the pair (a,
         # b).
-        values = np.empty((len(orbit), len(self)))
+        values = np.empty((len(reduction.cosets), len(self)))
         # One after another, so that two working matrices are held and not six.
-        for number, (a, b, s) in enumerate(FACTORISATIONS):
+        for number, (a, b, s) in enumerate(self.factorisations):
             product = grams[a] * grams[b]
             # The product of two centred Gram matrices is not centred itself; HSIC with s needs it
             # to be.
@@ -103,16 +107,11 @@ class PairsStatistic(Statistic[RowsSum]):
             # (1 / n) sum_ij A_ij B_ij C_ij of centred Gram matrices.
             values[0, number] = np.sum(h * grams[s], dtype=np.float64) / n
             # Two variables are left: the first stays where it is, and s is permuted.
-            orders = RowOrders.of_all(orbit)
-            permuted = PermutedGrams((0, 1), ((0, 1),), (), (h, grams[s]), orders)
-            ranges = session.map("permutation null", permuted, len(orbit) - 1)
-            values[1:, number] = np.concatenate(ranges)[:, 0] / n
+            if three.drawn:
+                permuted = PermutedGrams(self._pairs(reduction, 2), [h, grams[s]], piece.orders)
+                ranges = session.map("permutation null", permuted, len(three.drawn))
+                values[-len(three.drawn) :, number] = np.concatenate(ranges)[:, 0] / n
         return Permuted(values, np.repeat(about.rounding(self.dtype), len(self)))
-
-    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
-        """Errors are those of the statistics themselves."""
-        del statistics
-        return errors
 
 
 def replicate_pairs(

@@ -126,7 +126,7 @@ def _median(sizes: NDArray[np.float64]) -> float:
         below = np.count_nonzero(sizes < low)
         near = sizes[(sizes >= low) & (sizes <= high)]
         first, last = (len(sizes) - 1) // 2 - below, len(sizes) // 2 - below
-        if 0 <= first and last < len(near):
+        if first >= 0 and last < len(near):
             near.partition((first, last))
             return float(np.mean(near[[first, last]]))
     return float(np.median(sizes))
