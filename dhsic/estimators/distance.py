@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from dhsic.estimators.exact import Quadratic, Tell
 from dhsic.kernels import Combinations, Distance, Kernel
 from dhsic.linalg import rounding_unit
 from dhsic.nulls import Gamma, Permutation, Resampling
-from dhsic.statistics.gram import GramFound, RowOrders, RowsPass, RowsSum
+from dhsic.statistics.gram import GramFound, OfRows, RowOrders, RowsPass, RowsSum
 from dhsic.statistics.gram_sums import GramSums
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic
@@ -331,7 +331,8 @@ class SortedColumns:
         return float(4.0 * ordered - 2.0 * everything)
 
 
-class _SortedGrams(NamedTuple):
+@dataclass(frozen=True)
+class _SortedGrams:
     """n times squared distance covariance of two columns, the second permuted."""
 
     columns: SortedColumns
@@ -356,7 +357,7 @@ class _SortedGrams(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SortedStatistic(Statistic[RowsSum]):
+class SortedStatistic(OfRows):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
     Parameters
@@ -412,11 +413,6 @@ class SortedStatistic(Statistic[RowsSum]):
         errors = factor * found.rounding(np.dtype(np.float64))
         told = self.tell(GramFound(found, np.zeros(2)))
         return Permuted((factor * np.concatenate(values))[:, None], errors, told)
-
-    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
-        """Errors are those of the statistics themselves."""
-        del statistics
-        return errors
 
 
 def _later_terms(points: PlanePoints, ranks: Ranks) -> float:

@@ -330,11 +330,7 @@ class UHSIC(Quadratic):
     name: ClassVar[str] = "u-hsic"
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Spectral)
     takes_missing: ClassVar[bool] = True
-
-    @property
-    def unbiased(self) -> bool:
-        """The U-statistic."""
-        return True
+    unbiased = True
 
 
 @final
@@ -361,11 +357,7 @@ class SubHSIC(Quadratic):
     """
 
     name: ClassVar[str] = "sub-hsic"
-
-    @property
-    def quantity(self) -> str:
-        """The name of the estimate."""
-        return "mean squared HSIC of columns"
+    quantity = "mean squared HSIC of columns"
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The mean over columns of any kernel of one column, Gaussian where not given."""

@@ -34,7 +34,7 @@ from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import Power, SharedTiles
+from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture, Permutation, Resampling
 from dhsic.statistics.gram_sums import Centring, GramSums, limit_mixture
@@ -72,6 +72,7 @@ _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 # in sets, whose many small groups take long.
 _HELD, _HELD_OF_SETS = 2**27, 2**28
 _GATHERED_BYTES = 2**18  # of the lines that are gathered at a time
+_GATHERED_MOST = 2**22  # with their places, transforms and products
 _GATHERED = 2**15  # entries of a strip whose rows are permuted: all kernels stay in the cache
 
 _SAFETY = 4.0  # the bound on the error of a statistic is 4 eps log2(b) |A|_F |B|_F / n
@@ -360,8 +361,8 @@ class GramPass(PermutedPass[PairSums]):
         """Nothing summed yet."""
         kind = complex if self.orbit.shifted else float
         products = np.zeros((len(self.cosets), len(self.chosen), self.frequencies), kind)
-        vectors = np.zeros((2, len(self.kernels), self.groups.n))
-        return PairSums(products, *vectors, np.zeros(len(self.kernels)))
+        rows, diagonal = np.zeros((2, len(self.kernels), self.groups.n))
+        return PairSums(products, rows, diagonal, np.zeros(len(self.kernels)))
 
     @property
     def state_bytes(self) -> int:
@@ -412,8 +413,9 @@ class GramPass(PermutedPass[PairSums]):
             if self.cosets.start == 0:
                 sums.products[0, :, 0] += weight * self.joint_sums(grams)
             if self.drawn:
-                permuted = self.permuted(grams, piece, other)(range(len(self.drawn)))
-                sums.products[-len(permuted) :, :, 0] += weight * permuted
+                columns = None if piece is other else other.orders
+                permuted = PermutedGrams(self, grams, piece.orders, columns)
+                sums.products[-len(self.drawn) :, :, 0] += weight * permuted(range(len(self.drawn)))
         return sums
 
     @property
@@ -428,7 +430,7 @@ class GramPass(PermutedPass[PairSums]):
         if self.orbit.shifted and self.cosets.start:
             orders = RowOrders(self.orbit, block.first, count, n_left)
             values += tuple(x[orders.of(self.cosets, m)[0]] for m, x in enumerate(values))
-        prepared = self.shared.rows_and_columns(values, self.dtype)
+        rows, columns = self.shared.rows_and_columns(values, self.dtype)
         left = np.arange(self.groups.n_left)
         left = left[self.groups.left_of(block.first, block.first + count)] if n_left else left[:0]
         places = np.append(block.first * b + np.arange(count * b), self.groups.count * b + left)
@@ -436,7 +438,8 @@ class GramPass(PermutedPass[PairSums]):
         return [
             RowPiece(
                 places[start:stop],
-                *([x[start:stop] for x in arrays] for arrays in prepared),
+                [x[start:stop] for x in rows],
+                [x[start:stop] for x in columns],
                 RowOrders(self.orbit, block.first + g, int(g < count), 0 if g < count else n_left),
             )
             for g, (start, stop) in enumerate(itertools.pairwise(ends))
@@ -481,12 +484,6 @@ class GramPass(PermutedPass[PairSums]):
         """Add pairs of rows in no group, which add the same to all replicates: to frequency 0."""
         folded = 1 if self.length == self.groups.size else 2
         sums.products[:, :, 0] += joint * (self.length / folded)
-
-    def permuted(self, grams: Sequence[Matrix], first: RowPiece, second: RowPiece) -> PermutedGrams:
-        """The sums of these matrices under permutations, to be taken."""
-        columns = None if first is second else second.orders
-        of = self.variables, self.chosen, self.shared.powers
-        return PermutedGrams(*of, tuple(grams), first.orders, columns, self.drawn.start)
 
     @property
     def buffers(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -588,28 +585,15 @@ class GramPass(PermutedPass[PairSums]):
             np.multiply(transformed[left], conjugate, out=product)
             sums.products[0, c] += weights @ product
 
-    def hold(self, values: tuple[Matrix, ...]) -> Held:
-        """The Gram matrices of all rows in the order of their groups, and what they sum to."""
+    def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix], Vector]:
+        """Sums, rows in the order of their groups, their Gram matrices less c, and c."""
         prepared = self.shared.rows_and_columns(values, self.dtype)
         places, orders = np.arange(self.groups.n), RowOrders.of_all(self.orbit)
         piece, sums = RowPiece(places, *prepared, orders), self.zeros()
         grams = tiles_of(self.shared, *prepared, self.dtype)
         centres = [float(x.mean()) for x in grams] if self.orbit.shifted else self.centres
         self.add_tile(sums, piece, piece, grams, centres)
-        return Held(sums, piece, grams, np.array(centres))
-
-
-class Held(NamedTuple):
-    """Gram matrices of all rows."""
-
-    sums: PairSums
-    """Their sums."""
-    piece: RowPiece
-    """The rows."""
-    grams: list[Matrix]
-    """The matrices less c, one a kernel."""
-    centres: Vector
-    """c, shape (K,)."""
+        return sums, piece, grams, np.array(centres)
 
 
 class HeldLines(NamedTuple):
@@ -695,77 +679,68 @@ class PermutedGrams:
 
     Parameters
     ----------
-    variables : tuple of int
-        The variable of every kernel.
-    chosen : tuple of tuple of int
-        Which matrices are multiplied, the first of variable 0.
-    powers : tuple of Power
-        Which of them are powers of others.
-    grams : tuple of ndarray, shapes (b, c)
+    reduction : GramPass
+        The kernels, and which are multiplied, the first of variable 0.
+    grams : list of ndarray, shapes (b, c)
         One a kernel.
     rows : RowOrders
         The permutations of the rows.
     columns : RowOrders or None
         Those of the columns, or None where these are the rows. The matrices are symmetric then, and
         their entries off the diagonal are taken once and count twice.
-    start : int
-        The coset of replicate 0.
     """
 
-    variables: tuple[int, ...]
-    chosen: tuple[tuple[int, ...], ...]
-    powers: tuple[Power, ...]
-    grams: tuple[Matrix, ...]
+    reduction: GramPass
+    grams: list[Matrix]
     rows: RowOrders
     columns: RowOrders | None = None
-    start: int = 1
 
     def __call__(self, replicates: range) -> Vector:
         """The sums under some permutations, shape (r, C)."""
-        first, stop = (self.start + number for number in (replicates.start, replicates.stop))
-        batches = (range(at, min(at + _BATCH, stop)) for at in range(first, stop, _BATCH))
-        return np.concatenate([self._drawn(cosets) for cosets in batches])
+        cosets = self.reduction.drawn[replicates.start : replicates.stop]
+        batches = (cosets[at : at + _BATCH] for at in range(0, len(cosets), _BATCH))
+        return np.concatenate([self._drawn(batch) for batch in batches])
 
     def _drawn(self, cosets: range) -> Vector:
         """The same of few enough cosets to hold their permutations."""
-        variables = {m for m in self.variables if m}
+        variables = {m for m in self.reduction.variables if m}
         rows = {m: self.rows.of(cosets, m) for m in variables}
         columns = (
             rows if self.columns is None else {m: self.columns.of(cosets, m) for m in variables}
         )
-        sums = np.zeros((len(cosets), len(self.chosen)))
+        sums = np.zeros((len(cosets), len(self.reduction.chosen)))
         height, width = self.grams[0].shape
         step = _strip_rows(width)
         for start in range(0, height, step):
             at, on = slice(start, start + step), slice(start if self.columns is None else 0, None)
             strips = [
                 np.ascontiguousarray(gram[at, on]) if m == 0 else np.empty_like(gram[at, on])
-                for gram, m in zip(self.grams, self.variables, strict=True)
+                for gram, m in zip(self.grams, self.reduction.variables, strict=True)
             ]
             if self.columns is None:
                 # Both matrices are symmetric and permuted alike: half of the entries, twice.
-                for k in {one[0] for one in self.chosen}:
+                for k in {one[0] for one in self.reduction.chosen}:
                     strips[k] = 2 * np.triu(strips[k])
                     np.einsum("ii->i", strips[k][:, : len(strips[k])])[:] /= 2
             for r, total in enumerate(sums):
                 self._move(strips, {m: (rows[m][r, at], columns[m][r, on]) for m in variables})
-                for c, (first, *others) in enumerate(self.chosen):
+                for c, (first, *others) in enumerate(self.reduction.chosen):
                     # The product of few entries, in the precision of the matrices.
                     total[c] += np.vdot(strips[first], _product_of(strips, others))
         return sums
 
     def _move(self, strips: list[Matrix], orders: dict[int, tuple[Indices, Indices]]) -> None:
         """Gather rows and columns of the permuted matrices."""
-        followers = {power.k for power in self.powers}
-        for k, m in enumerate(self.variables):
+        followers = {power.k for power in self.reduction.shared.powers}
+        for k, m in enumerate(self.reduction.variables):
             if m and k not in followers:
                 row, column = orders[m]
                 # With "clip" it writes into the array at once; all orders are within bounds.
                 by_row = np.take(self.grams[k], row, axis=0, mode="clip")
                 np.take(by_row, column, axis=1, out=strips[k], mode="clip")
         # A power of what was moved is the power moved, and squaring takes less than gathering.
-        for power in self.powers:
-            if self.variables[power.k]:
+        for power in self.reduction.shared.powers:
+            if self.reduction.variables[power.k]:
                 power.of(strips[power.source], strips[power.k])
 
 
@@ -820,19 +795,17 @@ class RowsPass(PermutedPass[RowsSum]):
         return RowsSum(block.values)
 
 
-def tell_all(found: GramFound) -> GramFound:
-    """All of it."""
-    return found
+class OfRows(Statistic[Any]):
+    """Statistics whose errors are known, and not those of their roots."""
 
-
-def one(sums: GramSums) -> float:
-    """1, whatever the sums are."""
-    del sums
-    return 1.0
+    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
+        """As they are."""
+        del statistics
+        return errors
 
 
 @dataclass(frozen=True)
-class GramStatistic(Statistic[Any]):
+class GramStatistic(OfRows):
     """n times a multiple of HSIC, of the Gram matrices of every combination of kernels.
 
     Parameters
@@ -845,13 +818,13 @@ class GramStatistic(Statistic[Any]):
         Columns of the variables.
     dtype : dtype
         Precision of the tiles.
-    unbiased : bool, optional
+    unbiased : bool
         U-statistics of two variables.
-    limit : bool, optional
+    limit : bool
         Whether the limit under independence is to be found, from matrices that are held.
-    factor : callable, optional
+    factor : callable
         The multiple of every combination, from its sums, which permutations leave as they are.
-    tell : callable, optional
+    tell : callable
         What is to be kept of what is found of the data.
     """
 
@@ -859,10 +832,10 @@ class GramStatistic(Statistic[Any]):
     samples: tuple[Vector, ...]
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
-    unbiased: bool = False
-    limit: bool = False
-    factor: Callable[[GramSums], Vector | float] = one
-    tell: Callable[[GramFound], Any] = tell_all
+    unbiased: bool
+    limit: bool
+    factor: Callable[[GramSums], Vector | float]
+    tell: Callable[[GramFound], Any]
 
     identity_rows: ClassVar[int] = _FEWEST
 
@@ -921,16 +894,6 @@ class GramStatistic(Statistic[Any]):
 
     def pairs(self, orbit: Orbit, cosets: range) -> GramPass:
         """The pass over all pairs of rows, or what is done where they are held."""
-        if (orbit, cosets) != self._made[0]:
-            self._made[:] = (orbit, cosets), self._pairs(orbit, cosets)
-        made: GramPass = self._made[1]
-        return made
-
-    @cached_property
-    def _made(self) -> list[Any]:
-        return [None, None]
-
-    def _pairs(self, orbit: Orbit, cosets: range) -> GramPass:
         some, moved = self.combinations, dict[tuple[int, bool], int]()
         if orbit.shifted and cosets.start and not self._holds(orbit):
             # Kernels of rows that the coset moves: those on the right, and of joint independence
@@ -978,6 +941,7 @@ class GramStatistic(Statistic[Any]):
 
     def step(self, session: Session, reduction: PermutedPass[Any]) -> DriverStep:
         """The bytes of the statistics, and those of matrices that are held."""
+        assert isinstance(reduction, GramPass | RowsPass)
         n, size = session.n, self.dtype.itemsize
         pairs = self.pairs(reduction.orbit, reduction.cosets)
         needed = pairs.state_bytes + 8 * len(self) * (3 * len(reduction.orbit) + _VECTORS * n)
@@ -985,12 +949,10 @@ class GramStatistic(Statistic[Any]):
             matrices = len(pairs.kernels) + pairs.shared.work_tiles + 1
             needed += 4 * reduction.rows_bytes + size * n * (2 * pairs.width + matrices * n)
             if reduction.orbit.shifted:
-                f, d = pairs.frequencies, HeldLines.count_of(pairs.groups)
-                cosets, lines = _gathered_at_once(pairs)
-                needed += 2 * size * f * d * len({one[0] for one in pairs.chosen})
-                needed += 8 * cosets * lines * (3 * pairs.groups.size + 8 * f)
-                places = 2 * d * pairs.groups.size + 4 * pairs.groups.count * n
-                needed += 8 * (places + 3 * len(reduction.cosets) * n)
+                d, b = HeldLines.count_of(pairs.groups), pairs.groups.size
+                lefts = len({one[0] for one in pairs.chosen})
+                needed += d * (2 * size * pairs.frequencies * lefts + 16 * b) + _GATHERED_MOST
+                needed += 8 * n * (4 * pairs.groups.count + 3 * len(reduction.cosets))
             else:
                 needed += session.runtime.threads * pairs.permuting_bytes(n)
         if self.limit:
@@ -1000,16 +962,23 @@ class GramStatistic(Statistic[Any]):
 
     def values(self, session: Session, reduction: PermutedPass[Any], sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
+        assert isinstance(reduction, GramPass | RowsPass)
         pairs = self.pairs(reduction.orbit, reduction.cosets)
         limit, centres = None, np.array(pairs.centres)
         if isinstance(reduction, RowsPass):
             session.step("eigenvalues" if self.limit else "statistics")
-            held = pairs.hold(sums.values)
-            sums, centres = held.sums, held.centres
-            self._permute(session, pairs, held)
+            sums, piece, grams, centres = pairs.hold(sums.values)
+            if reduction.orbit.shifted:
+                add_held(pairs, sums, grams)
+            elif reduction.cosets.start == 0:
+                sums.products[0, :, 0] = pairs.joint_sums(grams)
+            if pairs.drawn and not reduction.orbit.shifted:
+                sampled = PermutedGrams(pairs, grams, piece.orders)
+                parts = session.map(pairs.name, sampled, len(pairs.drawn))
+                sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
             if self.limit:
                 centring = Centring(sums.rows / session.n, unbiased=False)
-                limit = limit_mixture(held.grams, centring)
+                limit = limit_mixture(grams, centring)
         products = _products(pairs, sums.products)
         found = GramSums(
             sums.rows, sums.diagonal, sums.squares, products[0, :, 0].copy(), pairs.chosen
@@ -1020,24 +989,6 @@ class GramStatistic(Statistic[Any]):
             permuted *= factor
         told = self.tell(GramFound(found, centres, limit))
         return Permuted(permuted, factor * _rounding(pairs, found, centres), told)
-
-    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
-        """Errors are those of the statistics themselves."""
-        del statistics
-        return errors
-
-    def _permute(self, session: Session, pairs: GramPass, held: Held) -> None:
-        """Add the sums under permutations, by number where tasks run."""
-        sums, piece, grams, _ = held
-        if pairs.orbit.shifted:
-            add_held(pairs, sums, grams)
-            return
-        if pairs.cosets.start == 0:
-            sums.products[0, :, 0] = pairs.joint_sums(grams)
-        if pairs.drawn:
-            permuted = pairs.permuted(grams, piece, piece)
-            parts = session.map(pairs.name, permuted, len(pairs.drawn))
-            sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
 
 
 def _products(pairs: GramPass, products: NDArray[Any]) -> Vector:
@@ -1083,12 +1034,13 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
 
     def moved(k: int) -> Vector:
         m = pairs.variables[k]
+        still: Vector = rows[k][None]
         # Rows of a single coset with shifts are in its order, but for those that are held.
-        if m in (0, *range(len(pairs.dims), 2 * len(pairs.dims))) or cosets == range(1):
-            return rows[k][None]
+        if m == 0 or m >= len(pairs.dims) or cosets == range(1):
+            return still
         if m not in orders:
             orders[m] = every.of(cosets, m)
-        return rows[k][orders[m]]
+        return np.take(still[0], orders[m])
 
     rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)
     lefts = rows[[left for left, *_ in pairs.chosen]][None]
@@ -1117,8 +1069,8 @@ def _rounding(pairs: GramPass, sums: GramSums, centres: Vector) -> Vector:
     n, tile = sums.n, tile_error(pairs.dtype)
     unit = transform_error(pairs.dtype, pairs.groups.size) + tile
     norms, chosen = np.sqrt(sums.squares), np.array(sums.chosen)
+    errors: Vector = sums.rounding(pairs.dtype)
     if pairs.joint:
-        errors = sums.rounding(pairs.dtype)
         if pairs.orbit.shifted:
             # No entry of a positive definite matrix is larger than all of its diagonal.
             largest = np.abs(sums.diagonal).max(axis=1)[chosen[:, 1:-1]].prod(axis=1)
@@ -1128,7 +1080,8 @@ def _rounding(pairs: GramPass, sums: GramSums, centres: Vector) -> Vector:
     plain = sums.squares + 2.0 * centres * sums.rows.sum(axis=1) + (n * centres) ** 2
     (a, b), (k, h) = norms[chosen.T], np.sqrt(np.maximum(plain, 0.0))[chosen.T]
     errors = unit * a * b + 2.0 * tile * (k * b + a * h) / n
-    return _SAFETY * errors / n
+    errors *= _SAFETY / n
+    return errors
 
 
 def rows_in_order(groups: RowGroups) -> Indices:

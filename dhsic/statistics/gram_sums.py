@@ -52,7 +52,7 @@ class GramSums(NamedTuple):
     @property
     def n(self) -> int:
         """Rows."""
-        return self.rows.shape[1]
+        return len(self.rows[0])
 
     def only(self, c: int) -> GramSums:
         """Those of one of the products."""
@@ -86,21 +86,23 @@ class GramSums(NamedTuple):
         # cross term; row means are all that the last two need, so that no Gram matrix stays in
         # memory.
         cross = hadamard(list(means[chosen.T])).mean(axis=1)
-        product: Vector = means.mean(axis=1)[chosen].prod(axis=1)
-        return self.joint / n**2 + product - 2.0 * cross
+        product = means.mean(axis=1)[chosen].prod(axis=1)
+        sizes: Vector = self.joint / n**2 + product - 2.0 * cross
+        return sizes
 
     def own(self, *, unbiased: bool) -> Vector:
         """Squared HSIC of every variable of every product with itself, shape (C, M)."""
-        chosen, n = np.array(self.chosen), self.n
+        n = self.n
         if unbiased:
             off = self.rows - self.diagonal
-            squares = self.squares - (self.diagonal**2).sum(axis=1)
-            return _u_products(squares, off, off)[chosen]
-        means = self.rows / n
-        # The same V-statistic of a kernel with itself: squares take the place of products.
-        crosses = 2.0 * np.vecdot(means, means) / n
-        norms: Vector = self.squares / n**2 + means.mean(axis=1) ** 2 - crosses
-        return norms[chosen]
+            norms = _u_products(self.squares - (self.diagonal**2).sum(axis=1), off, off)
+        else:
+            means = self.rows / n
+            # The same V-statistic of a kernel with itself: squares take the place of products.
+            crosses = 2.0 * np.vecdot(means, means) / n
+            norms = self.squares / n**2 + means.mean(axis=1) ** 2 - crosses
+        each: Vector = norms[np.array(self.chosen)]
+        return each
 
     def rounding(self, dtype: np.dtype[Any]) -> Vector:
         """The error that the terms of n times HSIC leave where they cancel, shape (C,)."""
