@@ -20,7 +20,7 @@ from dhsic.estimators.exact import Quadratic, Tell
 from dhsic.kernels import Combinations, Distance, Kernel
 from dhsic.linalg import rounding_unit
 from dhsic.nulls import Gamma, Permutation, Resampling
-from dhsic.statistics.gram import GramFound, OfRows, RowOrders, RowsPass, RowsSum
+from dhsic.statistics.gram import GramFound, HeldStatistic, RowOrders, RowsPass, RowsSum
 from dhsic.statistics.gram_sums import GramSums
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic
@@ -357,7 +357,7 @@ class _SortedGrams:
 
 
 @dataclass(frozen=True)
-class SortedStatistic(OfRows):
+class SortedStatistic(HeldStatistic):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
     Parameters

@@ -56,7 +56,7 @@ class GramFit(NamedTuple):
     """The estimate."""
 
 
-class Sizes(NamedTuple):
+class GramSizes(NamedTuple):
     """What all pairs of rows say of C combinations."""
 
     estimates: Vector
@@ -134,16 +134,16 @@ class Quadratic(Estimator):
         tell = partial(self.tell, ranked=combinations.features)
         return self._prepare(session, combinations, null, tell)[0]
 
-    def tell(self, found: GramFound, *, ranked: bool = False) -> Sizes:
+    def tell(self, found: GramFound, *, ranked: bool = False) -> GramSizes:
         """What is kept of the sums of the data; a ranking divides by V-statistics."""
         unbiased = self.unbiased if ranked else self.unbiased_estimate
         sizes = self.factor(found.sums) * found.sums.hsic(unbiased=unbiased)
-        return Sizes(sizes, found.sums.own(unbiased=self.unbiased))
+        return GramSizes(sizes, found.sums.own(unbiased=self.unbiased))
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
         """The estimate with all that it is made of."""
 
-        def tell(found: GramFound) -> tuple[Sizes, Vector]:
+        def tell(found: GramFound) -> tuple[GramSizes, Vector]:
             means = found.sums.rows / session.n + found.centres[:, None]
             return self.tell(found), means
 
@@ -183,14 +183,14 @@ class Quadratic(Estimator):
             fitted = fitted.part(numbers) if len(numbers) < len(fitted) else fitted
 
         def estimate(found: Replicated, c: int) -> Estimate:
-            return self._estimate(_sizes(found).estimates[c], fitted.kernels_of(c))
+            return self._estimate(_gram_sizes(found).estimates[c], fitted.kernels_of(c))
 
         return Prepared(
             fitted,
             self.statistic(session, fitted, samples, null, tell),
             estimate,
             left_out_text(len(combinations) - len(fitted)),
-            lambda found: _sizes(found).own,
+            lambda found: _gram_sizes(found).own,
         ), samples
 
     def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
@@ -241,10 +241,10 @@ class Quadratic(Estimator):
         return laws
 
 
-def _sizes(found: Replicated) -> Sizes:
+def _gram_sizes(found: Replicated) -> GramSizes:
     """Those of all combinations."""
     some = [sizes for _, sizes in found.data]
-    return some[0] if len(some) == 1 else Sizes(*map(np.concatenate, zip(*some, strict=True)))
+    return some[0] if len(some) == 1 else GramSizes(*map(np.concatenate, zip(*some, strict=True)))
 
 
 @final

@@ -39,7 +39,7 @@ from dhsic.statistics.blocks import ESTIMATE, KeptBlocks, unbiased_hsic, unbiase
 from dhsic.statistics.features import Features
 from dhsic.statistics.moments import (
     BOTH,
-    SecondMoments,
+    FeatureMoments,
     gamma_law,
     moments_steps,
     second_moments,
@@ -73,7 +73,7 @@ class DrawnFeatures(NamedTuple):
     """Where they have any."""
     summary: FeatureSummary | None = None
     """Describes the features."""
-    moments: SecondMoments | None = None
+    moments: FeatureMoments | None = None
     """Those of two kernels, where they are made of them."""
     detail: str = ""
     """What a result says of them."""
@@ -95,7 +95,7 @@ class FeatureFit(NamedTuple):
 
     drawn: DrawnFeatures
     """The features."""
-    moments: SecondMoments
+    moments: FeatureMoments
     """Theirs."""
     estimate: Estimate
 

@@ -795,7 +795,7 @@ class RowsPass(PermutedPass[RowsSum]):
         return RowsSum(block.values)
 
 
-class OfRows(Statistic[Any]):
+class HeldStatistic(Statistic[Any]):
     """Statistics whose errors are known, and not those of their roots."""
 
     def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
@@ -805,7 +805,7 @@ class OfRows(Statistic[Any]):
 
 
 @dataclass(frozen=True)
-class GramStatistic(OfRows):
+class GramStatistic(HeldStatistic):
     """n times a multiple of HSIC, of the Gram matrices of every combination of kernels.
 
     Parameters

@@ -147,7 +147,7 @@ class MomentsPass(Pass[MomentSums]):
 
 
 @dataclass(frozen=True)
-class SecondMoments:
+class FeatureMoments:
     """Means of features about their provisional ones, and covariances with 1/n.
 
     Parameters
@@ -192,7 +192,7 @@ def second_moments(
     pairs: Pairs = BOTH,
     *,
     norms: bool = False,
-) -> SecondMoments:
+) -> FeatureMoments:
     """Means of the features of some kernels, and covariances of pairs of them, in one pass.
 
     Parameters
@@ -208,7 +208,7 @@ def second_moments(
 
     Returns
     -------
-    SecondMoments
+    FeatureMoments
     """
     numbered, reduction = _reduction(session, features, pairs, norms=norms)
     sums, n = _with_weights(session).reduce(reduction), session.n
@@ -216,7 +216,7 @@ def second_moments(
     for crossing in reduction.layout.crossings:
         # E f h' - E f E h', where both means are small, since features are about provisional ones.
         crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
-    return SecondMoments(reduction.layout, means, values, numbered)
+    return FeatureMoments(reduction.layout, means, values, numbered)
 
 
 def moments_steps(
@@ -300,7 +300,7 @@ def spectral_law(left: Vector, right: Vector, null: Spectral, seed: int) -> Dist
     return null.distribution(ChiSquareMixture.of_products(left, right), seed)
 
 
-def gamma_law(moments: SecondMoments, n: int) -> GammaDistribution:
+def gamma_law(moments: FeatureMoments, n: int) -> GammaDistribution:
     """The gamma law with the mean and the variance of n |C|^2 over all permutations.
 
     The variance holds fourth moments, for which the moments are of features with their norms.
@@ -316,7 +316,7 @@ def gamma_law(moments: SecondMoments, n: int) -> GammaDistribution:
     return GammaDistribution(mean, variance)
 
 
-def _fourth_moment(moments: SecondMoments, k: int) -> float:
+def _fourth_moment(moments: FeatureMoments, k: int) -> float:
     """Mean of |phi - mu|^4 from means and covariances of (phi, |phi|^2).
 
     |phi - mu|^2 is the inner product of (phi, |phi|^2) and (-2 mu, 1), plus |mu|^2.
