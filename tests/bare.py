@@ -3,7 +3,7 @@
 Run by the Python of an environment that has nothing else, or with `--blocked` of any other, where
 what the extras bring cannot be imported then:
 
-    python tests/bare.py
+    python -P tests/bare.py
 """
 
 import importlib

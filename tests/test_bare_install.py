@@ -12,7 +12,7 @@ from tests import bare
 
 
 def test_package__imports_without_extras_and_errors_name_them():
-    command = [sys.executable, bare.__file__, "--blocked"]
+    command = [sys.executable, "-P", bare.__file__, "--blocked"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "errors name their extras" in done.stdout

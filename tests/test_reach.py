@@ -97,7 +97,7 @@ LITTLE = {
     "forward": ("4MiB", {}),
     "two_sample_test": ("8MiB", {"estimator": "nystrom-mmd"}),
     "mean_embedding": ("4MiB", {}),
-    "dependence_matrix": ("6MiB", {}),
+    "dependence_matrix": ("7MiB", {}),
     "interaction_test": ("8MiB", {}),
     "sensitivity_map": ("14MiB", {}),
     "witness_functions": ("6MiB", {}),

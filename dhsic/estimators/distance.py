@@ -394,14 +394,15 @@ class SortedStatistic(HeldStatistic):
 
     def step(self, session: Session, reduction: RowsPass) -> DriverStep:  # type: ignore[override]
         """Bytes of the sorted columns and their sums."""
-        threads = session.runtime.threads if len(reduction.orbit) > 1 else 1
-        return DriverStep("sums of distances", session.n * (64 + 120 * threads))
+        permutes = len(reduction.orbit) > 1
+        needed = session.n * (64 + 120 * (session.runtime.threads if permutes else 1))
+        return DriverStep("permutation null" if permutes else "sums of distances", needed)
 
     def values(  # type: ignore[override]
         self, session: Session, reduction: RowsPass, sums: RowsSum
     ) -> Permuted:
         """The statistic and its replicates."""
-        session.step("sums of distances")
+        session.step(self.step(session, reduction).name)
         found, columns = distance_sums(*map(_half, sums.values))
         cosets, orders = reduction.cosets, RowOrders.of_all(reduction.orbit)
         start = max(cosets.start, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -120,7 +121,7 @@ class Functions(Estimator):
         self, session: Session, combinations: Combinations, samples: Sequence[Vector]
     ) -> Pointwise:
         made = [
-            _Function.of(self, kernel, samples[m], generator(session.seed, "landmarks", m))
+            _Function.of(self, kernel, samples[m], (session.seed, m))
             for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
         ]
         sizes = {one.size for one in made}
@@ -140,31 +141,44 @@ class Functions(Estimator):
 
 @dataclass(frozen=True, eq=False)
 class _Function:
-    """Functions of the columns that a kernel sees, as a kernel at the numbers of their values."""
+    """Functions of the columns that a kernel sees, as a kernel at the numbers of their values.
 
-    function: RowFunction
-    size: int
+    They are made of what a checkpoint can compare, since a lambda says nothing of what it does.
+    """
+
+    estimator: Functions
+    kernel: Kernel
+    sample: Vector
+    seeds: tuple[int, int]
     at: tuple[int, ...]
     scales: Vector
     work_tiles: ClassVar[int] = 0
 
     @classmethod
     def of(
-        cls, estimator: Functions, kernel: Kernel, sample: Vector, rng: np.random.Generator
+        cls, estimator: Functions, kernel: Kernel, sample: Vector, seeds: tuple[int, int]
     ) -> _Function:
         at, scales = tuple(range(sample.shape[1])), np.ones(1)
         if isinstance(kernel, OnColumns):
             at, scales, kernel = kernel.at, np.array(kernel.scales or 1.0), kernel.kernel
-        seen = sample[:, at] / scales
-        function = estimator.function(kernel, seen, rng)
-        shape = np.shape(function(seen[:2]))
+        return cls(estimator, kernel, sample[:, at] / scales, seeds, at, scales)
+
+    @cached_property
+    def function(self) -> RowFunction:
+        seed, m = self.seeds
+        rng = generator(seed, "landmarks", m)
+        return self.estimator.function(self.kernel, self.sample, rng)
+
+    @cached_property
+    def size(self) -> int:
+        shape = np.shape(self.function(self.sample[:2]))
         if len(shape) != 2 or shape[0] != 2:
             msg = (
-                f"a function of {estimator.name!r} must take rows (b, d) to values (b, r), got "
-                f"{shape} of {seen[:2].shape}: return an array of one row for each"
+                f"a function of {self.estimator.name!r} must take rows (b, d) to values (b, r), "
+                f"got {shape} of {self.sample[:2].shape}: return an array of one row for each"
             )
             raise InvalidArgumentError(msg)
-        return cls(function, shape[1], at, scales)
+        return int(shape[1])
 
     def as_power(self) -> tuple[_Function, float]:
         return self, 1.0

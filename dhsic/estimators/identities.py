@@ -69,8 +69,8 @@ def compared(combinations: Combinations, left_out: Container[int]) -> list[int]:
     Examples
     --------
     >>> from dhsic.kernels import Gaussian
-    >>> kernels = (Gaussian(gamma=1.0), Gaussian(gamma=900.0))
-    >>> compared(Combinations.against(kernels, Gaussian(gamma=1.0)), {1})
+    >>> kernels = Gaussian(gamma=1.0), Gaussian(gamma=900.0), Gaussian(gamma=1.0)
+    >>> compared(Combinations(kernels, (0, 0, 1), ((0, 2), (1, 2)), (1.0,) * 3), {1})
     [0]
     """
     kept = combinations.kept

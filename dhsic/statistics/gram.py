@@ -774,7 +774,7 @@ class RowsPass(PermutedPass[RowsSum]):
     @property
     def name(self) -> str:
         """Name of the pass."""
-        return super().name if self.orbit.shifted else "read all rows"
+        return "read all rows"
 
     @property
     def one_block(self) -> bool:
@@ -958,15 +958,21 @@ class GramStatistic(HeldStatistic):
         if self.limit:
             # Eigenvalues of products of many kernels take workspaces for each centred matrix.
             needed += 8 * n**2 * (8 if self.joint else 2)
-        return DriverStep("eigenvalues" if self.limit else "statistics", needed)
+        return DriverStep(self._step_name(reduction), needed)
+
+    def _step_name(self, reduction: GramPass | RowsPass) -> str:
+        if self.limit:
+            return "eigenvalues"
+        held = isinstance(reduction, RowsPass) and not reduction.orbit.shifted
+        return "permutation null" if held else "statistics"
 
     def values(self, session: Session, reduction: PermutedPass[Any], sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
         assert isinstance(reduction, GramPass | RowsPass)
         pairs = self.pairs(reduction.orbit, reduction.cosets)
         limit, centres = None, np.array(pairs.centres)
+        session.step(self._step_name(reduction))
         if isinstance(reduction, RowsPass):
-            session.step("eigenvalues" if self.limit else "statistics")
             sums, piece, grams, centres = pairs.hold(sums.values)
             if reduction.orbit.shifted:
                 add_held(pairs, sums, grams)

@@ -42,7 +42,8 @@ def test_run__begun_in_one_place_goes_on_in_another(name, places, client, tmp_pa
         call(progress=Heard(kill_at_each_pass([])), **first)
     assert answer(call(**second)) == answer(call(threads=1))
     assert answer(call(progress=(again := Heard()), **first)) == answer(call(threads=1))
-    assert again.of("BlockFinished") == []
+    # Rows that are read whole are no result, and are where they were.
+    assert {one.name for one in again.of("BlockFinished")} <= {"read all rows"}
 
 
 def run(data, estimator="nystrom-hsic", null="shifts", **options):
