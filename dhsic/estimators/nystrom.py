@@ -74,13 +74,9 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
     where that would make more than 4 p. Kernels of a single number have 48, which serve as well as
     256 of its rows, and those of trends 24.
     """
-    # An even number, since a kernel at the median holds nothing of odd functions. Power of 25 data
-    # sets of 2,000 rows each with two, four and five quantiles of each of 90 columns: sin(4x) of
-    # one .04, .80 and .32, sin(5x) -, .96 and .24, sin(3x) -, .24 and .36, linear .36 with all, a
-    # square .52 with all, the sum of all |x_j| .36, .40 and .40.
     columns = zip(combinations.kernels, _widths(combinations, dims), strict=True)
     return [
-        min(_kept(kernel), max(2, 2 * (p // d)))
+        min(_kept(kernel), max(2, 2 * p // d))
         if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and kernel.measured(1))
         else 0
         for kernel, d in columns
