@@ -18,11 +18,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.fitting_samples import FittingSamples
-from dhsic.estimators.outcomes import (
-    Estimate,
-    GridOutcome,
-    Outcome,
-)
+from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
 from dhsic.kernels.wrap import of_rows
 from dhsic.nulls import (
@@ -134,8 +130,7 @@ class Estimator(ABC):
         tested, passes = guess.session or session, []
         if guess.statistic is not None:
             orbit = guess.statistic.orbit(tested, null if isinstance(null, Resampling) else None)
-            share = SHARE_OF_MANY if combinations.features else 1
-            passes = replicate_steps(tested, guess.statistic, orbit, share)
+            passes = replicate_steps(tested, guess.statistic, orbit, _share(combinations))
         steps = [*guess.steps, *passes, *guess.closing]
         return plan_of(session, steps, self.remedy, guess.n_landmarks)
 
@@ -166,8 +161,7 @@ class Estimator(ABC):
         prepared = self.prepare(session, combinations, null)
         tested = prepared.session or session
         orbit = prepared.statistic.orbit(tested, null)
-        share = SHARE_OF_MANY if combinations.features else 1
-        found = replicate(tested, prepared.statistic, orbit, share)
+        found = replicate(tested, prepared.statistic, orbit, _share(combinations))
         return GridOutcome(
             prepared.combinations,
             found.statistics,
@@ -181,6 +175,11 @@ class Estimator(ABC):
     def test_each(self, session: Session, combinations: Combinations, null: Any) -> list[Outcome]:
         """The outcome of every combination by itself, by a law that is no replicates'."""
         raise NotImplementedError
+
+
+def _share(combinations: Combinations) -> int:
+    """One part in how many of the memory a pass takes."""
+    return SHARE_OF_MANY if combinations.features else 1
 
 
 def check_gaps(session: Session, estimator: Estimator) -> None:

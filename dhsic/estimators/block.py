@@ -85,6 +85,8 @@ class BlockHSIC(Estimator):
     exponent: float = 0.5
 
     name: ClassVar[str] = "block-hsic"
+    nulls: ClassVar[tuple[type[Any], ...]] = (Normal,)
+    cost: ClassVar[str] = "n b"
 
     def __post_init__(self) -> None:
         if self.block_rows is not None:

@@ -312,8 +312,10 @@ def _add_estimator(
         raise InvalidArgumentError(msg)
     # Nulls that were added before, for all estimators that take what they are made of.
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
-    entry = EstimatorEntry(cls, (*with_it, *others), most, cost or cls.cost, prepares)
-    TABLE.append(replace(entry, moves_sets=prepares))
+    entry = EstimatorEntry(
+        cls, (*with_it, *others), most, cost or cls.cost, grids=prepares, moves_sets=prepares
+    )
+    TABLE.append(entry)
     ESTIMATORS[cls.name] = cls
 
 

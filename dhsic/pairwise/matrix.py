@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -417,23 +417,23 @@ class _Pairs:
     features: Sequence[Features]
     null: PairNull
 
-    @property
+    @cached_property
     def whole(self) -> list[Features]:
         """All of them, by which dependence is estimated."""
         return [replace(one, matrix=None) for one in self.features]
 
-    @property
+    @cached_property
     def alone(self) -> list[tuple[int, int]]:
         """Every variable with itself."""
         return [(m, m) for m in range(len(self.features))]
 
-    @property
+    @cached_property
     def estimates(self) -> tuple[OuterStatistic, Orbit]:
         """Squared HSIC of all pairs, times n."""
         statistic = OuterStatistic(self.session, self.whole, self.combinations.chosen)
         return statistic, statistic.orbit(self.session, None)
 
-    @property
+    @cached_property
     def tests(self) -> tuple[OuterStatistic, Orbit] | None:
         """The same with replicates; none of a limit law."""
         if isinstance(self.null, Spectral):
