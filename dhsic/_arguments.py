@@ -32,7 +32,6 @@ from dhsic.estimators import (
     find_null,
     run_chain,
     takes_variables,
-    tries_grids,
 )
 from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner
@@ -480,7 +479,7 @@ def choose_method(
     grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
     # A grid is corrected for by the replicates that its kernels share: a null of a formula has
     # none, and nor have kernels of weighted rows.
-    tries = draws_replicates(null) and (named is None or tries_grids(named))
+    tries = draws_replicates(null) and (named is None or named.tries_grids)
     tries = tries and session.weights is None
     if isinstance(asked, Grid) or (tries and m == 2):
         combinations = grid.combinations(m)

@@ -1,11 +1,11 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
-`registration` adds to the list. `chain` makes tests of three variables and more of those of two. On
-all pairs of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples:
-`nystrom_m`, and `nfsic` at test locations that `training` finds. On features of either variable:
-`features` says what all share and has those without landmarks, `nystrom` and `coco` have Nystrom
-features. `functions` makes estimators of plain functions of rows.
+`base` says what an estimator is, `outcomes` what it returns, and `registry` lists them. `chain`
+makes tests of three variables and more of those of two. On all pairs of rows: `exact`, `distance`
+and `block`. On the values of kernels at landmark tuples: `nystrom_m`, and `nfsic` at test locations
+that `training` finds. On features of either variable: `features` says what all share and has those
+without landmarks, `nystrom` and `coco` have Nystrom features. `functions` makes estimators of plain
+functions of rows.
 """
 
 from dhsic.estimators.base import (
@@ -32,18 +32,15 @@ from dhsic.estimators.outcomes import (
     GridOutcome,
     Outcome,
 )
-from dhsic.estimators.registration import register, unregister
 from dhsic.estimators.registry import (
     ESTIMATORS,
     NULLS,
-    TABLE,
-    EstimatorEntry,
     draws_replicates,
     find_estimator,
     find_null,
-    takes_null,
+    register,
     takes_variables,
-    tries_grids,
+    unregister,
 )
 
 __all__ = [
@@ -54,7 +51,6 @@ __all__ = [
     "NOCCO",
     "NULLS",
     "RFFHSIC",
-    "TABLE",
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
@@ -63,7 +59,6 @@ __all__ = [
     "DCov",
     "Estimate",
     "Estimator",
-    "EstimatorEntry",
     "EstimatorName",
     "Functions",
     "GridOutcome",
@@ -86,8 +81,6 @@ __all__ = [
     "plan_of",
     "register",
     "run_chain",
-    "takes_null",
     "takes_variables",
-    "tries_grids",
     "unregister",
 ]

@@ -101,10 +101,31 @@ class Estimator(ABC):
     """How its time grows with the rows n."""
     ranks: ClassVar[bool] = False
     """Whether it says HSIC of every variable with itself, as rankings of features need."""
+    takes_one_kernel: ClassVar[bool] = False
+    """Whether it takes one kernel of each variable, where a statistic takes several."""
+    tries_grids: ClassVar[bool] = False
+    """Whether tests try several kernels where none are given."""
+    tests_all_rows: ClassVar[bool] = True
+    """Whether none are left out, so that strata, groups and series are those of all."""
     takes_missing: ClassVar[bool] = False
     """Whether it takes kernels of rows with gaps."""
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
     """Advice where it needs too much memory."""
+
+    @classmethod
+    def prepares(cls) -> bool:
+        """Whether it makes a statistic, of which all else is made."""
+        return cls.prepare is not Estimator.prepare
+
+    @classmethod
+    def takes_grids(cls) -> bool:
+        """Whether a test takes several kernels of a variable."""
+        return cls.prepares() and not cls.takes_one_kernel
+
+    @classmethod
+    def moves_sets(cls) -> bool:
+        """Whether replicates keep to the strata, groups or series of a session."""
+        return cls.prepares() and cls.tests_all_rows
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The kernel of a variable: what was given, or the Gaussian one."""

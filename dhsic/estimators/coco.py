@@ -224,6 +224,7 @@ class COCO(OnLandmarks):
     tolerance: float | None = None
 
     name: ClassVar[str] = "coco"
+    takes_one_kernel: ClassVar[bool] = True
     measure: ClassVar[Measure] = Measure("COCO", squared_largest_singular_values, math.sqrt)
 
     def witness_functions(self, session: Session, kernels: Sequence[Kernel]) -> WitnessFunctions:

@@ -44,6 +44,7 @@ class _DistanceStatistic(Quadratic):
     """
 
     name: ClassVar[str]
+    takes_one_kernel: ClassVar[bool] = True
     needs_numbers: ClassVar[bool] = True
     measures: ClassVar[str]
     exponent: float

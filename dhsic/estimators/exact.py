@@ -296,6 +296,7 @@ class VHSIC(Quadratic):
 
     name: ClassVar[str] = "v-hsic"
     ranks: ClassVar[bool] = True
+    tries_grids: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
     most_variables: ClassVar[int | None] = None
     takes_missing: ClassVar[bool] = True
@@ -330,6 +331,7 @@ class UHSIC(Quadratic):
     name: ClassVar[str] = "u-hsic"
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Spectral)
     takes_missing: ClassVar[bool] = True
+    tries_grids: ClassVar[bool] = True
     unbiased = True
 
 
@@ -357,6 +359,7 @@ class SubHSIC(Quadratic):
     """
 
     name: ClassVar[str] = "sub-hsic"
+    takes_one_kernel: ClassVar[bool] = True
     quantity = "mean squared HSIC of columns"
 
     def kernel(self, given: Kernel | None) -> Kernel:

@@ -471,6 +471,7 @@ class SubCorr(OnFeatures):
     """
 
     name: ClassVar[str] = "sub-corr"
+    takes_one_kernel: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
     cost: ClassVar[str] = "n"
     remedy: ClassVar[str] = "take fewer resamples or fewer threads"

@@ -115,6 +115,8 @@ class NFSIC(Estimator):
 
     name: ClassVar[str] = "nfsic"
     most_variables: ClassVar[int | None] = None
+    takes_one_kernel: ClassVar[bool] = True
+    tests_all_rows: ClassVar[bool] = False
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, ChiSquare
     cost: ClassVar[str] = "n"
     remedy: ClassVar[str] = "take fewer locations, training rows, resamples or threads"

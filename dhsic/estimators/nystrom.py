@@ -462,6 +462,7 @@ class _Normalised(OnLandmarks):
     """
 
     measured: ClassVar[bool] = True
+    takes_one_kernel: ClassVar[bool] = True
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """Lower triangular R of the map R^-1 of features that have a covariance over n rows."""

@@ -320,6 +320,7 @@ class NystromMHSIC(Estimator):
     name: ClassVar[str] = "nystrom-m"
     most_variables: ClassVar[int | None] = None
     ranks: ClassVar[bool] = True
+    tries_grids: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain, Gamma, Spectral
     cost: ClassVar[str] = "n"
     takes_missing: ClassVar[bool] = True

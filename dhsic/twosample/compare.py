@@ -19,7 +19,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import ESTIMATORS, RFFHSIC, BlockHSIC, Estimator, Null, NullName
-from dhsic.estimators.registration import is_added
+from dhsic.estimators.registry import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
