@@ -22,19 +22,16 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     VHSIC,
     Estimator,
-    Judged,
     Null,
-    Outcome,
-    Stages,
     choose_estimator,
     draws_replicates,
     find_estimator,
     find_null,
-    run_chain,
     takes_variables,
 )
 from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner
+from dhsic.estimators.program import ChainMethod, Method, Stages
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources
@@ -55,8 +52,8 @@ from dhsic.kernels import (
 )
 from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
-from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
-from dhsic.results import AS_ASKED, GridSummary, StageSummary
+from dhsic.nulls import Chain
+from dhsic.results import AS_ASKED
 from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
 
 Precision = Literal["float64", "float32"]
@@ -335,124 +332,6 @@ def _suited(
     # Categories have the kernel of equality; the estimator may refuse it.
     suited = by_type(kinds, usual)
     return usual if suited == usual else named.kernel(suited)
-
-
-@dataclass(frozen=True)
-class Method:
-    """How a test is run.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        The statistic.
-    estimator_reason : str
-        Why this one.
-    combinations : Combinations
-        Kernels to fit.
-    grid : Grid
-        How several combinations become one test.
-    null : Null
-        The null distribution.
-    null_reason : str
-        Why this one.
-    """
-
-    estimator: Estimator
-    estimator_reason: str
-    combinations: Combinations
-    grid: Grid
-    null: Null
-    null_reason: str
-
-    @property
-    def _drawn(self) -> Null:
-        """The null that the estimator sees: the replicates, of a law that is made of them."""
-        return self.null.replicates if isinstance(self.null, FromReplicates) else self.null
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """All of it, for a checkpoint."""
-        return {
-            "estimator": self.estimator,
-            "null": self.null,
-            "kernels": self.combinations.kernels,
-            "variables_of_kernels": self.combinations.variables,
-            "combinations": self.combinations.chosen,
-            "factors": self.combinations.factors,
-            "grid": self.grid,
-        }
-
-    def plan(self, session: Session) -> Plan:
-        """The plan of the run, which times one block of it; a refusal names what would fit."""
-        plan = self._steps(session, self._drawn)
-        return replace(plan, pilot=partial(session.timed, self.run))
-
-    def _steps(self, session: Session, null: Null) -> Plan:
-        once = partial(plan_once, null=null)
-        return planned(once, self.estimator, session, self.combinations)
-
-    def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
-        """The outcome of the test; of several kernels or stages, with what each says by itself."""
-        estimator: Any = self.estimator  # those that try several kernels have `test_grid`
-        # One kernel a variable: nothing is chosen, and no score has to account for a choice.
-        if self.combinations.plain:
-            return estimator.test(session, self.combinations.kernels, self._drawn), None, ()
-        tested = estimator.test_grid(session, self.combinations, self._drawn)
-        # Combinations that compare no rows were left out, perhaps all but one.
-        if len(tested.combinations) == 1:
-            return tested.only, None, ()
-        judged = Judged.of(tested, self.grid, session.dtype)
-        whole = judged.whole
-        outcome = Outcome(
-            whole.statistic,
-            whole.distribution,
-            # One of kernels that the same data chose would lie above 0 for independent data.
-            tested.estimate(judged.reference),
-            tested.detail,
-            whole.rounding,
-            whole.strength,
-        )
-        return outcome, judged.summary, ()
-
-    def law(self, returned: Distribution) -> Distribution:
-        """The distribution of the statistic; a law may be made of replicates, as a Pareto tail."""
-        if not isinstance(self.null, FromReplicates):
-            return returned
-        assert isinstance(returned, Replicates)
-        return self.null.distribution(returned.values)
-
-
-@dataclass(frozen=True)
-class ChainMethod(Method):
-    """How a chain of tests of two variables is run, which have a joint estimate beside them.
-
-    Parameters
-    ----------
-    null : Chain
-        How stages become one test.
-    stages : Stages
-        The tests, whose kernels `combinations` are; the other parameters are those of `Method`.
-    measure, measured : Estimator, tuple of Kernel
-        What estimates the joint dependence, and by which kernels.
-    """
-
-    null: Chain
-    stages: Stages
-    measure: Estimator
-    measured: tuple[Kernel, ...]
-
-    def _steps(self, session: Session, null: Null) -> Plan:
-        plan = super()._steps(self.stages.session(session), self.stages.null(self.null))
-        estimate = plan_once(self.measure, session, Combinations.single(self.measured), None)
-        return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
-
-    def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
-        # By the kernels of the reference: one of those that the same data chose would lie above 0
-        # for independent data. Before the tests, whose sums of one block may be refused.
-        estimate = self.measure.estimate(session, self.measured)
-        estimator: Any = self.estimator
-        # A chain chooses at every stage, and has a score for each.
-        return run_chain(session, self.stages, estimator, self.grid, self.null, lambda: estimate)
 
 
 def choose_method(

@@ -1,11 +1,11 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is, `outcomes` what it returns, and `registry` lists them. `chain`
-makes tests of three variables and more of those of two. On all pairs of rows: `exact`, `distance`
-and `block`. On the values of kernels at landmark tuples: `nystrom_m`, and `nfsic` at test locations
-that `training` finds. On features of either variable: `features` says what all share and has those
-without landmarks, `nystrom` and `coco` have Nystrom features. `functions` makes estimators of plain
-functions of rows.
+`base` says what an estimator is, `outcomes` what it returns, and `registry` lists them. `choose`
+has the rules of the choice among them, and `program` how statistics become one test. On all pairs
+of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples: `nystrom_m`,
+and `nfsic` at test locations that `training` finds. On features of either variable: `features` says
+what all share and has those without landmarks, `nystrom` and `coco` have Nystrom features.
+`functions` makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (
@@ -15,7 +15,6 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.chain import Judged, Stages, run_chain
 from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
@@ -62,13 +61,11 @@ __all__ = [
     "EstimatorName",
     "Functions",
     "GridOutcome",
-    "Judged",
     "Null",
     "NullName",
     "NystromHSIC",
     "NystromMHSIC",
     "Outcome",
-    "Stages",
     "SubCorr",
     "SubHSIC",
     "WitnessFunction",
@@ -80,7 +77,6 @@ __all__ = [
     "fit_on_sample",
     "plan_of",
     "register",
-    "run_chain",
     "takes_variables",
     "unregister",
 ]

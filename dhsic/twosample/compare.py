@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any, Literal
 
-from dhsic._arguments import Method, Precision, RunOptions, choose_method
+from dhsic._arguments import Precision, RunOptions, choose_method
 from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
 from dhsic._progress import Progress, shows_progress
@@ -19,6 +19,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import ESTIMATORS, RFFHSIC, BlockHSIC, Estimator, Null, NullName
+from dhsic.estimators.program import Method
 from dhsic.estimators.registry import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
