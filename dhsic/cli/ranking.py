@@ -30,8 +30,7 @@ from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.forms import AnySource
-from dhsic.io.table_source import is_table
-from dhsic.io.table_variables import other_columns
+from dhsic.io.tables import is_table, other_columns
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within

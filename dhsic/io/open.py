@@ -25,8 +25,7 @@ from dhsic.io.libraries import is_of
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.row_labels import check_row_labels
 from dhsic.io.stored import member_of, open_stored, sharing
-from dhsic.io.table_source import is_table
-from dhsic.io.table_variables import open_table_variables, table_index
+from dhsic.io.tables import is_table, open_table_variables, table_index
 from dhsic.io.variable_texts import chosen_columns, parse_variable
 
 

@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_path, check_progress, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.csv_lines import Dialect, Quotes
-from dhsic.io.encode import check_repeated
+from dhsic.io.encode import Notation, check_repeated
 from dhsic.io.missing import Missing, check_missing
-from dhsic.io.notation import Notation
 from dhsic.io.shuffle import shuffled
-from dhsic.io.stray import are_inexact, numbers_of_text
-from dhsic.io.table_source import FieldKind, TableSource, is_csv, open_table, usual_delimiter
+from dhsic.io.tables import (
+    Dialect,
+    FieldKind,
+    Quotes,
+    TableSource,
+    are_inexact,
+    is_csv,
+    numbers_of_text,
+    open_table,
+    usual_delimiter,
+)
 from dhsic.io.written import WrittenColumn, WrittenGroup
 from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_group
 
