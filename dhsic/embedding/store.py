@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dhsic._files import check_regular, parse_json
 from dhsic._validation import check_flag, check_path
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.inventory import inventory_of
+from dhsic.io.chunks import inventory_of
 from dhsic.io.stored import check_metadata
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole

@@ -18,12 +18,18 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import ValueKind, chunk_starts
 from dhsic.engine.inventory import Inventory
 from dhsic.errors import DataError
-from dhsic.io.chunks import broken_chunk, is_zarr, missing_folder
-from dhsic.io.decoding import Decoding, decoding_of
+from dhsic.io.chunks import (
+    Decoding,
+    broken_chunk,
+    decoding_of,
+    inventory_of,
+    inventory_of_file,
+    is_zarr,
+    missing_folder,
+)
 from dhsic.io.encode import Labels
-from dhsic.io.failures import StorageError
-from dhsic.io.inventory import inventory_of, inventory_of_file
 from dhsic.io.marks import Marks, marks_of, unmasked
+from dhsic.io.urls import StorageError
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed

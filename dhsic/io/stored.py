@@ -12,11 +12,9 @@ from dhsic._files import check_regular
 from dhsic._validation import nearest, shown
 from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.decoding import piece_shape
+from dhsic.io.chunks import METADATA, piece_shape
 from dhsic.io.sources import ColumnChoice, StoredSource
-from dhsic.io.urls import is_url, scheme_of
-
-METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+from dhsic.io.urls import is_url
 
 # Damaged metadata may hold any number; sizes are multiplied in 64 bits.
 _MOST_ROWS = 2**62
@@ -175,7 +173,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
         if categories is None
         else tuple(map(_tuple, (categories[j] for j in chosen))),
         # Tasks of other processes would open an empty store by the same name.
-        place="memory" if _in_memory(array.store) else "storage",
+        place="memory" if str(array.store).startswith("memory:") else "storage",
     )
 
 
@@ -210,14 +208,3 @@ def column_labels(array: Any) -> list[str] | None:
 
 def _tuple(labels: Any) -> tuple[Any, ...] | None:
     return tuple(labels) if isinstance(labels, list) else None
-
-
-def _in_memory(store: Any) -> bool:
-    """Whether no other process sees what is stored."""
-    import zarr
-
-    from dhsic.io.storage import RemoteStore
-
-    if isinstance(store, RemoteStore):
-        return scheme_of(store.url) == "memory"
-    return isinstance(store, zarr.storage.MemoryStore)

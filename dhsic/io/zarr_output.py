@@ -271,7 +271,7 @@ def new_group(
     (3, 2)
     >>> folder.cleanup()
     """
-    from dhsic.io.upload import uploading  # by zarr, slow to import
+    from dhsic.io.storage import uploading  # by zarr, slow to import
 
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
