@@ -51,10 +51,9 @@ from dhsic.estimators.reach import (
     powers_below,
     telling,
 )
-from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import JoinRows, Variable, derived
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.regression.residuals import (
     Regression,
@@ -667,7 +666,7 @@ class _Directed:
         # A plan asks for shapes, so that the rows take no memory.
         zero = np.float64(0.0)
         stand_ins = [
-            ArraySource(source.name, np.broadcast_to(zero, (rows, source.shape[1])))
+            Variable(source.name, np.broadcast_to(zero, (rows, source.shape[1])))
             for source in whole.sources
         ]
         return whole.over(stand_ins), [DriverStep("select rows", size + fetch, size)]
@@ -684,7 +683,7 @@ class _Directed:
         numbers = np.sort(drawn)
         values = whole.take([numbers] * len(whole.sources))
         pairs = zip(whole.names, values, strict=True)
-        return whole.over([ArraySource(name, x) for name, x in pairs], "selected rows")
+        return whole.over([Variable(name, x) for name, x in pairs], "selected rows")
 
     def measured(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
         """The first variable as the cause, and the second."""
@@ -723,7 +722,7 @@ def _residuals_of(effect: Source) -> str:
 
 def _shaped(name: str, others: tuple[Source, ...], width: int) -> Source:
     """A variable that is to be made of others, of which a plan reads no row."""
-    return DerivedSource(name, others, JoinRows(), width)
+    return derived(name, others, JoinRows(), width)
 
 
 class _CentredSums(NamedTuple):
@@ -825,7 +824,7 @@ def _standardised(session: Session) -> list[Source]:
         columns = slice(edges[m], edges[m + 1])
         _check_deviations(source.name, deviations[columns])
         function = _Standardise(centres[m], exponents[m], means[columns], deviations[columns])
-        out.append(DerivedSource(source.name, (source,), function, source.shape[1]))
+        out.append(derived(source.name, (source,), function, source.shape[1]))
     return out
 
 

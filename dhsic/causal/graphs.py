@@ -23,8 +23,8 @@ from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, fin
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
+from dhsic.io.variables import joined_source
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns, parse
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
@@ -822,7 +822,7 @@ class _Search:
         joined = joined_source([self.session.sources[j] for j in against])
         # Nodes have units of their own.
         beside = OnColumns(
-            self.method.estimator.kernel(None), tuple(range(joined.width)), scaled=True
+            self.method.estimator.kernel(None), tuple(range(joined.shape[1])), scaled=True
         )
         part = "test", node, given, against
         score, _ = self._tested([residual, joined], (self.kernels[node], beside), part)

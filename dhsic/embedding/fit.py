@@ -27,7 +27,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import Variable
 from dhsic.kernels import Combinations, Kernel, KernelName, parse
 from dhsic.landmarks import (
     Landmarks,
@@ -287,7 +287,7 @@ def _session(
 ) -> Session:
     with graphs_on(client, threads):
         sources: Sequence[Any] = open_samples([x], ["x"])
-    in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
+    in_memory = isinstance(sources[0].array, np.ndarray) and not isinstance(x, Variable)
     # Other rows could give the same labels other codes, and embeddings are compared.
     if in_memory and sources[0].categorical and not _keeps_codes(x):
         msg = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,8 @@ from dhsic.io.frames import as_frame, frame_source
 from dhsic.io.libraries import holds_columns, is_of, is_sparse
 from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.row_labels import check_row_labels
-from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import kinds_said, open_stored, stored_source
-
-AnySource = ArraySource | StoredSource | GraphSource
-Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
+from dhsic.io.variables import ColumnChoice, Densified, Variable
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -31,7 +28,7 @@ _KNOWN = (
 )
 
 
-def open_one(x: Any, name: str) -> AnySource:
+def open_one(x: Any, name: str) -> Variable:
     """Open a variable.
 
     Parameters
@@ -51,7 +48,7 @@ def open_one(x: Any, name: str) -> AnySource:
         It holds neither numbers nor labels, or has other than one or two dimensions, or no rows.
     """
     # From the special to the general, since what has columns or chunks may look like an array too.
-    if isinstance(x, AnySource):
+    if isinstance(x, Variable):
         return replace(x, name=name)
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
         return open_array(open_stored(os.fsdecode(x), "array"), name)
@@ -79,7 +76,8 @@ def open_one(x: Any, name: str) -> AnySource:
         return _with_shape(frame_source(frame, name))
     if _is_sliced(x):
         chunks = getattr(x, "chunks", None)
-        return _with_shape(_numeric(StoredSource(name, x, int(chunks[0]) if chunks else None)))
+        rows = int(chunks[0]) if chunks else None
+        return _with_shape(_numeric(Variable(name, x, rows, marks=marks_of(x, name))))
     return _array_source(_as_array(x, name), name)
 
 
@@ -90,7 +88,7 @@ def _is_sliced(x: Any) -> bool:
     return array and not hasattr(x, "__dlpack__")
 
 
-def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
+def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
     """Columns in memory as one variable, whose columns have their names.
 
     Raises
@@ -100,7 +98,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
     """
     check_row_labels(columns.values())
     opened = [open_one(x, key) for key, x in columns.items()]
-    arrays = [array for array in opened if isinstance(array, ArraySource)]
+    arrays = [array for array in opened if isinstance(array.array, np.ndarray | Densified)]
     if not opened or len(arrays) < len(opened):
         msg = (
             f"columns of one variable must be in memory, one or more, got {list(columns)} for "
@@ -114,7 +112,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
         raise DataError(msg)
     parts = [array.read(0, array.shape[0]) for array in arrays]
     values = joined(parts, f"variable {name!r}")
-    return ArraySource(
+    return Variable(
         name,
         values,
         kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
@@ -125,14 +123,14 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
     )
 
 
-def _labels_of_source(source: ArraySource) -> tuple[str, ...]:
+def _labels_of_source(source: Variable) -> tuple[str, ...]:
     d = source.shape[1]
     if d == 1:
         return (source.name,)
     return tuple(f"{source.name}[{label}]" for label in source.labels or range(d))
 
 
-def _array_source(x: NDArray[Any], name: str) -> ArraySource:
+def _array_source(x: NDArray[Any], name: str) -> Variable:
     """An array in memory; masked values are missing."""
     # Masked booleans stay such, beside None.
     boolean = x.dtype == bool and np.ma.is_masked(x)
@@ -140,7 +138,7 @@ def _array_source(x: NDArray[Any], name: str) -> ArraySource:
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
     values, kinds, categories = encode_matrix(x, described)
-    return _with_shape(ArraySource(name, values, kinds=kinds, categories=categories))
+    return _with_shape(Variable(name, values, kinds=kinds, categories=categories))
 
 
 def _array_of_list(x: Any, name: str) -> NDArray[Any]:
@@ -184,19 +182,21 @@ def _is_buffer(x: Any) -> bool:
         return False
 
 
-def open_array(array: Any, name: str, columns: ColumnChoice = None) -> StoredSource:
+def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     """An array of zarr, or columns of it."""
     if array.ndim not in (1, 2):
         raise _shape_error(name, array.shape)
     return _with_shape(_numeric(stored_source(array, name, columns)))
 
 
-def _labelled(x: Any, name: str) -> AnySource:
+def _labelled(x: Any, name: str) -> Variable:
     """An xarray variable, with the labels of its columns."""
     # Not read yet: a lazy backend of xarray, which tasks slice by themselves.
     lazy = x.chunks is None and not isinstance(x.variable._data, np.ndarray)
     if lazy and isinstance(x.dtype, np.dtype):  # categories are of pandas, in memory
-        source: AnySource = _with_shape(_numeric(StoredSource(name, x.variable, None)))
+        source: Variable = _with_shape(
+            _numeric(Variable(name, x.variable, marks=marks_of(x.variable, name)))
+        )
     else:
         data, marks = x.data, marks_of(x, name)
         if marks is not None and x.chunks is not None:
@@ -204,14 +204,14 @@ def _labelled(x: Any, name: str) -> AnySource:
         elif marks is not None:
             data = marks.decoded(data, name)
         source = open_one(data, name)
-        source = source if isinstance(source, StoredSource) else replace(source, marks=marks)
+        source = source if source.is_stored else replace(source, marks=marks)
     source = replace(source, kinds=kinds_said(x.attrs, source.shape[1]) or source.kinds)
     if x.ndim == 2 and x.dims[1] in x.coords:
         return replace(source, labels=tuple(map(str, x.coords[x.dims[1]].values.tolist())))
     return source
 
 
-def _dask_frame(x: Any, name: str) -> GraphSource:
+def _dask_frame(x: Any, name: str) -> Variable:
     """A Dask data frame or a column of one; known categories become codes."""
     # A series has no columns to assign codes to.
     frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
@@ -254,53 +254,28 @@ def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
     raise DataError(msg)
 
 
-def _graph(x: Any, name: str) -> GraphSource:
+def _graph(x: Any, name: str) -> Variable:
     if any(np.isnan(size) for size in x.shape):
         msg = f"variable {name!r} has unknown chunk sizes: call .compute_chunk_sizes() on it first"
         raise DataError(msg)
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
-    source = _with_shape(_numeric(GraphSource(name, x[:, None] if x.ndim == 1 else x)))
+    source = _with_shape(_numeric(Variable(name, x[:, None] if x.ndim == 1 else x)))
     # Of every array: whether a block has a mask shows when it is computed.
     floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
     array = source.array.map_blocks(unmasked, dtype=np.float64 if floats else x.dtype)
     return replace(source, array=array)
 
 
-@dataclass(frozen=True)
-class _Densified:
-    """A sparse matrix whose rows are made dense when they are sliced."""
-
-    matrix: Any
-
-    ndim = 2
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = np.dtype(self.matrix.dtype)
-        return dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
-        dense: NDArray[Any] = self.matrix[rows].toarray()
-        return dense
-
-
-def _sparse(x: Any, name: str) -> ArraySource:
+def _sparse(x: Any, name: str) -> Variable:
     if x.ndim != 2:
         raise _shape_error(name, x.shape)
     # CSR is the format of SciPy whose rows are sliced without a search.
-    source = ArraySource(name, _Densified(x.tocsr()))  # type: ignore[arg-type]
+    source = Variable(name, Densified(x.tocsr()))
     return _with_shape(_numeric(source))
 
 
-def _numeric(source: Opened) -> Opened:
+def _numeric(source: Variable) -> Variable:
     """Refuse what is stored or computed as anything but numbers."""
     if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
         raise error
@@ -312,7 +287,7 @@ def _numeric(source: Opened) -> Opened:
     return source
 
 
-def _with_shape(source: Opened) -> Opened:
+def _with_shape(source: Variable) -> Variable:
     n, d = source.shape
     if n == 0 or d == 0:
         msg = f"variable {source.name!r} must have rows and columns, got {n} x {d}"

@@ -10,19 +10,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, check_exact, read_whole
+from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of, read_whole
 from dhsic.engine.graphs import GraphPlace, graph_place, graphs_at
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
-from dhsic.io.rest import OfSources
-from dhsic.io.sources import OfRows
 
 _SHARE = 4  # of the memory
 _ROUNDED = 16 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
-class HeldSource(OfRows, OfSources):
+class HeldSource:
     """The rows of another variable, which are read when the first of them is asked for.
 
     Parameters
@@ -42,6 +40,41 @@ class HeldSource(OfRows, OfSources):
 
     place: Literal["memory"] = "memory"
     chunk_rows: int | None = None
+    take_bytes: int = 0
+
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is decoded."""
+        del rows
+        return 0
+
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
+        """For graphs alone."""
+        raise NotImplementedError
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return self.whole.categorical
+
+    @property
+    def kinds(self) -> tuple[ValueKind, ...]:
+        """Kinds of the columns."""
+        return kinds_of(self.whole)
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the columns."""
+        return labels_of(self.whole)
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """The stored arrays that the rows are of."""
+        return tuple(getattr(self.whole, "stored", ()))
+
+    @property
+    def marks(self) -> Any:
+        """How stored values are read."""
+        return getattr(self.whole, "marks", None)
 
     @cached_property
     def array(self) -> NDArray[Any]:

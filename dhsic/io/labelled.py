@@ -16,10 +16,10 @@ from dhsic._validation import shown
 from dhsic.engine.blocks import check_exact, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import Labels
-from dhsic.io.forms import AnySource, join_columns, open_one
+from dhsic.io.forms import join_columns, open_one
 from dhsic.io.frames import as_frame, part_of_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of
-from dhsic.io.sources import ArraySource, GraphSource
+from dhsic.io.variables import Variable
 
 
 def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[str]:
@@ -36,7 +36,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     # Columns of two tables may have one name: it tells neither then.
     given_names = [_name_of_column(x) for x in data]
     counts = Counter(given_names)
-    opened = [isinstance(x, AnySource) for x in data]
+    opened = [isinstance(x, Variable) for x in data]
     others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
     names = [
         name if name is not None and (counts[name] == 1 or is_source) else other
@@ -48,7 +48,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
 
 def _name_of_column(x: Any) -> str | None:
     # A variable that is opened already has the name that its user gave.
-    if isinstance(x, AnySource):
+    if isinstance(x, Variable):
         return x.name
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
         return PurePosixPath(os.fsdecode(x).replace(os.sep, "/")).name.removesuffix(".zarr") or None
@@ -81,11 +81,11 @@ def columns_as_variables(
     return columns, list(labels) if names is None else names
 
 
-def single_columns(source: AnySource, names: Sequence[str]) -> list[AnySource]:
+def single_columns(source: Variable, names: Sequence[str]) -> list[Variable]:
     """Every column of a variable as a variable of its own."""
     changes: list[dict[str, Any]]
     d = source.shape[1]
-    if isinstance(source, GraphSource):
+    if source.place == "graph":
         changes = [{"array": source.array[:, j : j + 1]} for j in range(d)]
     else:
         known = source.categories
@@ -160,7 +160,7 @@ def _part(data: Any, columns: Sequence[str], name: str) -> Any:
     return part_of_frame(frame, columns)
 
 
-def check_same_columns(samples: Sequence[AnySource]) -> None:
+def check_same_columns(samples: Sequence[Variable]) -> None:
     """Refuse samples whose columns are others, hold something else, or have another order.
 
     Raises
@@ -188,7 +188,7 @@ def check_same_columns(samples: Sequence[AnySource]) -> None:
             raise DataError(msg)
 
 
-def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
+def coded_alike(samples: Sequence[Variable]) -> list[Variable]:
     """Samples in which equal labels have equal codes; those of arrays in memory are changed.
 
     Raises
@@ -196,11 +196,11 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
     DataError
         Stored codes stand for other labels than those of another sample.
     """
-    known = [getattr(sample, "categories", None) for sample in samples]
+    known = [sample.categories for sample in samples]
     if len(samples) < 2 or len(set(known)) == 1 or not all(known):
         return list(samples)
     # Codes in storage would have to be translated in every task that reads them.
-    if not all(isinstance(sample, ArraySource) for sample in samples):
+    if any(sample.is_stored for sample in samples):
         names = ", ".join(repr(sample.name) for sample in samples)
         msg = (
             f"codes of categories must stand for the same labels in all samples, and do not in "
@@ -209,12 +209,12 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
         raise DataError(msg)
     joint = [
         None if columns[0] is None else tuple(dict.fromkeys(chain.from_iterable(columns)))
-        for columns in zip(*known, strict=True)
+        for columns in zip(*filter(None, known), strict=True)
     ]
-    return [_recoded(sample, joint) for sample in samples if isinstance(sample, ArraySource)]
+    return [_recoded(sample, joint) for sample in samples]
 
 
-def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
+def _recoded(source: Variable, joint: Sequence[Labels]) -> Variable:
     # Floats, since missing labels are NaN among the codes.
     values = source.read(0, source.shape[0])
     check_exact(f"variable {source.name!r}", values)

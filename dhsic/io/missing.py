@@ -13,15 +13,13 @@ from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.forms import AnySource
-from dhsic.io.rest import RestSource
-from dhsic.io.sources import ArraySource, GraphSource
+from dhsic.io.variables import Variable, without_rows
 
 Missing = Literal["refuse", "drop"]
 GapTreatment = Literal["refuse", "drop", "pairwise"]
 
 
-def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[Source], int]:
+def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Source], int]:
     """The variables without the rows in which one of them misses a value, and how many these are.
 
     With "refuse" the variables as they are: missing numbers are refused when they are read, so
@@ -50,12 +48,12 @@ def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[So
     # No row is missing: the variables stay what they are, and are read as before.
     if not len(left_out):
         return list(sources), 0
-    return [RestSource(source, left_out) for source in sources], len(left_out)
+    return [without_rows(source, left_out) for source in sources], len(left_out)
 
 
-def _refuse_missing_categories(source: AnySource) -> None:
+def _refuse_missing_categories(source: Variable) -> None:
     # NaN among numbers is refused by the pass that reads them, in any place and with its row.
-    if not (source.categorical and isinstance(source, ArraySource)):
+    if not source.categorical or source.place == "graph" or source.is_stored:
         return
     gaps = np.flatnonzero(_rows_with_nan(source))
     if len(gaps):
@@ -122,7 +120,7 @@ def _gaps_of_source(source: Source) -> Gaps:
 
 def _all_counts(source: Source) -> Iterable[_Counts]:
     """Those of all rows, some at a time in their order."""
-    if not isinstance(source, GraphSource):
+    if source.place != "graph" or not isinstance(source, Variable):
         return (_counts(block) for block in _blocks(source))
     import dask
 
@@ -136,9 +134,9 @@ def _counts(block: NDArray[Any]) -> _Counts:
     return _Counts(len(block), int(gaps.any(axis=1).sum()), gaps.sum(axis=0), first)
 
 
-def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
+def _rows_with_nan(source: Variable) -> NDArray[np.bool_]:
     """Whether each row has NaN."""
-    if isinstance(source, GraphSource):
+    if source.place == "graph":
         import dask.array as da
 
         (gaps,) = compute_graphs(da.isnan(source.array).any(axis=1))

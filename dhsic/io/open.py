@@ -13,7 +13,7 @@ from dhsic._validation import shown
 from dhsic.engine.blocks import Source
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import rare_labels_taken
-from dhsic.io.forms import AnySource, open_array, open_one
+from dhsic.io.forms import open_array, open_one
 from dhsic.io.labelled import (
     check_same_columns,
     coded_alike,
@@ -27,11 +27,12 @@ from dhsic.io.row_labels import check_row_labels
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.tables import is_table, open_table_variables, table_index
 from dhsic.io.variable_texts import chosen_columns, parse_variable
+from dhsic.io.variables import Variable
 
 
 def open_variables(
     data: Sequence[Any], names: Sequence[str] | None = None, beside: Sequence[Any] = ()
-) -> list[AnySource]:
+) -> list[Variable]:
     """Open variables that are aligned row by row.
 
     Parameters
@@ -181,7 +182,7 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
     return chosen
 
 
-def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
+def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[Variable]:
     """Arrays of a zarr group or columns of a table, all of them where none is named."""
     if is_table(data):
         return _renamed(open_table_variables(data, variables), names)
@@ -202,14 +203,14 @@ def _variable_texts(variables: Sequence[Any]) -> list[str]:
     raise InvalidArgumentError(msg)
 
 
-def _renamed(opened: list[AnySource], names: Sequence[str] | None) -> list[AnySource]:
+def _renamed(opened: list[Variable], names: Sequence[str] | None) -> list[Variable]:
     given = _checked_names(opened, names, "variable")
     return [replace(source, name=name) for source, name in zip(opened, given, strict=True)]
 
 
 def _named_or_opened(
     variables: Sequence[Any], names: Sequence[str] | None, beside: Sequence[Any]
-) -> list[AnySource]:
+) -> list[Variable]:
     """Variables that are given themselves; a name alone is no data."""
     try:
         return open_variables(variables, names, beside)
@@ -220,7 +221,7 @@ def _named_or_opened(
         raise
 
 
-def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[AnySource]:
+def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[Variable]:
     """Open samples of the same columns, one or more, whose rows need not be equally many.
 
     Parameters
@@ -301,8 +302,8 @@ def open_sample_data(
 
 
 def _labels_of_samples(
-    given: Any, what: str, data: Any, chosen: Sequence[Any], samples: Sequence[AnySource]
-) -> list[AnySource]:
+    given: Any, what: str, data: Any, chosen: Sequence[Any], samples: Sequence[Variable]
+) -> list[Variable]:
     """Labels of the rows of every sample; equal ones are equal in all of them."""
     if not isinstance(given, list | tuple) or len(given) != len(samples):
         got = len(given) if isinstance(given, list | tuple) else f"one {type(given).__name__}"
@@ -332,7 +333,7 @@ def _labels_of_samples(
 
 def open_group(
     path: Any, variables: Sequence[str], *, allow_missing_chunks: bool = False
-) -> list[AnySource]:
+) -> list[Variable]:
     """Open variables of a zarr group.
 
     Parameters
@@ -371,7 +372,7 @@ def open_group(
 
 def open_group_labels(
     path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
-) -> AnySource:
+) -> Variable:
     """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
     with rare_labels_taken():
         (member,) = _members(path, [labels], allow_missing_chunks)
@@ -380,19 +381,19 @@ def open_group_labels(
 
 def open_group_samples(
     path: Any, samples: Sequence[str], *, allow_missing_chunks: bool = False
-) -> list[AnySource]:
+) -> list[Variable]:
     """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
     return open_samples(_members(path, samples, allow_missing_chunks))
 
 
-def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) -> list[AnySource]:
+def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) -> list[Variable]:
     """Arrays of a group or columns of them, or columns of a table."""
     if is_table(path):
         return open_table_variables(path, variables)
     group = path
     if not is_of(path, "zarr", "Group"):
         group = open_stored(os.fspath(path), "group", fills=allow_missing_chunks)
-    opened: list[AnySource] = []
+    opened: list[Variable] = []
     for text in variables:
         name, key, chosen = parse_variable(text)
         array = member_of(group, key, text, str(path))
@@ -421,7 +422,7 @@ def _word(name: Any) -> Any:
     return str(name) if isinstance(name, str) else name  # of NumPy too
 
 
-def _aligned_sources(sources: Sequence[AnySource]) -> list[AnySource]:
+def _aligned_sources(sources: Sequence[Variable]) -> list[Variable]:
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"

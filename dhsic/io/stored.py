@@ -13,8 +13,9 @@ from dhsic._validation import nearest, shown
 from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.chunks import METADATA, piece_shape
-from dhsic.io.sources import ColumnChoice, StoredSource
+from dhsic.io.marks import marks_of
 from dhsic.io.urls import is_url
+from dhsic.io.variables import ColumnChoice, Variable
 
 # Damaged metadata may hold any number; sizes are multiplied in 64 bits.
 _MOST_ROWS = 2**62
@@ -136,7 +137,7 @@ def check_metadata(folder: str | os.PathLike[str]) -> None:
                 raise DataError(msg) from error
 
 
-def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> StoredSource:
+def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     """An array of zarr, with the kinds and names of its columns where its attributes say them.
 
     Raises
@@ -162,7 +163,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
     categories = (
         [known.get(label) for label in labels] if labels and isinstance(known, dict) else None
     )
-    return StoredSource(
+    return Variable(
         name,
         array,
         int(stored[0]),
@@ -172,8 +173,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
         categories=None
         if categories is None
         else tuple(map(_tuple, (categories[j] for j in chosen))),
-        # Tasks of other processes would open an empty store by the same name.
-        place="memory" if str(array.store).startswith("memory:") else "storage",
+        marks=marks_of(array, name),
     )
 
 
@@ -190,7 +190,7 @@ def sharing(sources: Sequence[Any]) -> list[Any]:
     shared = []
     for source in sources:
         place = getattr(getattr(source, "array", None), "store_path", None)
-        if isinstance(source, StoredSource) and place is not None:
+        if place is not None:
             same = next((array for array in arrays if array.store_path == place), source.array)
             arrays.append(same)
             source = replace(source, array=same)

@@ -11,12 +11,12 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.io.forms import open_array
 from dhsic.io.labelled import names_of
 from dhsic.io.libraries import is_of
-from dhsic.io.sources import StoredSource
 from dhsic.io.stored import open_stored
+from dhsic.io.variables import Variable
 
 
 @named_arguments
-def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> StoredSource:
+def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
     """Open a zarr array as a variable.
 
     Parameters

@@ -24,9 +24,9 @@ from dhsic._validation import check_choice, nearest, shown
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.encode import USUAL, Notation, notations_of, written_numbers
-from dhsic.io.forms import AnySource
 from dhsic.io.frames import as_frame, categories_of_pandas, frame_source, index_of_pandas
 from dhsic.io.libraries import is_of
+from dhsic.io.variables import Variable
 
 FieldKind = Literal["numeric", "categorical"]
 Quotes = Literal["checked", "line-breaks", "none"]
@@ -104,7 +104,7 @@ class CsvRows(NamedTuple):
     """What a CSV file holds, as `count_rows` found it."""
 
     dialect: Dialect
-    count: int
+    rows: int
     """Rows below the header; empty lines are none."""
     longest: int
     """Characters of the longest row."""
@@ -599,7 +599,7 @@ def usual_delimiter(path: Path) -> str:
 def _open_csv(path: Path, dialect: Dialect, options: Mapping[str, Any]) -> TableSource:
     written = count_rows(path, dialect)
     with _readable(path), _csv_reader(path, written, options) as reader:
-        table = _described_table(path, reader.schema, written.count)
+        table = _described_table(path, reader.schema, written.rows)
     return replace(table, written=written)
 
 
@@ -694,7 +694,7 @@ def _readable(path: Path) -> Iterator[None]:
 # --- columns as variables
 
 
-def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any]) -> list[AnySource]:
+def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any]) -> list[Variable]:
     """Read columns of a table into memory.
 
     Parameters

@@ -18,8 +18,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, require
-from dhsic.io.derived import DerivedSource
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import Variable, derived
 from dhsic.regression.ridge import DesignPass, SumsByFold
 from dhsic.regression.splines import (
     PILOT_ROWS,
@@ -330,7 +329,7 @@ class StreamedRegressions:
             function = SplineResiduals.of(self.design, target, sets, fits)
             others = tuple(self.session.sources[j] for j in function.variables)
             name = self.session.names[target]
-            sources.append(DerivedSource(name, others, function, function.width))
+            sources.append(derived(name, others, function, function.width))
         return sources
 
 
@@ -345,7 +344,7 @@ class HeldRegressions:
     def variables(self, wanted: Regressions) -> list[Source]:
         """Residuals in memory."""
         return [
-            ArraySource(
+            Variable(
                 self.session.names[target],
                 np.concatenate([self._residuals(target, own) for own in sets], axis=1),
             )

@@ -32,7 +32,7 @@ from dhsic.estimators import (
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
-from dhsic.io.pooled import LabelSource, PooledSource
+from dhsic.io.variables import pooled, sample_codes
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
@@ -319,8 +319,8 @@ class _IndependenceArguments:
         """A session over values and codes."""
         # MMD is HSIC with the codes of the samples as the second variable, see
         # `dhsic.twosample.labels`.
-        values: Source = PooledSource(_common_name(self.samples), self.samples)
-        codes: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
+        values: Source = pooled(_common_name(self.samples), self.samples)
+        codes: Source = sample_codes(_SAMPLE, self.sizes, self.codes)
         if self.labels:  # rows are then read in any order
             (values,) = held_sources([values], parse_bytes(memory), self.labels.get("strata"))
             (codes,) = held_sources([codes], parse_bytes(memory), None)

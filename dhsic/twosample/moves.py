@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import Source
 from dhsic.engine.reduction import Moves
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.pooled import rows_of_samples
+from dhsic.io.variables import rows_of_samples
 from dhsic.statistics.exchangeable import coded, moves_of, read_labels
 from dhsic.statistics.sets import RowSets
 
