@@ -19,8 +19,8 @@ from dhsic.engine.graphs import graphs_on
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
 from dhsic.io.held import HeldSource
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
+from dhsic.io.open import names_of
 from dhsic.kernels import Grid
 from dhsic.regression.residuals import (
     Regression,

@@ -31,9 +31,8 @@ from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimate
 from dhsic.io.held import held_sources
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
-from dhsic.io.open import open_data
+from dhsic.io.open import names_of, open_data
 from dhsic.kernels import Kernel, KernelName
 from dhsic.nulls import pvalue
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult

@@ -15,7 +15,7 @@ from dhsic._files import check_regular, parse_json
 from dhsic._validation import check_flag, check_path
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.chunks import inventory_of
-from dhsic.io.stored import check_metadata
+from dhsic.io.open import check_metadata
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel

@@ -27,8 +27,8 @@ from dhsic.estimators import (
     NullName,
 )
 from dhsic.estimators.base import passes_of
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
+from dhsic.io.open import names_of
 from dhsic.kernels import Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
