@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -105,7 +106,7 @@ class _Counts(NamedTuple):
 
 def _gaps_of_source(source: Source) -> Gaps:
     rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
-    for counts in _all_counts(source):
+    for counts in _of_blocks(source, _counts):
         if counts.infinite >= 0:
             row = start + counts.infinite
             msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
@@ -118,35 +119,30 @@ def _gaps_of_source(source: Source) -> Gaps:
     return Gaps(rows, tuple(values.tolist()))
 
 
-def _all_counts(source: Source) -> Iterable[_Counts]:
-    """Those of all rows, some at a time in their order."""
-    if source.place != "graph" or not isinstance(source, Variable):
-        return (_counts(block) for block in _blocks(source))
-    import dask
-
-    bounds = np.cumsum([0, *source.array.chunks[0]]).tolist()
-    return compute_graphs(*map(dask.delayed(_counts), source.lazy(bounds)))
-
-
 def _counts(block: NDArray[Any]) -> _Counts:
     gaps, infinite = np.isnan(block), np.isinf(block).any(axis=1)
     first = int(np.argmax(infinite)) if infinite.any() else -1
     return _Counts(len(block), int(gaps.any(axis=1).sum()), gaps.sum(axis=0), first)
 
 
-def _rows_with_nan(source: Variable) -> NDArray[np.bool_]:
+def _rows_with_nan(source: Source) -> NDArray[np.bool_]:
     """Whether each row has NaN."""
-    if source.place == "graph":
-        import dask.array as da
-
-        (gaps,) = compute_graphs(da.isnan(source.array).any(axis=1))
-        return np.asarray(gaps, np.bool_)
-    return np.concatenate([np.isnan(block).any(axis=1) for block in _blocks(source)])
+    return np.concatenate(list(_of_blocks(source, _incomplete)))
 
 
-def _blocks(source: Source) -> Iterator[NDArray[Any]]:
-    """All rows that can be read by number, in order."""
+def _incomplete(block: NDArray[Any]) -> NDArray[np.bool_]:
+    gaps: NDArray[np.bool_] = np.isnan(block).any(axis=1)
+    return gaps
+
+
+def _of_blocks(source: Source, function: Callable[[NDArray[Any]], Any]) -> Iterable[Any]:
+    """A function of all rows, block by block in their order."""
     n = source.shape[0]
     # Chunk by chunk, so that none is decoded twice and memory does not grow with the rows.
     step = source.chunk_rows or max(1, BLOCK_BYTES // source.row_bytes)
-    return (source.read(start, min(start + step, n)) for start in range(0, n, step))
+    bounds = [*range(0, n, step), n]
+    if source.place != "graph":
+        return (function(source.read(*span)) for span in pairwise(bounds))
+    import dask
+
+    return compute_graphs(*map(dask.delayed(function), source.lazy(bounds)))

@@ -656,11 +656,11 @@ def _graph(x: Any, name: str) -> Variable:
         raise DataError(msg)
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
+    source = _with_shape(_numeric(Variable(name, x[:, None] if x.ndim == 1 else x)))
     # Of every array: whether a block has a mask, or is sparse, shows when it is computed.
     floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
-    meta = np.empty((0,) * x.ndim, np.float64 if floats else x.dtype)
-    dense = x.map_blocks(_dense, dtype=meta.dtype, meta=meta)
-    return _with_shape(_numeric(Variable(name, dense[:, None] if x.ndim == 1 else dense)))
+    meta = np.empty((0, 0), np.float64 if floats else x.dtype)
+    return replace(source, array=source.array.map_blocks(_dense, dtype=meta.dtype, meta=meta))
 
 
 def _dense(block: Any) -> NDArray[Any]:

@@ -691,7 +691,7 @@ def pooled(name: str, samples: Sequence[Source]) -> Mapped:
     return Mapped(name, tuple(samples), shape, row_bytes, spans=_Mixed(sizes))
 
 
-class _Codes(NamedTuple):
+class _CodesOfSamples(NamedTuple):
     """The code of the sample of every pooled row, as a `RowFunction`."""
 
     sizes: tuple[int, ...]
@@ -706,4 +706,4 @@ class _Codes(NamedTuple):
 def sample_codes(name: str, sizes: Sequence[int], codes: NDArray[np.float64]) -> Mapped:
     """The code (c,) of the sample of every pooled row; codes have shape (K, c)."""
     # Nothing is read: 1 is the least that a plan can divide by.
-    return Mapped(name, (), (sum(sizes), codes.shape[1]), 1, _Codes(tuple(sizes), codes))
+    return Mapped(name, (), (sum(sizes), codes.shape[1]), 1, _CodesOfSamples(tuple(sizes), codes))
