@@ -12,7 +12,7 @@ from typing import Any
 from dhsic._files import check_regular
 from dhsic.engine.folder import FolderEntry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
-from dhsic.io.urls import checked_url, credentials_of, failure_of, redacted, scheme_of
+from dhsic.io.urls import checked_url, failure_of, redacted, scheme_of
 from dhsic.io.whole import put_new, put_whole
 
 
@@ -50,17 +50,11 @@ class Folder:
             return cls(os.path.abspath(os.path.expanduser(url)))
         if url.startswith(("file://", "local://")):
             return cls(os.path.abspath(url.partition("://")[2]))
-        if redacted(url) != url:
-            msg = (
-                f"{what} must be a URL without user name, password or query, since it is shown and "
-                f"sent to workers; got {redacted(url)!r}: {credentials_of(url)}"
-            )
-            raise InvalidArgumentError(msg)
         from fsspec.registry import get_filesystem_class, known_implementations  # slow to import
 
         kind = scheme_of(url)
         try:
-            folder = cls(checked_url(url))
+            folder = cls(checked_url(url, what))
             get_filesystem_class(kind)
         except ImportError as error:
             needed = known_implementations.get(kind, {}).get("err", str(error))

@@ -914,10 +914,10 @@ def convert_table(
     r"""Convert columns of a CSV or Parquet file to a zarr group.
 
     The file is read as a stream, and of a Parquet file only the columns in use; the rows of a CSV
-    file are counted first, by its bytes, and all are there in the end or nothing is. Each variable
-    becomes a float64 array (n, d) with one column for each of its d columns; the array's attribute
-    ``columns`` lists them. Text, category and true/false columns become codes 0, 1, ... in the
-    order in which the labels first appear. An array of such columns has the attributes
+    file are counted first, by another reader, and all are there in the end or nothing is. Each
+    variable becomes a float64 array (n, d) with one column for each of its d columns; the array's
+    attribute ``columns`` lists them. Text, category and true/false columns become codes 0, 1, ...
+    in the order in which the labels first appear. An array of such columns has the attributes
     ``kind = "categorical"`` and ``categories``, a dictionary of each column's labels in code order.
 
     Parameters
@@ -1014,9 +1014,10 @@ def convert_table(
         for column in names:
             table.check_column(column, f"variable {name!r}")
     table.check_text(list(dict.fromkeys(c for names in variables.values() for c in names)))
-    kinds = {name: _variable_kind(table, name, names) for name, names in variables.items()}
+    for name, names in variables.items():
+        _check_kinds(table, name, names)
     widths = {name: len(names) for name, names in variables.items()}
-    encoder = _Encoder(table, variables, kinds, missing)
+    encoder = _Encoder(table, variables, missing)
     with new_group(destination, widths, overwrite=overwrite) as writer:
         blocks = encoder.blocks(chunk_rows(widths))
         if shuffle is not None:
@@ -1040,27 +1041,18 @@ def convert_table(
 class _Encoder:
     """Turns record batches into row blocks, and remembers the labels it met."""
 
-    def __init__(
-        self,
-        table: TableSource,
-        variables: Variables,
-        kinds: Mapping[str, FieldKind],
-        missing: Missing,
-    ) -> None:
+    def __init__(self, table: TableSource, variables: Variables, missing: Missing) -> None:
         import pyarrow as pa
 
-        self.dropped = 0
-        self._read = 0
-        self._table = table
-        self._variables = variables
-        self._kinds = kinds
-        self._missing = missing
+        self.dropped = self._read = 0
+        self._table, self._variables, self._missing = table, variables, missing
         tokens = pa.array(table.na_values, pa.string())
         self._missing_numbers = [x for x in numbers_of_text(tokens, table.notation)[0] if x == x]
         self._columns = list(dict.fromkeys(c for names in variables.values() for c in names))
-        categorical = [c for c in self._columns if table.kinds[c] == "categorical"]
-        self._codes: dict[str, dict[str, int]] = {column: {} for column in categorical}
-        self._counts: dict[str, Counter[str]] = {column: Counter() for column in categorical}
+        labelled = [c for c in self._columns if table.kinds[c] == "categorical"]
+        # For every column of labels their codes, and the rows of each.
+        self._codes: dict[str, dict[str, int]] = {column: {} for column in labelled}
+        self._counts: dict[str, Counter[str]] = {column: Counter() for column in labelled}
         self._missed: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
 
@@ -1104,7 +1096,7 @@ class _Encoder:
     def describe(self, writer: GroupWriter) -> None:
         for name, columns in self._variables.items():
             writer.describe(name, columns=list(columns))
-            if self._kinds[name] == "categorical":
+            if columns[0] in self._codes:
                 labels = {column: list(self._codes[column]) for column in columns}
                 writer.describe(name, kind="categorical", categories=labels)
 
@@ -1258,7 +1250,7 @@ def _check_lists_of_words(**options: Sequence[str]) -> None:
             raise InvalidArgumentError(msg)
 
 
-def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> FieldKind:
+def _check_kinds(table: TableSource, name: str, columns: Sequence[str]) -> None:
     kinds = {column: table.kinds[column] for column in columns}
     if len(set(kinds.values())) > 1:
         described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())
@@ -1267,4 +1259,3 @@ def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> Fie
             "split it into two variables"
         )
         raise InvalidArgumentError(msg)
-    return kinds[columns[0]]

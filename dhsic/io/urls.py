@@ -71,8 +71,8 @@ def redacted(text: str) -> str:
     return _URL.sub(lambda match: _redacted(match[0]), text)
 
 
-def checked_url(url: str) -> str:
-    """Return a URL that can be read here and shown anywhere, or raise.
+def checked_url(url: str, what: str = "data") -> str:
+    """Return a URL of something that can be read here and shown anywhere, or raise.
 
     Raises
     ------
@@ -86,8 +86,8 @@ def checked_url(url: str) -> str:
     # Refused rather than hidden: the URL goes into plans, logs and checkpoints as it is.
     if (shown := _redacted(url)) != url:
         msg = (
-            "the URL of data must hold no user name, password or query, since it is shown and sent "
-            f"to workers; got {shown!r} with one: {credentials_of(url)}"
+            f"{what} must be a URL without user name, password or query, since it is shown and "
+            f"sent to workers; got {shown!r} with one: {credentials_of(url)}"
         )
         raise InvalidArgumentError(msg)
     if not url.isprintable():
