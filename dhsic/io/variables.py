@@ -416,7 +416,8 @@ class Mapped:
         """The name of the input that a row is of, and its row there."""
         for source, (_, there) in zip(self.inputs, self._making.of(np.array([row])), strict=True):
             if self.spans and len(there):
-                return source.name, int(there[0])
+                at = int(there[0])
+                return source.place_of(at) if isinstance(source, Mapped) else (source.name, at)
         return self.name, row
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -577,7 +578,7 @@ def joined_source(sources: Sequence[Source]) -> Mapped:
 
 
 @dataclass(frozen=True)
-class _Rest:
+class Rest:
     """The rows that are left where some are left out, ascending."""
 
     left_out: Indices
@@ -609,7 +610,7 @@ def without_rows(whole: Source, left_out: Indices) -> Mapped:
     """
     n, d = whole.shape
     shape = n - len(left_out), d
-    return Mapped(whole.name, (whole,), shape, whole.row_bytes, spans=_Rest(left_out))
+    return Mapped(whole.name, (whole,), shape, whole.row_bytes, spans=Rest(left_out))
 
 
 # --- samples that are pooled
