@@ -18,7 +18,7 @@ from dhsic.causal.nodes import open_nodes
 from dhsic.engine.graphs import graphs_on
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
-from dhsic.io.held import held
+from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.open import names_of
 from dhsic.kernels import Grid
@@ -204,7 +204,7 @@ def residual_independence_test(
     residuals = fit_regressions(session, regressor, wanted).variables(wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
         with graphs_on(client, threads):
-            residuals = [held(source) for source in residuals]
+            residuals = [held_in_memory(source) for source in residuals]
     tested = session.over(residuals, "residuals")
     # By the residuals, whose spreads set the bandwidths.
     method = choose_method(tested, kernels, estimator, null, n_resamples)

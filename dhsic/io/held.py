@@ -68,7 +68,7 @@ class HeldSource(Mapped):
         return self.array[rows]
 
 
-def held(source: Source, strata: NDArray[np.intp] | None = None) -> HeldSource:
+def held_in_memory(source: Source, strata: NDArray[np.intp] | None = None) -> HeldSource:
     """A variable whose rows are held in memory once they are read, about their strata if given."""
     doubles = 8 * source.shape[1]
     row_bytes = doubles if strata is not None else min(source.row_bytes, doubles)
@@ -143,7 +143,7 @@ def held_sources(
         They take more than a quarter of the memory.
     """
     in_memory: list[Source] = [
-        source if source.place == "memory" and strata is None else held(source, strata)
+        source if source.place == "memory" and strata is None else held_in_memory(source, strata)
         for source in sources
     ]
     # The rest of the memory is for tiles and sums of the passes.
