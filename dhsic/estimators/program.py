@@ -24,7 +24,7 @@ from dhsic.estimators.choose import run_null
 from dhsic.estimators.outcomes import GridOutcome, Outcome
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.estimators.registry import drawn_by
-from dhsic.io.derived import joined_source
+from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
 from dhsic.kernels.grid import TREND, TREND_OF_MANY
 from dhsic.kernels.wrap import product_of
