@@ -17,8 +17,7 @@ from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
-from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
-from dhsic.estimators.fitting_samples import FittingSamples
+from dhsic.estimators.base import BANDWIDTH_ROWS, FittingSamples, plan_of
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture

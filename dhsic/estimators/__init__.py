@@ -3,9 +3,8 @@
 `base` says what an estimator is, `outcomes` what it returns, and `registry` lists them. `choose`
 has the rules of the choice among them, and `program` how statistics become one test. On all pairs
 of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples: `nystrom_m`,
-and `nfsic` at test locations that `training` finds. On features of either variable: `features` says
-what all share and has those without landmarks, `nystrom` and `coco` have Nystrom features.
-`functions` makes estimators of plain functions of rows.
+and `nfsic` at test locations. On features of either variable: `features`, and `coco`. `functions`
+makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (
@@ -19,11 +18,9 @@ from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.features import RFFHSIC, SubCorr
+from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.functions import Functions
-from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.outcomes import (
     ColumnEstimates,
@@ -34,6 +31,8 @@ from dhsic.estimators.outcomes import (
 from dhsic.estimators.registry import (
     ESTIMATORS,
     NULLS,
+    EstimatorName,
+    NullName,
     draws_replicates,
     find_estimator,
     find_null,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
 from dhsic.engine.session import Session
-from dhsic.estimators.nystrom import OnLandmarks
+from dhsic.estimators.features import OnLandmarks
 from dhsic.kernels import Kernel
 from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
 from dhsic.statistics.features import Features

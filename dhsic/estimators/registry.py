@@ -1,4 +1,9 @@
-"""Estimators and nulls by name, which stand with which, and what is added to them."""
+"""Estimators and nulls by name, which stand with which, and what is added to them.
+
+Names are types, too: an editor completes them, a checker knows them. Those that `dhsic.register`
+adds are known when a program runs. Where a checker is to know them as well, pass the class or a
+value of it in the place of its name.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 from dhsic._plugins import load_plugins
 from dhsic._validation import check_choice, check_integer, nearest, shown
@@ -19,9 +24,8 @@ from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.features import RFFHSIC, SubCorr
+from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.text import FORMS, parse
@@ -671,3 +675,32 @@ def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) 
         msg = f"{argument} must name one or more of {', '.join(known)}; got none"
         raise InvalidArgumentError(msg)
     return list(dict.fromkeys(classes))
+
+
+EstimatorName: TypeAlias = Literal[
+    "auto",
+    "nystrom-m",
+    "nystrom-hsic",
+    "rff-hsic",
+    "nfsic",
+    "block-hsic",
+    "coco",
+    "cka",
+    "nocco",
+    "sub-corr",
+    "v-hsic",
+    "u-hsic",
+    "dcov",
+    "dcor",
+    "sub-hsic",
+]
+NullName: TypeAlias = Literal[
+    "auto",
+    "shifts",
+    "chain",
+    "permutation",
+    "gamma",
+    "spectral",
+    "normal",
+    "chi-square",
+]

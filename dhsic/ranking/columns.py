@@ -16,8 +16,7 @@ from dhsic.engine.gaps import Gaps, filled
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimator, Null, choose_estimator, find_estimator
-from dhsic.estimators.base import bandwidth_rows, check_gaps
-from dhsic.estimators.fitting_samples import beyond
+from dhsic.estimators.base import bandwidth_rows, beyond, check_gaps
 from dhsic.estimators.reach import Planner
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import names_of
