@@ -27,12 +27,11 @@ from dhsic.estimators import (
     draws_replicates,
     find_estimator,
     find_null,
-    takes_variables,
 )
-from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner
 from dhsic.estimators.program import ChainMethod, Method, Stages
 from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources
 from dhsic.io.missing import GapTreatment, count_gaps
@@ -278,7 +277,6 @@ def choose_measure(
         planner=planner,
         runner=runner,
     )
-    check_gaps(session, chosen)
     return chosen, reason, fitting.kernels
 
 
@@ -374,7 +372,6 @@ def choose_method(
     chosen, checked, reason = choose_estimator(
         estimator, session, checked, null, n_resamples, reducible=reducible
     )
-    check_gaps(session, chosen)
     law, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, law, null_reason)
 
@@ -413,7 +410,6 @@ def _choose_chain(
     chosen, pairs, reason = choose_estimator(
         estimator, batch, pairs, shifts, None, reducible=left_open
     )
-    check_gaps(session, chosen)
     reference = given.reference()
     kernels = map(stretched, given.kernels_of(reference), given.of(given.factors, reference))
     single = Combinations.single([*kernels])

@@ -23,7 +23,6 @@ from dhsic.estimators.functions import Functions
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.outcomes import (
-    ColumnEstimates,
     Estimate,
     GridOutcome,
     Outcome,
@@ -37,7 +36,6 @@ from dhsic.estimators.registry import (
     find_estimator,
     find_null,
     register,
-    takes_variables,
     unregister,
 )
 
@@ -52,7 +50,6 @@ __all__ = [
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
-    "ColumnEstimates",
     "DCor",
     "DCov",
     "Estimate",
@@ -76,6 +73,5 @@ __all__ = [
     "fit_on_sample",
     "plan_of",
     "register",
-    "takes_variables",
     "unregister",
 ]

@@ -160,7 +160,7 @@ class Estimator(ABC):
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of dependence."""
-        return self.estimates(session, Combinations.single(kernels)).estimate(0)
+        return self.test_grid(session, Combinations.single(kernels), None).estimate(0)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution."""
@@ -170,18 +170,12 @@ class Estimator(ABC):
         return self.test_each(session, combinations, null)[0]
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> GridOutcome:
-        """The statistics of several combinations, and replicates that they share."""
-        return self._found(session, combinations, null)
-
-    def estimates(self, session: Session, combinations: Combinations) -> GridOutcome:
-        """The measures of dependence by several combinations, and no replicates."""
-        return self._found(session, combinations, None)
-
-    def _found(
         self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> GridOutcome:
+        """The statistics of several combinations, and replicates that they share.
+
+        Without a null there are none, and the measures of dependence alone.
+        """
         prepared = self.prepare(session, combinations, null)
         tested = prepared.session or session
         orbit = prepared.statistic.orbit(tested, null)
@@ -204,22 +198,6 @@ class Estimator(ABC):
 def _share(combinations: Combinations) -> int:
     """One part in how many of the memory a pass takes."""
     return SHARE_OF_MANY if combinations.features else 1
-
-
-def check_gaps(session: Session, estimator: Estimator) -> None:
-    """Refuse an estimator that takes no kernel of rows with gaps, where there are any.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names those that do.
-    """
-    if session.gaps and not estimator.takes_missing:
-        msg = (
-            "missing='pairwise' needs estimator 'auto', 'v-hsic', 'u-hsic', 'nystrom-m' or "
-            f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"
-        )
-        raise InvalidArgumentError(msg)
 
 
 def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
@@ -273,18 +251,14 @@ def fit_combinations(
 
 def _fit_to(samples: FittingSamples, kernel: Kernel, m: int, name: str) -> Kernel:
     sample = samples.of_kernel(kernel, m)
-    fitted = _fit_kernel(kernel, sample, name)
-    # Rows that were put in so that there is a scale are none of the variable.
-    return fitted if sample is samples.drawn[m] else of_rows(fitted, samples.drawn[m])
-
-
-def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
     try:
-        return kernel.fit(sample)
+        fitted = kernel.fit(sample)
     except DataError as error:
         # A kernel does not know the name of its variable, which the user needs.
         msg = f"variable {name!r}: {error}"
         raise DataError(msg) from error
+    # Rows that were put in so that there is a scale are none of the variable.
+    return fitted if sample is samples.drawn[m] else of_rows(fitted, samples.drawn[m])
 
 
 def _check_kernel(
@@ -364,6 +338,33 @@ def fit_combinations_on_sample(
     samples = session.take(bandwidth_rows(session))
     fitted = fit_combinations(session, combinations, samples, scale=scale)
     return fitted, list(map(filled, samples))
+
+
+def fetch_landmarks(
+    session: Session, combinations: Combinations, drawn: Sequence[NDArray[np.intp]]
+) -> tuple[Combinations, list[Vector], list[Vector]]:
+    """Landmarks of every variable, read together with the rows that kernels are fitted to.
+
+    Returns
+    -------
+    Combinations
+        The kernels as fitted.
+    points, samples : list of ndarray, shapes (p, d_m) and (s, d_m)
+        Without gaps: a landmark that misses a value is made of values of others.
+    """
+    session.step("fetch landmarks")
+    sampled, p = bandwidth_rows(session), len(drawn[0])
+    rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+    fitted = fit_combinations(session, combinations, [x[p:] for x in rows])
+    rows = list(map(filled, rows))
+    return fitted, [x[:p] for x in rows], [x[p:] for x in rows]
+
+
+def fetching_step(session: Session, p: int) -> DriverStep:
+    """Bytes of `fetch_landmarks`, of p of them."""
+    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
+    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+    return DriverStep("fetch landmarks", fetch, rows)
 
 
 def fit_on_sample(

@@ -137,9 +137,9 @@ def choose_estimator(
         The estimator is unknown, or takes fewer variables.
     """
     asked: dict[str, Any] = {"null": null, "n_resamples": n_resamples}
-    planner = planner or partial(plan_test, **asked)
-    runner = runner or partial(_run_test, **asked)
-    first, n = partial(_first_that_fits, session, planner, runner), session.n
+    plan: Planner = planner or partial(plan_test, **asked)
+    run: Runner = runner or partial(_run_test, **asked)
+    first, n = partial(_first_that_fits, session, plan, run), session.n
     kernels = [(combinations, "")]
     if reducible and len(combinations) > 1:
         reference = combinations.part(sorted(combinations.kept))
@@ -167,15 +167,16 @@ def choose_estimator(
     else:
         usual = landmark_count(NystromMHSIC().n_landmarks, n, replace=False)
         linear = _powers(NystromMHSIC(), min(usual, _MOST_TUPLES), kernels, n)
-    quick, given = linear[0][0].estimator, getattr(null, "name", null)
+    given: Any = null
+    quick, named = linear[0][0].estimator, getattr(given, "name", given)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
-        return first(linear, f"{exact.name} has no {given} null")
+        return first(linear, f"{exact.name} has no {named} null")
     if not takes_null(quick, null):
-        return Choice(exact, combinations, f"{quick.name} has no {given} null")
-    most = _most_rows(session.dims, given, combinations)
+        return Choice(exact, combinations, f"{quick.name} has no {named} null")
+    most = _most_rows(session.dims, named, combinations)
     if n > most:
         return first(linear, f"more than {most:,} rows")
-    if not planner(exact, session, combinations).fits:
+    if not plan(exact, session, combinations).fits:
         return first(linear, "all pairs of rows do not fit the memory")
     return Choice(exact, combinations, f"all pairs of rows: at most {most:,}")
 
@@ -338,11 +339,11 @@ def run_null(
     one: Any = estimator  # those that try several kernels have `test_grid`
     alone = combinations.plain and not combinations.features
     found: Outcome | GridOutcome | Estimate
-    if null is None:
-        run = one.estimate if alone else one.estimates
-        found = run(session, combinations.kernels if alone else combinations)
-    elif alone:
-        found = one.test(session, combinations.kernels, drawn_by(null))
+    drawn = None if null is None else drawn_by(null)
+    if not alone:
+        found = one.test_grid(session, combinations, drawn)
+    elif drawn is None:
+        found = one.estimate(session, combinations.kernels)
     else:
-        found = one.test_grid(session, combinations, drawn_by(null))
+        found = one.test(session, combinations.kernels, drawn)
     return found

@@ -36,6 +36,7 @@ _IN_CACHE = 2**14  # points
 _SORTED_ROWS = 20_000
 
 
+@dataclass(frozen=True)
 class _DistanceStatistic(Quadratic):
     """Covariance and correlation share the kernel, and the fast way for single columns.
 
@@ -47,8 +48,9 @@ class _DistanceStatistic(Quadratic):
     takes_one_kernel: ClassVar[bool] = True
     needs_numbers: ClassVar[bool] = True
     measures: ClassVar[str]
-    exponent: float
-    root: bool
+    exponent: float = 1.0
+    unbiased: bool = False
+    root: bool = False
 
     def __post_init__(self) -> None:
         check_flag("root", self.root)
@@ -163,10 +165,6 @@ class DCov(_DistanceStatistic):
     True
     """
 
-    exponent: float = 1.0
-    unbiased: bool = False
-    root: bool = False
-
     name: ClassVar[str] = "dcov"
     measures: ClassVar[str] = "distance covariance"
 
@@ -214,10 +212,6 @@ class DCor(_DistanceStatistic):
     squared distance correlation 0.9558
     distance correlation 0.9777
     """
-
-    exponent: float = 1.0
-    unbiased: bool = False
-    root: bool = False
 
     name: ClassVar[str] = "dcor"
     measures: ClassVar[str] = "distance correlation"

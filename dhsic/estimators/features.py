@@ -28,7 +28,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer, check_number
-from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -39,8 +38,8 @@ from dhsic.estimators.base import (
     Guess,
     Null,
     Prepared,
-    bandwidth_rows,
-    fit_combinations,
+    fetch_landmarks,
+    fetching_step,
     fit_combinations_on_sample,
     fitting_step,
 )
@@ -148,6 +147,8 @@ class FeatureFit(NamedTuple):
 class OnFeatures(Estimator):
     """A measure of the cross-covariance of features; n times its size is the test statistic."""
 
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
+    cost: ClassVar[str] = "n"
     measure: ClassVar[Measure] = SQUARED_HSIC
     measured: ClassVar[bool] = False
     """Whether `normalised` makes features by their covariance over all rows."""
@@ -397,8 +398,6 @@ class RFFHSIC(OnFeatures):
     orthogonal: bool = False
 
     name: ClassVar[str] = "rff-hsic"
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
-    cost: ClassVar[str] = "n"
     remedy: ClassVar[str] = (
         "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
     )
@@ -517,8 +516,6 @@ class SubCorr(OnFeatures):
 
     name: ClassVar[str] = "sub-corr"
     takes_one_kernel: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
-    cost: ClassVar[str] = "n"
     remedy: ClassVar[str] = "take fewer resamples or fewer threads"
     needs_numbers: ClassVar[bool] = True
     measure: ClassVar[Measure] = Measure(
@@ -569,8 +566,6 @@ class SubCorr(OnFeatures):
         factor = np.diag(deviations * math.sqrt(len(deviations)))
         return replace(features, factor=factor, known_spread=1.0)
 
-
-Vector = NDArray[np.float64]
 
 MOST_PRODUCTS = 3 * 2**12
 """Products of features of all combinations: 96 MiB of sums for 1,000 replicates."""
@@ -739,8 +734,6 @@ def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: i
     return min(int(np.count_nonzero(products > most)), len(counts.T) - 1)
 
 
-Vector = NDArray[np.float64]
-
 # Landmarks of a single number: they serve as well as 256 of its rows.
 _KEPT = 48
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
@@ -814,14 +807,12 @@ def _landmark_steps(
     session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
 ) -> Steps:
     """Drawing p landmarks, of which those of the maps are kept."""
-    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
-    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
     held = 8 * sum(
         features.n_features * (features.n_features + d)
         for features, d in zip(maps, combinations.spread(session.dims), strict=True)
     )
     return [
-        DriverStep("fetch landmarks", fetch, rows),
+        fetching_step(session, p),
         DriverStep("prune landmarks", 4 * 8 * p * p, held),
     ]
 
@@ -831,15 +822,15 @@ def _landmark_steps(
 _Kept: TypeAlias = tuple[FeatureMap, Vector, NDArray[np.intp], bool]
 
 
+@dataclass(frozen=True)
 class OnLandmarks(OnFeatures):
     """Options and methods of estimators on Nystrom features."""
 
-    cost: ClassVar[str] = "n"
-    remedy: ClassVar[str] = "take fewer landmarks, fewer resamples or fewer threads"
+    n_landmarks: int | str = "2sqrt"
+    replace: bool = False
+    tolerance: float | None = None
 
-    n_landmarks: int | str
-    replace: bool
-    tolerance: float | None
+    remedy: ClassVar[str] = "take fewer landmarks, fewer resamples or fewer threads"
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
@@ -896,22 +887,14 @@ class OnLandmarks(OnFeatures):
         Kernels of one variable prune the same landmarks.
         """
         del null
-        p = self.n_drawn(session)
-        session.step("fetch landmarks")
-        m = len(session.sources)
+        p, m = self.n_drawn(session), len(session.sources)
         drawn = uniform_rows(
             session.seed, session.n, p, m, pairing="independent", replace=self.replace
         )
-        sampled = bandwidth_rows(session)
-        # Landmarks and the sample are read together.
-        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-        fitted = fit_combinations(session, combinations, [x[p:] for x in rows])
-        # No landmark is missing: one that was is made of values of others.
-        rows = list(map(filled, rows))
-        samples = [x[p:] for x in rows]
+        fitted, points, samples = fetch_landmarks(session, combinations, drawn)
         session.step("prune landmarks")
         tolerance = tolerance_for(self.tolerance, session.dtype)
-        names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
+        names, landmarks = fitted.spread(session.names), fitted.spread(points)
         by_column = self.by_column(fitted, session.dims, p)
         leading, dtype = fitted.kept_kernels, session.dtype
         kept = []
@@ -1038,9 +1021,6 @@ class NystromHSIC(OnLandmarks):
     200
     """
 
-    n_landmarks: int | str = "2sqrt"
-    replace: bool = False
-    tolerance: float | None = None
     n_features: int | str | None = None
     unbiased_estimate: bool = False
 
@@ -1211,12 +1191,7 @@ class CKA(_Normalised):
     [1.0, 0.0]
     """
 
-    n_landmarks: int | str = "2sqrt"
-    replace: bool = False
-    tolerance: float | None = None
-
     name: ClassVar[str] = "cka"
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
     measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
 
     def root(self, covariance: Matrix, n: int) -> Vector:
@@ -1279,9 +1254,6 @@ class NOCCO(_Normalised):
     True
     """
 
-    n_landmarks: int | str = "2sqrt"
-    replace: bool = False
-    tolerance: float | None = None
     regularisation: float | None = None
 
     name: ClassVar[str] = "nocco"

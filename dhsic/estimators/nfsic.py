@@ -264,8 +264,6 @@ def _pairs(m: int) -> tuple[Pair, ...]:
     return (Pair.of(tuple(range(m))), *(Pair((), k) for k in range(m)))
 
 
-Vector = NDArray[np.float64]
-
 _FACTORS = (0.25, 0.5, 1.0, 2.0)
 _DRAWS = 3
 _MOST_STEPS = 30

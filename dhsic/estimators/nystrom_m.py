@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer
-from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
     Estimator,
     Guess,
     Null,
     Prepared,
-    bandwidth_rows,
-    fit_combinations,
+    fetch_landmarks,
+    fetching_step,
 )
 from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Kernel
@@ -416,9 +414,7 @@ class NystromMHSIC(Estimator):
     ) -> list[DriverStep | PassPlan]:
         """Steps of `draw`; `held` are the bytes of the factors that stay."""
         s, p = self._drawn(session), self.most_landmarks(session)
-        rows = 8 * sum(session.dims) * (s + BANDWIDTH_ROWS)
-        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps: list[DriverStep | PassPlan] = [DriverStep("fetch landmarks", fetch, rows)]
+        steps: list[DriverStep | PassPlan] = [fetching_step(session, s)]
         if self.selection != "uniform":
             kernels = combinations.guessed(session.dims).kernels
             pairs = zip(combinations.typical(), session.dims, strict=True)
@@ -434,15 +430,9 @@ class NystromMHSIC(Estimator):
         # that are rows of the data: Kalinke and Szabo (2023), (14).
         pairing = self.pairing or ("independent" if tests else "joint")
         s, m = self._drawn(session), len(session.sources)
-        session.step("fetch landmarks")
         drawn = uniform_rows(session.seed, session.n, s, m, pairing=pairing, replace=self.replace)
-        sampled = bandwidth_rows(session)
-        # One fetch for the landmarks and the bandwidths.
-        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-        fitted = fit_combinations(session, combinations, [x[s:] for x in rows])
-        # No landmark is missing: one that was is made of values of others.
-        rows = list(map(filled, rows))
-        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(drawn))
+        fitted, points, samples = fetch_landmarks(session, combinations, drawn)
+        landmarks = Landmarks(tuple(points), tuple(drawn))
         if self.selection != "uniform":
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
@@ -457,7 +447,7 @@ class NystromMHSIC(Estimator):
             fitted,
             landmarks,
             tolerance_for(self.tolerance, session.dtype),
-            [x[s:] for x in rows],
+            samples,
             pairing,
             hold=self._held(session, len(combinations)) > 0,
         )

@@ -147,17 +147,20 @@ def find_estimator(
             f"{m}: take {more}"
         )
         raise InvalidArgumentError(msg)
-    if session.weights is not None and not _weighs(estimator):
+    weighs = isinstance(estimator, NystromHSIC) and not estimator.unbiased_estimate
+    if session.weights is not None and not weighs:
         msg = (
             "weights need estimator 'auto', 'nystrom-hsic' or a NystromHSIC without an unbiased "
             f"estimate, got {shown(estimator)}: take one of them"
         )
         raise InvalidArgumentError(msg)
+    if session.gaps and not estimator.takes_missing:
+        msg = (
+            "missing='pairwise' needs estimator 'auto', 'v-hsic', 'u-hsic', 'nystrom-m' or "
+            f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"
+        )
+        raise InvalidArgumentError(msg)
     return estimator, AS_ASKED
-
-
-def _weighs(estimator: Estimator) -> bool:
-    return isinstance(estimator, NystromHSIC) and not estimator.unbiased_estimate
 
 
 def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
@@ -339,12 +342,12 @@ def _find_null(
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
         raise _unavailable(null, estimator, names)
-    # Both kinds are made without options: with some, a value is to be given.
-    cls = NULLS[null]
-    if issubclass(cls, Counted):
-        return cls() if n_resamples is None else cls(n_resamples=n_resamples), AS_ASKED
-    _check_resampling(cls(), n_resamples, supported)
-    return cls(), AS_ASKED
+    # Made without options: with some, a value is to be given.
+    chosen = NULLS[null]()
+    _check_resampling(chosen, n_resamples, supported)
+    if n_resamples is not None and isinstance(chosen, Counted):
+        chosen = replace(chosen, n_resamples=n_resamples)
+    return chosen, AS_ASKED
 
 
 def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> InvalidArgumentError:

@@ -109,7 +109,7 @@ class PairLancaster(Estimator):
         return plan_of(session, steps, self.remedy)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling
+        self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> GridOutcome:
         """The statistic beside the replicates of each factorisation."""
         assert isinstance(null, Permutation)

@@ -16,7 +16,7 @@ from dhsic.engine.gaps import Gaps, filled
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimator, Null, choose_estimator, find_estimator
-from dhsic.estimators.base import bandwidth_rows, beyond, check_gaps
+from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.reach import Planner
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import names_of
@@ -293,5 +293,4 @@ def column_estimator(
     chosen, _, reason = choose_estimator(
         estimator, session, combinations, null, n_resamples, planner=planner, tuples=tuples
     )
-    check_gaps(session, chosen)
     return chosen, reason

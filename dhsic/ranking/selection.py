@@ -321,7 +321,7 @@ def _subset_measure(
         # Planned at every step, since sets grow: a refusal comes before the pass that would not
         # fit.
         session.begin(planned(partial(plan_once, null=None), chosen, session, combinations))
-        estimates = chosen.estimates(session, combinations).columns
+        estimates = chosen.test_grid(session, combinations, None).columns
         return estimates.cka() if criterion == "cka" else estimates.hsic
 
     return measure, reason
