@@ -153,6 +153,8 @@ class OnFeatures(Estimator):
     measured: ClassVar[bool] = False
     """Whether `normalised` makes features by their covariance over all rows."""
     unbiased_estimate: bool = False
+    n_features: int | str | None = None
+    """How many directions of the features of a kernel a test keeps; None for all."""
 
     def expected(
         self, session: Session, combinations: Combinations, null: Null | None
@@ -696,36 +698,24 @@ def feature_counts(
         return [
             min(int(axes.needed(n, _LIGHT_OF_REFERENCE)), math.isqrt(most)) for axes in directions
         ]
-    reference = combinations.chosen[combinations.reference()]
+    reference = list(combinations.chosen[combinations.reference()])
     # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([axes.needed(n, _MISSED) for axes in directions])
-    others = [pair for pair in combinations.chosen if pair != reference]
+    others = [pair for pair in combinations.chosen if list(pair) != reference]
     whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
     # The reference takes its directions first, of half of the room where there are others.
     room = most // 2 if others else most
-    reference_counts = whole[:, _fitting(whole, [reference], room)]
+    reference_counts = whole[:, _fitting(whole, [tuple(reference)], room)]
     if not others:
         return [int(count) for count in reference_counts]
-    rest = np.minimum(
-        counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, reference_counts)[:, None]
-    )
-    rest[list(reference)] = reference_counts[list(reference), None]
-    room = most - math.prod(reference_counts[list(reference)])
+    # Twice as many as the reference of their variable, or 48: narrow kernels of many columns have
+    # hundreds of directions that weigh alike.
+    twice = {combinations.variables[k]: 2 * reference_counts[k] for k in reference}
+    allowed = np.array([max(twice.get(m, 0), _FEW) for m in combinations.variables])
+    rest = np.minimum(counts[:, _MISSED >= _LIGHT], allowed[:, None])
+    rest[reference] = reference_counts[reference, None]
+    room = most - math.prod(reference_counts[reference])
     return [int(count) for count in rest[:, _fitting(rest, others, room)]]
-
-
-def _most_of_others(
-    combinations: Combinations, reference_counts: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """The most that every kernel has: twice as many as the reference of its variable, or 48.
-
-    Narrow kernels of many columns have hundreds of directions that weigh alike.
-    """
-    of = {
-        combinations.variables[k]: reference_counts[k]
-        for k in combinations.chosen[combinations.reference()]
-    }
-    return np.array([max(2 * of.get(m, 0), _FEW) for m in combinations.variables])
 
 
 def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: int) -> int:
@@ -744,54 +734,6 @@ _SHARE = 0.3
 _LEAST_REGULARISATION = 1e-6  # less would whiten rounding
 
 
-def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
-    """Landmarks of a column, at its quantiles, for every kernel: 0 where its landmarks are rows.
-
-    Means over columns have as many as make 2 p features, and 2 to 48 a column; rows in their place
-    where that would make more than 4 p. Kernels of a single number have 48, which serve as well as
-    256 of its rows, and those of trends 24.
-    """
-    columns = zip(combinations.kernels, _widths(combinations, dims), strict=True)
-    return [
-        min(_kept(kernel), max(2, 2 * p // d))
-        if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and kernel.measured(1))
-        else 0
-        for kernel, d in columns
-    ]
-
-
-def _widths(combinations: Combinations, dims: Sequence[int]) -> list[int]:
-    """Columns that every kernel sees of its variable."""
-    pairs = zip(combinations.kernels, combinations.spread(dims), strict=True)
-    return [len(kernel.at) if isinstance(kernel, OnColumns) else d for kernel, d in pairs]
-
-
-def likely_maps(
-    session: Session,
-    combinations: Combinations,
-    p: int,
-    by_column: Sequence[int],
-    *,
-    pruned: bool,
-) -> list[FeatureMap]:
-    """Features at p landmarks, or those that are likely to be kept, of no memory, for plans."""
-    zero = session.dtype.type(0)
-    dims = combinations.spread(session.dims)
-    maps: list[FeatureMap] = []
-    of = (combinations.kernels, combinations.variables, combinations.factors, dims)
-    seen = _widths(combinations, session.dims)
-    for kernel, m, factor, d, count, width in zip(*of, by_column, seen, strict=True):
-        if count and isinstance(kernel, Columns):
-            maps.append(LandmarksByColumn.likely(kernel, d, count, session.dtype))
-            continue
-        r = min(p, count or p)
-        r = _likely_kept(kernel, width, r, factor, session.dtype) if pruned else r
-        points = np.broadcast_to(zero, (r, kernel.width(d)))
-        # The widest kernels keep fewer landmarks than others, which then are no powers of them.
-        maps.append(KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
-    return maps
-
-
 def _likely_kept(kernel: Kernel, d: int, p: int, factor: float, dtype: DTypeLike) -> int:
     """Landmarks of p that a kernel keeps: few of a single number where it is smooth."""
     kernel = kernel.kernel if isinstance(kernel, OnColumns) else kernel
@@ -801,20 +743,6 @@ def _likely_kept(kernel: Kernel, d: int, p: int, factor: float, dtype: DTypeLike
     # 1/2, 1/4 and 1/8 of its length, 19, 33, 57 and 100 in float64.
     most = 14.0 if dtype == np.float32 else 19.0
     return min(p, math.ceil(most * math.pow(factor, -0.8)))
-
-
-def _landmark_steps(
-    session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
-) -> Steps:
-    """Drawing p landmarks, of which those of the maps are kept."""
-    held = 8 * sum(
-        features.n_features * (features.n_features + d)
-        for features, d in zip(maps, combinations.spread(session.dims), strict=True)
-    )
-    return [
-        fetching_step(session, p),
-        DriverStep("prune landmarks", 4 * 8 * p * p, held),
-    ]
 
 
 # The features, the lower triangular L that whitens them, the numbers of their landmarks, and
@@ -835,6 +763,10 @@ class OnLandmarks(OnFeatures):
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
 
+    def n_drawn(self, session: Session) -> int:
+        """Landmarks of every variable before pruning."""
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
+
     def expected(
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> tuple[Steps, list[Features]]:
@@ -844,81 +776,73 @@ class OnLandmarks(OnFeatures):
         columns: replicates take as many passes as these need, and runs by what they find.
         """
         p, guessed = self.n_drawn(session), combinations.guessed(session.dims)
-        by_column = self.by_column(guessed, session.dims, p)
         # Other steps need as much memory as the landmarks that are drawn take.
         pruned = isinstance(null, Resampling) or self.unbiased_estimate or guessed.features
-        maps = likely_maps(session, guessed, p, by_column, pruned=pruned)
-        of = zip(maps, guessed.factors, _widths(guessed, session.dims), strict=True)
-        directions = [Directions.guessed(map_.n_features, f, d) for map_, f, d in of]
-        counts: Sequence[int | None] | None = self.counts(session, guessed, directions, null)
+        maps, directions, held = list[FeatureMap](), list[Directions](), 0
+        of = zip(guessed.kernels, guessed.variables, guessed.factors, strict=True)
+        for kernel, m, factor in of:
+            d, dtype, one = session.dims[m], session.dtype, None
+            width, count = self._by_column(kernel, d, p)
+            if count and isinstance(kernel, Columns):
+                one = LandmarksByColumn.likely(kernel, d, count, dtype)
+            r = min(p, count or p)
+            r = _likely_kept(kernel, width, r, factor, dtype) if pruned else r
+            points = np.broadcast_to(dtype.type(0), (r, kernel.width(d)))
+            # The widest kernels keep fewer landmarks than others, which then are no powers of them.
+            maps.append(one or KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
+            directions.append(Directions.guessed(maps[-1].n_features, factor, width))
+            held += 8 * maps[-1].n_features * (maps[-1].n_features + d)
+        counts = self.counts(session, guessed, directions, null)
         features = [
-            Features.unseen(m, map_, whitened=True, count=count)
-            for m, map_, count in zip(
-                guessed.variables, maps, counts or [None] * len(maps), strict=True
-            )
+            Features.unseen(m, one, whitened=True, count=count)
+            for m, one, count in zip(guessed.variables, maps, counts, strict=True)
         ]
-        return _landmark_steps(session, guessed, p, maps), features
+        pruning = DriverStep("prune landmarks", 4 * 8 * p * p, held)
+        return [fetching_step(session, p), pruning], features
 
-    def counts(
-        self,
-        session: Session,
-        combinations: Combinations,
-        directions: Sequence[Directions],
-        null: Null | None,
-    ) -> list[int] | None:
-        """Principal features of every kernel that tests are made of; None for all."""
-        del session, combinations, directions, null
-        return None
+    def _by_column(self, kernel: Kernel, d: int, p: int) -> tuple[int, int]:
+        """Columns that a kernel sees, and landmarks of each at its quantiles; 0 where all are rows.
 
-    def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
-        """Landmarks of a column for every kernel that has them by column, 0 for the others."""
-        del dims, p
-        return [0] * len(combinations.kernels)
-
-    def n_drawn(self, session: Session) -> int:
-        """Landmarks of every variable before pruning."""
-        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
+        Where principal features are taken, means over columns have as many as make 2 p features,
+        and 2 to 48 a column; rows in their place where that would make more than 4 p. Kernels of a
+        single number have 48, which serve as well as 256 of its rows, and those of trends 24.
+        """
+        width = len(kernel.at) if isinstance(kernel, OnColumns) else d
+        means = isinstance(kernel, Columns) and width <= 2 * p
+        if self.n_features is None or not (means or (width == 1 and kernel.measured(1))):
+            return width, 0
+        inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
+        most = _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
+        return width, min(most, max(2, 2 * p // width))
 
     def draw(
         self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> DrawnFeatures:
         """Draw and fetch the landmarks of any number of variables; fit and prune for every kernel.
 
-        Kernels of one variable prune the same landmarks.
+        Kernels of one variable prune the same landmarks. With the principal directions of a test,
+        without kernels that tell no rows apart.
         """
-        del null
         p, m = self.n_drawn(session), len(session.sources)
-        drawn = uniform_rows(
+        rows = uniform_rows(
             session.seed, session.n, p, m, pairing="independent", replace=self.replace
         )
-        fitted, points, samples = fetch_landmarks(session, combinations, drawn)
+        fitted, points, samples = fetch_landmarks(session, combinations, rows)
         session.step("prune landmarks")
-        tolerance = tolerance_for(self.tolerance, session.dtype)
-        names, landmarks = fitted.spread(session.names), fitted.spread(points)
-        by_column = self.by_column(fitted, session.dims, p)
-        leading, dtype = fitted.kept_kernels, session.dtype
-        kept = []
-        of = (names, fitted.kernels, fitted.variables, landmarks, by_column)
-        for k, (name, kernel, m, z, count) in enumerate(zip(*of, strict=True)):
-            one: _Kept
-            if count and isinstance(kernel, Columns):
-                one = *LandmarksByColumn.of(kernel, z, count, tolerance, dtype), np.arange(p), False
-            else:
-                some = np.arange(p)
-                if count:
-                    # A kernel of one column of several takes whole rows, at the quantiles of it.
-                    at = kernel.at[0] if isinstance(kernel, OnColumns) else 0
-                    some = rows_at_quantiles(z[:, at], count)
-                one = _spanning(name, kernel, m, z, some, tolerance, dtype, leads=k in leading)
-            kept.append(one)
+        tolerance, leading = tolerance_for(self.tolerance, session.dtype), fitted.kept_kernels
+        pairs = zip(fitted.kernels, fitted.variables, strict=True)
+        kept = [
+            self._pruned(session, kernel, m, points[m], tolerance, leads=k in leading)
+            for k, (kernel, m) in enumerate(pairs)
+        ]
         session.step("features of the sample")
         features = tuple(
             replace(
-                Features.described(m, map_, sample, factor), landmarks=(z, numbers), spanned=spanned
+                Features.described(m, one, samples[m], factor),
+                landmarks=(points[m], numbers),
+                spanned=spanned,
             )
-            for m, sample, z, (map_, factor, numbers, spanned) in zip(
-                fitted.variables, fitted.spread(samples), landmarks, kept, strict=True
-            )
+            for m, (one, factor, numbers, spanned) in zip(fitted.variables, kept, strict=True)
         )
         summary = LandmarkSummary(
             drawn=p,
@@ -927,38 +851,87 @@ class OnLandmarks(OnFeatures):
             replace=self.replace,
             tolerance=tolerance,
         )
-        return DrawnFeatures(fitted, features, summary)
+        drawn = DrawnFeatures(fitted, features, summary)
+        if not self._takes_directions(session, null):
+            return drawn
+        each, left_out = [], set()
+        for k, (kernel, one) in enumerate(zip(fitted.kernels, features, strict=True)):
+            values = one.values()
+            # The reference stays whatever it compares, so that there is a combination to test.
+            if k in leading or _compares(kernel, one, values, session.n):
+                each.append(Directions.of(one, values))
+            else:
+                each.append(Directions.guessed(1))
+                left_out.add(k)
+        numbers = compared(fitted, left_out)
+        some, directions = fitted.part(numbers), fitted.used(each, numbers)
+        counts = self.counts(session, some, directions, null)
+        chosen = zip(fitted.used(features, numbers), directions, counts, strict=True)
+        return drawn._replace(
+            combinations=some,
+            features=tuple(
+                # The trace of the covariance, that is the mean squared norm, in the sample.
+                replace(one, matrix=axes.axes(count), known_spread=float(axes.variances.sum()))
+                for one, axes, count in chosen
+            ),
+            summary=FeatureSummary("principal", ()),
+            detail=left_out_text(len(combinations) - len(some)),
+        )
 
+    def _pruned(
+        self,
+        session: Session,
+        kernel: Kernel,
+        m: int,
+        drawn: Vector,
+        tolerance: float,
+        *,
+        leads: bool,
+    ) -> _Kept:
+        """Those of the landmarks of variable m that span a fitted kernel at all of them."""
+        some, dtype, name = np.arange(len(drawn)), session.dtype, session.names[m]
+        _, count = self._by_column(kernel, session.dims[m], len(drawn))
+        if count and isinstance(kernel, Columns):
+            return *LandmarksByColumn.of(kernel, drawn, count, tolerance, dtype), some, False
+        if count:
+            # A kernel of one column of several takes whole rows, at the quantiles of it.
+            at = kernel.at[0] if isinstance(kernel, OnColumns) else 0
+            some = rows_at_quantiles(drawn[:, at], count)
+        rows = drawn[some]
+        gram = kernel(rows)
+        # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
+        # median of a rare flag is: the grid has more to compare.
+        if leads:
+            warn_of_zeros(gram, f"the kernel of variable {name!r}")
+        factor = pivoted_cholesky(gram, tolerance)
+        spanned = factor.rank < len(rows)
+        factor = factor if spanned else factor.in_order()
+        features = KernelFeatures.at(rows[factor.kept], kernel, dtype, (m, *factor.kept.tolist()))
+        warn_of_rounding([name], [kernel], [features.columns], dtype)
+        return features, factor.factor, some[factor.kept], spanned
 
-def _spanning(
-    name: str,
-    kernel: Kernel,
-    m: int,
-    drawn: Vector,
-    some: NDArray[np.intp],
-    tolerance: float,
-    dtype: DTypeLike,
-    *,
-    leads: bool,
-) -> _Kept:
-    """Those of some of the rows drawn of variable m that span a fitted kernel at all of them."""
-    rows = drawn[some]
-    gram = kernel(rows)
-    # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
-    # median of a rare flag is: the grid has more to compare.
-    if leads:
-        warn_of_zeros(gram, f"the kernel of variable {name!r}")
-    factor = pivoted_cholesky(gram, tolerance)
-    spanned = factor.rank < len(rows)
-    factor = factor if spanned else factor.in_order()
-    features = KernelFeatures.at(rows[factor.kept], kernel, dtype, (m, *factor.kept.tolist()))
-    warn_of_rounding([name], [kernel], [features.columns], dtype)
-    return features, factor.factor, some[factor.kept], spanned
+    def counts(
+        self,
+        session: Session,
+        combinations: Combinations,
+        directions: Sequence[Directions],
+        null: Null | None,
+    ) -> list[Any]:
+        """Principal features of every kernel that tests are made of; None for all."""
+        if not self._takes_directions(session, null):
+            return [None] * len(directions)
+        if self.n_features in (None, _AUTO):
+            most = MOST_PRODUCTS if session.weights is None else _MOST_WEIGHTED_PRODUCTS
+            return feature_counts(combinations, directions, session.n, most)
+        # No more than there are directions.
+        return [min(len(axes.variances), int(self.n_features)) for axes in directions]
 
-
-def _kept(kernel: Kernel) -> int:
-    inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
-    return _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
+    def _takes_directions(self, session: Session, null: Null | None) -> bool:
+        """Whether a test is made of principal features: of weighted rows always."""
+        if session.weights is not None:
+            # The limit law is one of few products, however many landmarks there are.
+            return null is not None
+        return isinstance(null, Resampling) and self.n_features is not None
 
 
 @final
@@ -1035,72 +1008,6 @@ class NystromHSIC(OnLandmarks):
         open_ = self.n_features is None or isinstance(self.n_features, str)
         if not open_ or self.n_features not in (None, _AUTO):
             check_integer("n_features", self.n_features, minimum=1)
-
-    def counts(
-        self,
-        session: Session,
-        combinations: Combinations,
-        directions: Sequence[Directions],
-        null: Null | None,
-    ) -> list[int] | None:
-        """Principal features of every kernel that tests are made of; None for all."""
-        if not self._takes_directions(session, combinations, null):
-            return None
-        if self.n_features in (None, _AUTO):
-            most = MOST_PRODUCTS if session.weights is None else _MOST_WEIGHTED_PRODUCTS
-            return feature_counts(combinations, directions, session.n, most)
-        # No more than there are directions.
-        return [min(len(axes.variances), int(self.n_features)) for axes in directions]
-
-    def _takes_directions(
-        self, session: Session, combinations: Combinations, null: Null | None
-    ) -> bool:
-        """Whether a test is made of principal features: of weighted rows always."""
-        if session.weights is not None:
-            # The limit law is one of few products, however many landmarks there are.
-            return null is not None
-        return isinstance(null, Resampling) and self.n_features is not None
-
-    def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
-        """Means over columns have landmarks of every column where principal features are taken."""
-        if self.n_features is None:
-            return super().by_column(combinations, dims, p)
-        return landmarks_by_column(combinations, dims, p)
-
-    def draw(
-        self, session: Session, combinations: Combinations, null: Null | None = None
-    ) -> DrawnFeatures:
-        """With the principal directions of a test, without kernels that tell no rows apart."""
-        drawn = super().draw(session, combinations, null)
-        if not self._takes_directions(session, combinations, null):
-            return drawn
-        fitted, kept = drawn.combinations, drawn.combinations.kept_kernels
-        each, left_out = [], set()
-        for k, (kernel, features) in enumerate(zip(fitted.kernels, drawn.features, strict=True)):
-            values = features.values()
-            # The reference stays whatever it compares, so that there is a combination to test.
-            if k in kept or _compares(kernel, features, values, session.n):
-                each.append(Directions.of(features, values))
-            else:
-                each.append(Directions.guessed(1))
-                left_out.add(k)
-        numbers = compared(fitted, left_out)
-        some, directions = fitted.part(numbers), fitted.used(each, numbers)
-        counts = self.counts(session, some, directions, null)
-        assert counts is not None
-        features_of_some = zip(
-            fitted.used(drawn.features, numbers), directions, counts, strict=True
-        )
-        return drawn._replace(
-            combinations=some,
-            features=tuple(
-                # The trace of the covariance, that is the mean squared norm, in the sample.
-                replace(one, matrix=axes.axes(count), known_spread=float(axes.variances.sum()))
-                for one, axes, count in features_of_some
-            ),
-            summary=FeatureSummary("principal", ()),
-            detail=left_out_text(len(combinations) - len(some)),
-        )
 
 
 def _compares(kernel: Kernel, features: Features, values: Matrix, n: int) -> bool:

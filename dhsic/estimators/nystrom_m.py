@@ -437,11 +437,8 @@ class NystromMHSIC(Estimator):
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
             # for all.
-            kernels, p = (
-                [fitted.kernels[k] for k in combinations.typical()],
-                self.most_landmarks(session),
-            )
-            landmarks = self._select(landmarks, kernels, pairing, p, session.seed)
+            kernels = [fitted.kernels[k] for k in combinations.typical()]
+            landmarks = self._select(session, landmarks, kernels, pairing)
         session.step("prune landmarks")
         basis = LandmarkBasis.of(
             fitted,
@@ -469,22 +466,21 @@ class NystromMHSIC(Estimator):
         )
 
     def _select(
-        self, pool: Landmarks, kernels: Sequence[Kernel], pairing: Pairing, p: int, seed: int
+        self, session: Session, pool: Landmarks, kernels: Sequence[Kernel], pairing: Pairing
     ) -> Landmarks:
         """Choose landmark tuples: of every variable by itself, or of the rows that they share."""
-        whole = range(len(kernels))
-
-        def chosen(m: int, variables: Iterable[int]) -> Indices:
-            pairs = [(kernels[k], pool.points[k]) for k in variables]
-            rows = Pool(*map(tuple, zip(*pairs, strict=True)))
-            return select(self.selection, rows, p, generator(seed, "selection", m))
-
+        p, whole = self.most_landmarks(session), range(len(kernels))
+        points, indices = list(pool.points), list(pool.indices)
         # Every variable by itself: landmarks chosen together would know of the pairing.
-        joint = pairing == "joint"
-        at = [chosen(0, whole)] * len(whole) if joint else [chosen(m, [m]) for m in whole]
-        points = tuple(x[numbers] for x, numbers in zip(pool.points, at, strict=True))
-        rows = tuple(x[numbers] for x, numbers in zip(pool.indices, at, strict=True))
-        return Landmarks(points, rows)
+        for variables in [whole] if pairing == "joint" else [[m] for m in whole]:
+            rows = Pool(
+                tuple(kernels[m] for m in variables), tuple(pool.points[m] for m in variables)
+            )
+            rng = generator(session.seed, "selection", variables[0])
+            chosen = select(self.selection, rows, p, rng)
+            for m in variables:
+                points[m], indices[m] = points[m][chosen], indices[m][chosen]
+        return Landmarks(tuple(points), tuple(indices))
 
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are taken."""

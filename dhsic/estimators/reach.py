@@ -202,7 +202,8 @@ def with_size(estimator: Estimator, count: int) -> Estimator:
 
 
 def _option_of(estimator: Estimator) -> str:
-    return next((option for option in _SIZES if hasattr(estimator, option)), "")
+    options = getattr(estimator, "__dataclass_fields__", ())
+    return next((option for option in _SIZES if option in options), "")
 
 
 def _largest_text(ways: Sequence[Way]) -> str:
