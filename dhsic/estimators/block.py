@@ -17,8 +17,15 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
-from dhsic.estimators.base import Estimator, Null, fit_on_sample, fitting_step, plan_of
-from dhsic.estimators.outcomes import Estimate, Outcome
+from dhsic.estimators.base import (
+    Estimate,
+    Estimator,
+    Null,
+    Outcome,
+    fit_on_sample,
+    fitting_step,
+    plan_of,
+)
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.linalg import rounding_unit
 from dhsic.nulls import (

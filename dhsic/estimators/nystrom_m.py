@@ -18,14 +18,15 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
+    Estimate,
     Estimator,
     Guess,
     Null,
+    Outcome,
     Prepared,
     fetch_landmarks,
     fetching_step,
 )
-from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
     Landmarks,
