@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self, final
@@ -58,7 +58,7 @@ from dhsic.statistics.gram import (
 from dhsic.statistics.gram_sums import GramSums, check_rows
 from dhsic.statistics.null_moments import null_moments
 from dhsic.statistics.orbit import Orbit, Replicated, orbit_of, whole_group
-from dhsic.statistics.replicate import Permuted, Statistic, replicate
+from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
 
 Vector = NDArray[np.float64]
 Tell = Callable[[GramFound], Any]
@@ -148,8 +148,25 @@ class Quadratic(Estimator):
 
     def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
         """Fit the kernels; those of a grid that are 0 between nearly all rows are left out."""
-        tell = partial(self.tell, ranked=combinations.features)
-        return self._prepare(session, combinations, null, tell)[0]
+        self._check(session, combinations, null)
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        tell: Tell = partial(self.tell, ranked=combinations.features)
+        detail = ""
+        if isinstance(null, Gamma | Spectral):
+            detail = guard_grams(session, fitted, samples, null)
+            tell = partial(self._laws, null, session.seed)
+        elif len(fitted) > 1 and null is not None and not fitted.features:
+            # Their replicates have heavy tails, which cost the others their power.
+            numbers = compared_in_samples(fitted, samples, session.n)
+            fitted = fitted.part(numbers) if len(numbers) < len(fitted) else fitted
+            detail = left_out_text(len(combinations) - len(fitted))
+        return Prepared(
+            fitted,
+            self.statistic(session, fitted, samples, null, tell),
+            lambda found, c: self._estimate(_gram_sizes(found).estimates[c], fitted.kernels_of(c)),
+            detail,
+            lambda found: _gram_sizes(found).own,
+        )
 
     def tell(self, found: GramFound, *, ranked: bool = False) -> GramSizes:
         """What is kept of the sums of the data; a ranking divides by V-statistics."""
@@ -164,9 +181,11 @@ class Quadratic(Estimator):
             means = found.sums.rows / session.n + found.centres[:, None]
             return self.tell(found), means
 
-        prepared, _ = self._prepare(session, Combinations.single(kernels), None, tell)
-        orbit = prepared.statistic.orbit(session, None)
-        ((_, (sizes, means)),) = replicate(session, prepared.statistic, orbit).data
+        prepared = self.prepare(session, Combinations.single(kernels), None)
+        statistic: Any = prepared.statistic
+        orbit = statistic.orbit(session, None)
+        found = replicate(session, replace(statistic, tell=tell), orbit)
+        ((_, (sizes, means)),) = found.data
         in_order = np.empty_like(means)
         in_order[:, rows_in_order(orbit.groups)] = means
         estimate = self._estimate(sizes.estimates[0], prepared.combinations.kernels)
@@ -176,39 +195,14 @@ class Quadratic(Estimator):
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, by a law of its own."""
-        tell = partial(self._laws, null, session.seed)
-        prepared, samples = self._prepare(session, combinations, null, tell)
-        fitted = prepared.combinations
-        note = guard_grams(session, fitted, samples, null)
-        found = replicate(session, prepared.statistic, prepared.statistic.orbit(session, None))
+        prepared = self.prepare(session, combinations, null)
+        found = measure(session, prepared.statistic)
         outcomes, told = [], chain.from_iterable(some for _, some in found.data)
         for c, (size, estimate, law) in enumerate(told):
-            value = self._estimate(estimate, fitted.kernels_of(c))
+            value = self._estimate(estimate, prepared.combinations.kernels_of(c))
             statistic, rounding = session.n * size, float(found.rounding[c])
-            outcomes.append(Outcome(statistic, law, value, note, rounding))
+            outcomes.append(Outcome(statistic, law, value, prepared.detail, rounding))
         return outcomes
-
-    def _prepare(
-        self, session: Session, combinations: Combinations, null: Null | None, tell: Tell
-    ) -> tuple[Prepared, list[Vector]]:
-        self._check(session, combinations, null)
-        fitted, samples = fit_combinations_on_sample(session, combinations)
-        # Kernels that are 0 between nearly all rows are left out of a grid: their replicates have
-        # heavy tails, which cost the others their power.
-        if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
-            numbers = compared_in_samples(fitted, samples, session.n)
-            fitted = fitted.part(numbers) if len(numbers) < len(fitted) else fitted
-
-        def estimate(found: Replicated, c: int) -> Estimate:
-            return self._estimate(_gram_sizes(found).estimates[c], fitted.kernels_of(c))
-
-        return Prepared(
-            fitted,
-            self.statistic(session, fitted, samples, null, tell),
-            estimate,
-            left_out_text(len(combinations) - len(fitted)),
-            lambda found: _gram_sizes(found).own,
-        ), samples
 
     def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
         """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
