@@ -405,11 +405,11 @@ class NystromMHSIC(Estimator):
         tolerance, reference = tolerance_for(self.tolerance, session.dtype), fitted.reference()
         each, held = list[Indices](), list[PivotedCholesky]()
         for c in range(len(fitted)):
-            points = fitted.points_of(landmarks.points, c)
+            own = fitted.points_of(landmarks.points, c)
             # K_J depends on the kernels of a combination, and so does which landmarks span the
             # others.
             kernels, leads = fitted.kernels_of(c), c == reference
-            _, factor = prune(replace(landmarks, points=points), kernels, tolerance, leads=leads)
+            _, factor = prune(replace(landmarks, points=own), kernels, tolerance, leads=leads)
             # Ascending, so that the landmarks of a strip are a slice.
             each.append(np.sort(factor.kept))
             if self._held(session, len(fitted)):
