@@ -135,20 +135,27 @@ def choose_estimator(
     InvalidArgumentError
         The estimator is unknown, or takes fewer variables.
     """
-    asked: dict[str, Any] = {"null": null, "n_resamples": n_resamples}
-    plan: Planner = planner or partial(plan_test, **asked)
-    run: Runner = runner or partial(_run_test, **asked)
-    first, n = partial(_first_that_fits, session, plan, run), session.n
-    kernels = [(combinations, "")]
-    if reducible and len(combinations) > 1:
+
+    def run_test(one: Estimator, timed: Session, some: Combinations) -> object:
+        law = None if null is None else find_null(null, one, timed, n_resamples, some)[0]
+        return run_null(one, timed, some, law)
+
+    plan: Planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
+    first, n = partial(_first_that_fits, session, plan, runner or run_test), session.n
+
+    def kernels() -> _Kernels:
+        """All combinations, and the reference alone where it may stand for them."""
+        if not reducible or len(combinations) == 1:
+            return [(combinations, "")]
         reference = combinations.part(sorted(combinations.kept))
         few = f"{len(reference)} of {len(combinations)} combinations of kernels with "
-        kernels.append((reference, few))
+        return [(combinations, ""), (reference, few)]
+
     if not (isinstance(estimator, str) and estimator == "auto"):
         chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
         if not isinstance(estimator, str):
             return Choice(chosen, combinations, reason)
-        return first(_by_name(chosen, kernels, n), reason)
+        return first(_by_name(chosen, kernels(), n), reason)
     if session.weights is not None:
         return first(_for_estimates(session, combinations), "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
@@ -157,26 +164,32 @@ def choose_estimator(
     # The unbiased estimate divides by n - 3.
     enough = n >= _FEWEST_UNBIASED
     exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
-    if combinations.features and not tuples:
-        linear = _of_pairs(combinations, n)
-    elif estimates:
-        linear = _for_estimates(session, combinations)
-    elif two and null is not None and takes_null(NystromHSIC(), null):
-        linear = _principal(kernels, n)
-    else:
+    pairs = combinations.features and not tuples
+    tested = two and null is not None and takes_null(NystromHSIC(), null)
+    quick = NystromHSIC() if pairs or estimates or tested else NystromMHSIC()
+
+    def linear(why: str) -> Choice:
+        """What takes time in proportion to the rows."""
+        if pairs:
+            return first(_of_pairs(combinations, n), why)
+        if estimates:
+            return first(_for_estimates(session, combinations), why)
+        if tested:
+            return first(_principal(kernels(), n), why)
         usual = landmark_count(NystromMHSIC().n_landmarks, n, replace=False)
-        linear = _powers(NystromMHSIC(), min(usual, _MOST_TUPLES), kernels, n)
+        return first(_powers(NystromMHSIC(), min(usual, _MOST_TUPLES), kernels(), n), why)
+
     given: Any = null
-    quick, named = linear[0][0].estimator, getattr(given, "name", given)
+    named = getattr(given, "name", given)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
-        return first(linear, f"{exact.name} has no {named} null")
+        return linear(f"{exact.name} has no {named} null")
     if not takes_null(quick, null):
         return Choice(exact, combinations, f"{quick.name} has no {named} null")
     most = _most_rows(session.dims, named, combinations)
     if n > most:
-        return first(linear, f"more than {most:,} rows")
+        return linear(f"more than {most:,} rows")
     if not plan(exact, session, combinations).fits:
-        return first(linear, "all pairs of rows do not fit the memory")
+        return linear("all pairs of rows do not fit the memory")
     return Choice(exact, combinations, f"all pairs of rows: at most {most:,}")
 
 
@@ -316,19 +329,6 @@ def plan_test(
     if null is not None:
         null = drawn_by(find_null(null, estimator, session, n_resamples, combinations)[0])
     return plan_once(estimator, session, combinations, null)
-
-
-def _run_test(
-    estimator: Estimator,
-    session: Session,
-    combinations: Combinations,
-    null: str | Null | None,
-    n_resamples: int | None,
-) -> object:
-    """Run a test or an estimate, as `plan_test` plans it."""
-    if null is not None:
-        null = find_null(null, estimator, session, n_resamples, combinations)[0]
-    return run_null(estimator, session, combinations, null)
 
 
 def run_null(
