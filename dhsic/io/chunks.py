@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
 from dhsic.io.marks import marks_of
-from dhsic.io.urls import RefusedError
+from dhsic.io.urls import StorageError, failure_of
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
@@ -46,6 +46,16 @@ def is_zarr(array: Any) -> bool:
     """Whether it is a zarr array, asked without zarr, which is slow to import."""
     zarr = sys.modules.get("zarr")
     return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))
+
+
+def url_of(place: Any) -> str | None:
+    """The URL of an array, or of another place of zarr, in an object store; None of others."""
+    store = getattr(place, "store", place)
+    if not hasattr(store, "fs"):
+        return None
+    inner = "" if store is place else place.path
+    url: str = store.fs.unstrip_protocol("/".join(filter(None, (store.path, inner))))
+    return url
 
 
 def missing_folder(array: Any) -> str | None:
@@ -79,7 +89,8 @@ def broken_chunk(array: Any, start: int, stop: int) -> str | None:
         try:
             array[region]
         except Exception:
-            return str(array.store_path / array.metadata.encode_chunk_key(chunk))
+            place = array.store_path / array.metadata.encode_chunk_key(chunk)
+            return url_of(place) or str(place)
     return None
 
 
@@ -160,21 +171,28 @@ def _stamps(array: Any, name: str) -> Stamps | None:
         store = store._store
     if isinstance(store, LocalStore):
         folder = os.path.join(store.root, array.path)
-        stamps = local_stamps(folder, name)
+        stamps = _local_stamps(folder, name)
         if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
             return stamps
-        return stamps | {k: _whole_blosc(folder, k, s) for k, s in stamps.items() if s.size}
+        return {k: _whole_blosc(folder, k, s) if s.size else s for k, s in stamps.items()}
     if not store.supports_listing:
         return None
     prefix = f"{array.path}/" if array.path else ""
     try:
         listed = sync(_listed_stamps(store, prefix))
-    except RefusedError:  # to this user; reading what is absent is an error then, too
-        return None
+    except Exception as error:
+        failure, url = failure_of(error), url_of(array)
+        if failure.refused:  # to this user; reading what is absent is an error then, too
+            return None
+        if url is None:
+            raise
+        what = f"the stored chunks of variable {name!r} cannot be listed"
+        msg = f"{what} ({failure.said}): {failure.remedy(url)}"
+        raise StorageError(msg) from None
     return {key.removeprefix(prefix): stamp for key, stamp in listed.items()}
 
 
-async def _listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
+async def _listed_stamps(store: Any, prefix: str) -> Stamps:
     """The objects of a zarr store under a prefix; of other libraries' stores their names."""
     from zarr.storage import FsspecStore, ObjectStore
 
@@ -183,13 +201,11 @@ async def _listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
 
         batches = obstore.list(store.store, prefix=prefix or None)
         return {listed["path"]: _stamp(listed) async for batch in batches for listed in batch}
-    if isinstance(store, FsspecStore):
-        store.fs.invalidate_cache()  # it remembers listings
-        entries = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
-        return {
-            key.removeprefix(f"{store.path}/"): _stamp(listed) for key, listed in entries.items()
-        }
-    return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
+    if not isinstance(store, FsspecStore):
+        return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
+    getattr(store.fs, "sync_fs", store.fs).invalidate_cache()  # it remembers listings
+    entries = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
+    return {key.removeprefix(f"{store.path}/"): _stamp(told) for key, told in entries.items()}
 
 
 def _stamp(told: Mapping[str, Any]) -> Stamp:
@@ -204,38 +220,28 @@ def _whole_blosc(folder: str, key: str, stamp: Stamp) -> Stamp:
     return stamp if length <= stamp.size else Stamp(0, stamp.mark)
 
 
-def local_stamps(root: str, name: str) -> dict[str, Stamp]:
-    """Files and folders in a folder and those within it, with the times when they were written.
+def _local_stamps(root: str, name: str) -> Stamps:
+    """Files and folders in a folder and those within it, with the times when they were written."""
 
-    Raises
-    ------
-    DataError
-        The folder cannot be listed.
-    """
+    def refused(error: OSError) -> None:
+        raise error
+
+    start, stamps = len(os.path.join(root, "")), {}
     try:
-        return dict(_files(root))
+        for folder, folders, files in os.walk(root, onerror=refused, followlinks=True):
+            for path in (os.path.join(folder, entry) for entry in (*folders, *files)):
+                if os.path.exists(path):  # of a link, what it leads to
+                    told = os.stat(path)
+                    stamp = Stamp(told.st_size, str(told.st_mtime_ns))
+                    kinds = {stat.S_IFREG: stamp, stat.S_IFDIR: _FOLDER}
+                    stamps[path[start:]] = kinds.get(stat.S_IFMT(told.st_mode), _PIPE)
     except OSError as error:
         msg = (
             f"the stored chunks of variable {name!r} cannot be listed "
             f"({error.strerror or error}: {error.filename or root}): is the data complete?"
         )
         raise DataError(msg) from error
-
-
-def _files(root: str) -> Iterator[tuple[str, Stamp]]:
-    left = [""]
-    while left:
-        folder = left.pop()
-        with os.scandir(os.path.join(root, folder)) as entries:
-            for entry in entries:
-                key = f"{folder}{entry.name}"
-                if entry.is_dir():
-                    yield key, _FOLDER
-                    left.append(f"{key}/")
-                elif os.path.exists(entry.path):  # of a link, what it leads to
-                    told = entry.stat()
-                    regular = stat.S_ISREG(told.st_mode)
-                    yield key, Stamp(told.st_size, str(told.st_mtime_ns)) if regular else _PIPE
+    return stamps
 
 
 def _refuse_others(inventory: Inventory) -> None:

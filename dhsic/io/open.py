@@ -21,14 +21,14 @@ from dhsic._validation import check_flag, named_arguments, nearest, shown
 from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.chunks import METADATA, piece_shape
+from dhsic.io.chunks import METADATA, piece_shape, url_of
 from dhsic.io.encode import Labels, check_whole, encode_matrix, joined, rare_labels_taken, unusable
 from dhsic.io.frames import as_frame, frame_source, index_of_pandas, part_of_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of, is_sparse
 from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
-from dhsic.io.urls import is_url
+from dhsic.io.urls import failure_of, is_url
 from dhsic.io.variables import ColumnChoice, Densified, Variable
 
 _KNOWN = (
@@ -753,7 +753,7 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
 
 
 def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
-    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.RemoteStore`.
+    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.remote_store`.
 
     Raises
     ------
@@ -768,9 +768,9 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
         # A disk lists the arrays, and consolidated metadata may be older than they are.
         opener = opener if kind == "array" else partial(opener, use_consolidated=False)
         return _opened_array(opener, path, kind, None)
-    from dhsic.io.storage import RemoteStore  # by zarr
+    from dhsic.io.storage import remote_store  # by zarr
 
-    store = RemoteStore(path, fills=fills)
+    store = remote_store(path, fills=fills)
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
         return _opened_array(opener, store, kind, 3)
@@ -795,9 +795,10 @@ def _opened_array(
                 "instance, and pass what it holds"
             )
             raise DataError(msg) from error
-        msg = (
-            f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
-        )
+        said, remedy = type(error).__name__, "check the path"
+        if (url := url_of(place)) and (failure := failure_of(error)).answered:
+            said, remedy = failure.said, failure.remedy(url)
+        msg = f"{url or str(place)!r} is not a readable zarr {kind} ({said}): {remedy}"
         raise DataError(msg) from error
 
 

@@ -27,11 +27,12 @@ from dhsic.io.chunks import (
     inventory_of_file,
     is_zarr,
     missing_folder,
+    url_of,
 )
 from dhsic.io.encode import Labels
 from dhsic.io.libraries import is_of
 from dhsic.io.marks import Marks, unmasked
-from dhsic.io.urls import StorageError
+from dhsic.io.urls import StorageError, failure_of
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -204,6 +205,11 @@ class Variable:
             raise DataError(msg) from error
         except Exception as error:
             chunk = broken_chunk(self.array, start, stop)
+            if (url := url_of(self.array)) and (failure := failure_of(error)).answered:
+                place, remedy = chunk or url, failure.remedy(url)
+                msg = f"{what}: the store does not give {place} ({failure.said}): {remedy}"
+                # Not from the error: answers of stores may hold names of keys and signatures.
+                raise StorageError(msg) from None
             place = "" if chunk is None else f"stored chunk {chunk}: "
             said = f"{type(error).__name__}: {error}"
             msg = f"{what} ({place}{said}): is the data complete and intact?"
@@ -292,13 +298,14 @@ class Variable:
 
 
 def _insist(slicing: Callable[[], Any]) -> Any:
-    """Slice an array; a network's file system may fail for a moment."""
+    """Slice an array; file systems of networks, and websites, may fail for a moment."""
     for left in reversed(range(_TRIES)):
         try:
             return slicing()
-        except OSError as error:
+        except Exception as error:
             # A file that is absent or forbidden stays so.
-            if not left or isinstance(error, (FileNotFoundError, PermissionError)):
+            lost = isinstance(error, FileNotFoundError)
+            if not left or lost or (failure := failure_of(error)).refused or not failure.answered:
                 raise
             time.sleep(_PAUSE_SECONDS)
     raise AssertionError

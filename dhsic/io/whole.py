@@ -8,24 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
 from uuid import uuid4
 
 from dhsic.errors import DataError
 
 _Bytes = bytes | memoryview
 _CLAIM_SECONDS = 5.0
-
-
-class Destination(NamedTuple):
-    """Where a group is written."""
-
-    scratch: Path
-    """A folder for temporary files."""
-    group: Any
-    """The group under construction: a path or a zarr store."""
-    target: Path | str
-    """Where it will be."""
 
 
 @contextmanager

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -18,8 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_flag, check_integer, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.io.urls import is_url
-from dhsic.io.whole import Destination
+from dhsic.io.urls import StorageError, failure_of, is_url, scheme_of
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
@@ -146,6 +146,17 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return stored
 
 
+class _Destination(NamedTuple):
+    """Where a group is written."""
+
+    scratch: Path
+    """A folder for temporary files; the group under construction is the folder `group` in it."""
+    target: Path | str
+    """Where it will be."""
+    send: Callable[[Path, bool], None]
+    """Moves what is complete of the group there, at the end its metadata too."""
+
+
 class GroupWriter:
     """Appends row blocks to the arrays of a group under construction; made by `new_group`.
 
@@ -162,13 +173,14 @@ class GroupWriter:
 
     def __init__(
         self,
-        place: Destination,
+        place: _Destination,
         columns: Mapping[str, int],
         dtype: np.dtype[Any],
         compress: bool,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.scratch, self._group, self._target = place
+        self.scratch, self._target, self._send = place
+        self._group = self.scratch / "group"
         self.rows = 0
         self._columns = dict(columns)
         self._dtype = dtype
@@ -258,6 +270,7 @@ class GroupWriter:
             for name, array in self._arrays.items():
                 array.resize((start + rows, array.shape[1]))
                 array[start : start + rows] = buffers[name][:rows]
+            self._send(self._group, False)
 
     def _create_arrays(self, first_rows: int) -> dict[str, Any]:
         import zarr  # slow to import
@@ -286,6 +299,7 @@ class GroupWriter:
         with disk_errors(self._target):
             for name, attributes in self._attributes.items():
                 self._arrays[name].update_attributes(attributes)
+            self._send(self._group, True)
 
 
 @contextmanager
@@ -342,8 +356,6 @@ def new_group(
     (3, 2)
     >>> folder.cleanup()
     """
-    from dhsic.io.storage import uploading  # by zarr, slow to import
-
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
     _check_output_columns(columns)
@@ -352,7 +364,7 @@ def new_group(
     # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
     # pool waits for its thread, so nothing still writes when the folder is removed.
     with (
-        uploading(text, overwrite) if is_url(text) else _on_disk(text, overwrite) as place,
+        _in_store(text, overwrite) if is_url(text) else _on_disk(text, overwrite) as place,
         ThreadPoolExecutor(1, "dhsic-zarr-writer") as pool,
     ):
         writer = GroupWriter(place, columns, stored, compress, pool)
@@ -377,16 +389,68 @@ def check_new_group(
 
 
 @contextmanager
-def _on_disk(destination: str, overwrite: bool) -> Iterator[Destination]:
+def _on_disk(destination: str, overwrite: bool) -> Iterator[_Destination]:
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         with disk_errors(target):
             scratch.mkdir()
-        yield Destination(scratch, scratch / "group", target)
+        yield _Destination(scratch, target, lambda group, complete: None)
         _install(scratch, target, overwrite)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _in_store(url: str, overwrite: bool) -> Iterator[_Destination]:
+    from dhsic.io.storage import file_system  # by zarr, slow to import
+
+    fs, root = file_system(url)
+    if scheme_of(url) in ("http", "https"):
+        msg = f"the destination must be a path or the URL of an object store, got {url!r}: use that"
+        raise InvalidArgumentError(msg)
+    if overwrite:
+        msg = (
+            f"an object store cannot replace a group at once, so {url!r} is not overwritten: "
+            "remove what is there, or choose another destination"
+        )
+        raise InvalidArgumentError(msg)
+
+    def send(group: Path, complete: bool) -> None:
+        files = [path for path in group.rglob("*") if path.is_file()]
+        # The longest names first, so that what makes the group open comes last.
+        for path in sorted(files, key=lambda path: len(path.parts), reverse=True):
+            if complete or path.name != "zarr.json":
+                inner = path.relative_to(group).as_posix()
+                with _asked(f"{url}/{inner}", "take"):
+                    fs.put_file(str(path), f"{root}/{inner}")
+                path.unlink()
+
+    with _asked(url, "list"):
+        found = fs.find(root)
+    if found:
+        msg = f"{url!r} holds objects already: choose another destination, or remove them"
+        raise InvalidArgumentError(msg)
+    # Chunks are made on a disk, and shuffling needs one, which a store is not.
+    with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
+        try:
+            yield _Destination(Path(scratch), url, send)
+        # An interrupt leaves nothing, either.
+        except BaseException:
+            with suppress(Exception):  # chunks alone do not open
+                fs.rm(root, recursive=True)
+            raise
+
+
+@contextmanager
+def _asked(url: str, verb: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        failure = failure_of(error)
+        msg = f"the store does not {verb} {url} ({failure.said}): {failure.remedy(url)}"
+        # Not from the error: answers of stores may hold names of keys and signatures.
+        raise StorageError(msg) from None
 
 
 @contextmanager
