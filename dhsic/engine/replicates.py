@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.budget import Budget, check_process_memory
-from dhsic.engine.checkpoint import Checkpoint, Shards
+from dhsic.engine.checkpoint import Checkpoint, Shards, can_tell
 from dhsic.engine.compute import Job, as_task, held
-from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import explained_failures
 from dhsic.engine.reduction import Partial, pickled, unpacked
@@ -82,8 +81,8 @@ def run_map(
 
     ranges = _ranges(count)
     shards = None
-    # Of a function that cannot be digested no one would know whose shards they are.
-    if checkpoint is not None and can_digest(function):
+    # Of a function without a token no one would know whose shards they are.
+    if checkpoint is not None and can_tell(function):
         shards = checkpoint.shards(name, len(ranges), (function, count))
     started = PassStarted(name, len(ranges), count, "resamples")
     replicates = ReplicateTask(function, shards, runtime.budget)

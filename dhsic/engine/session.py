@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import NonFiniteError, Source, check_exact
-from dhsic.engine.checkpoint import Checkpoint, Manifest
+from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.folder import AnyFolder
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
