@@ -46,7 +46,6 @@ _PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
 _NUMBERS = "biufc"
 _IS = "is"
 """Key of the class of a value; no field is called so, since Python keeps the word."""
-_STRUCTURE = "structure"
 # Whose code their versions identify.
 _LIBRARIES = {"dhsic", "numpy", *sys.stdlib_module_names} - {"__main__"}
 
@@ -152,7 +151,8 @@ def token_of(value: Any) -> str:
     """The token of a value, the same in any process; a TypeError as for `described`."""
     from dask.tokenize import tokenize
 
-    return tokenize(described(value), ensure_deterministic=True)
+    token: str = tokenize(described(value), ensure_deterministic=True)
+    return token
 
 
 def _named(value: Any) -> dict[str, Any]:
@@ -194,7 +194,8 @@ def difference(there: Any, here: Any, path: str = "") -> tuple[str, Any, Any] | 
     """Where two described values differ first: the path of the field, as ``kernels[0].gamma``."""
     if isinstance(there, dict) and isinstance(here, dict):
         if there.get(_IS) != here.get(_IS):
-            return path, *(str(one.get(_IS)).rpartition(".")[2] for one in (there, here))
+            was, now = (str(one.get(_IS)).rpartition(".")[2] for one in (there, here))
+            return path, was, now
         # Fields of this run in their order, and then those that only the other has.
         names = dict.fromkeys([*here, *there])
         pairs = [(f"{path}.{name}".lstrip("."), there.get(name), here.get(name)) for name in names]
@@ -221,8 +222,7 @@ def pack(value: Any) -> memoryview:
     arrays: list[NDArray[Any]] = []
     structure = json.dumps(_written(value, arrays))
     file = io.BytesIO()
-    numbered = {str(number): array for number, array in enumerate(arrays)}
-    np.savez(file, **{_STRUCTURE: np.array(structure)}, **numbered)
+    np.savez(file, np.array(structure), *arrays)
     return file.getbuffer()
 
 
@@ -231,7 +231,7 @@ def unpack(file: Any) -> Any:
     try:
         # The archive has a checksum of every array.
         with np.load(io.BytesIO(file.read()), allow_pickle=False) as arrays:
-            return _restored(json.loads(str(arrays[_STRUCTURE])), arrays)
+            return _restored(json.loads(str(arrays["arr_0"])), arrays)
     except Exception as error:
         msg = f"it cannot be read: {error}"
         raise ValueError(msg) from error
@@ -248,7 +248,7 @@ def _written(value: Any, arrays: list[NDArray[Any]]) -> Any:
         # In the order in which its axes lie in memory, which later rounding may depend on.
         order = sorted(range(value.ndim), key=lambda axis: -abs(np.asarray(value).strides[axis]))
         arrays.append(np.asarray(value).transpose(order))
-        return {"in": cls.__name__, "order": order, "at": len(arrays) - 1}
+        return {"in": cls.__name__, "order": order, "at": len(arrays)}
     name = f"{cls.__module__}:{cls.__qualname__}"
     if _class_of_state(name) is not cls:
         msg = f"a {name} cannot be kept: states are named tuples or dataclasses of dhsic"
@@ -264,7 +264,7 @@ def _restored(structure: Any, arrays: Any) -> Any:
         return structure
     kind = structure["in"]
     if "at" in structure:
-        array = arrays[str(structure["at"])].transpose(np.argsort(structure["order"]))
+        array = arrays[f"arr_{structure['at']}"].transpose(np.argsort(structure["order"]))
         return array if kind == "ndarray" else array[()]
     values = [_restored(item, arrays) for item in structure["of"]]
     if kind in ("tuple", "list"):

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
-from dhsic.engine.compute import as_task, begin
-from dhsic.engine.failures import explained_failures
+from dhsic.engine.graph import as_task, begin, take_rows
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.supervision import fetched
-from dhsic.engine.take import take_rows
+from dhsic.engine.supervision import explained_failures, fetched
 
 _ROWS = 66
 _CHUNKS = 4

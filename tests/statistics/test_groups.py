@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dhsic._random import generator, random_orders
 from dhsic.engine.checkpoint import token_of
-from dhsic.engine.given import edges
+from dhsic.engine.graph import edges
 from dhsic.statistics.groups import Groups, is_smooth
 from dhsic.statistics.sets import RowSets, Series
 
