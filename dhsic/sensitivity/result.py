@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
-from dhsic.engine.lazy import LazyRows
+from dhsic.engine.graph import LazyRows
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.zarr_output import WrittenGroup, new_group
