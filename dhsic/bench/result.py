@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dhsic import plots
-from dhsic._drawing import axes_beside
 from dhsic._validation import check_choice
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import DataError, InvalidArgumentError
@@ -210,7 +209,7 @@ class ScalingStudy(Result):
             return self._drawn(ax, setting, "efficiency" if self.weak else "speedup")
         if ax is not None or all(run["peak_bytes"] is None for run in self.runs):
             return self._drawn(ax, setting, "seconds")
-        first, second = axes_beside((4.8, 4.8), 3.8)
+        first, second = plots.axes_beside((4.8, 4.8), 3.8)
         self._drawn(second, setting, "peak_bytes")
         return self._drawn(first, setting, "seconds")
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
-from dhsic._drawing import shortened
+from dhsic import plots
 from dhsic._validation import check_choice, check_level
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import Control
-from dhsic.plots import ranking as draw_bars
 from dhsic.results import (
     AS_ASKED,
     Findings,
@@ -270,7 +269,7 @@ class ColumnRanking(RunFields):
         # Many p-values are equal, the smallest that the replicates allow: bars of them would be
         # alike.
         size = "cka" if self.by == "pvalue" else self.by
-        axes = draw_bars(
+        axes = plots.ranking(
             [getattr(f, size) for f in self.features],
             [f.name for f in self.features],
             pvalues=[f.adjusted(control) for f in self.features],
@@ -280,7 +279,7 @@ class ColumnRanking(RunFields):
             most=most,
             ax=ax,
         )
-        axes.set_ylabel(f"dependence on {shortened(self.target, _TARGET)}")
+        axes.set_ylabel(f"dependence on {plots.shortened(self.target, _TARGET)}")
         return axes
 
     def records(self) -> list[dict[str, Any]]:
