@@ -23,6 +23,7 @@ from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_pass
 from dhsic.engine.pilot import Pilot
 from dhsic.engine.plan import PassPlan, Plan, Times
+from dhsic.engine.planning import end_if_planned
 from dhsic.engine.reduction import Moves, Pass
 from dhsic.engine.replicates import map_first, run_map
 from dhsic.engine.run import run_first, run_pass
@@ -160,6 +161,7 @@ class Session:
         MemoryBudgetError
             It needs more than the allowed memory.
         """
+        end_if_planned(plan)
         self.expect(plan)
         self.listener(plan.started)
 

@@ -16,6 +16,7 @@ from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromMHSIC, find_null
@@ -153,34 +154,18 @@ def interaction_test(
     return _interaction_result(session, method, found)
 
 
-@named_arguments
-def plan_interaction(
-    *variables: Any,
-    kernels: Kernels | None = None,
-    estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: InteractionNull | Shifts | Permutation = "auto",
-    n_resamples: int | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: Missing = "refuse",
-    strata: Any = None,
-    groups: Any = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-) -> Plan:
+@plans(interaction_test)
+def plan_interaction() -> None:
     """Plan `interaction_test`: its steps and their memory; runs nothing.
 
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `interaction_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+    kernels, estimator, null, n_resamples, rng, names, data, missing, strata, groups
         As for `interaction_test`.
-    precision, client, threads, memory, time
-        As for `interaction_test`.
+    precision, client, threads, memory, time, progress, checkpoint
+        As for `interaction_test`; `rng`, `progress` and `checkpoint` make no difference.
 
     Returns
     -------
@@ -193,9 +178,6 @@ def plan_interaction(
     >>> dhsic.plan_interaction(*np.zeros((3, 10_000)), threads=1).n_landmarks
     800
     """
-    run = RunOptions(0, precision, client, threads, memory, time)
-    session = run.open(variables, names, data, missing, RowLabels(strata, groups))
-    return _choose_method(session, kernels, estimator, null, n_resamples).plan(session)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
@@ -239,40 +240,20 @@ def rank_features(
     )
 
 
-@named_arguments
-def plan_ranking(
-    features: Any,
-    target: Any,
-    *,
-    groups: ColumnGroups | None = None,
-    by: By = "pvalue",
-    feature_kernels: ColumnKernels = None,
-    target_kernel: KernelName | str | Kernel | None = None,
-    estimator: EstimatorName | Estimator = "auto",
-    null: NullName | Null = "auto",
-    n_resamples: int | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: GapTreatment = "refuse",
-    strata: Any = None,
-    row_groups: Any = None,
-    order: Order | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-) -> Plan:
+@plans(rank_features)
+def plan_ranking() -> None:
     """Plan `rank_features`: its steps and their memory; runs nothing.
 
     Parameters
     ----------
     features, target : array-like, shapes (n, d) and (n,) or (n, d)
         As for `rank_features`.
-    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
+    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples, rng, names, data
         As for `rank_features`.
-    names, data, missing, strata, row_groups, order, precision, client, threads, memory, time
+    missing, strata, row_groups, order, precision, client, threads, memory, time, progress
         As for `rank_features`.
+    checkpoint
+        Makes no difference, as do `rng` and `progress`.
 
     Returns
     -------
@@ -290,14 +271,6 @@ def plan_ranking(
     >>> {one.name for one in plan.passes}
     {'shifts'}
     """
-    run = RunOptions(0, precision, client, threads, memory, time)
-    check_choice("by", by, get_args(By))
-    rows = RowLabels(strata, row_groups, order, "row_groups")
-    session = open_columns(run, features, target, data, missing, rows)
-    chosen = read_columns(session.sources[0], names, groups, feature_kernels)
-    chosen = chosen.with_missing(session.finite)
-    joint = _joint_kernels(session, by, feature_kernels, target_kernel)
-    return _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)[1]
 
 
 class _RankingMethod(NamedTuple):

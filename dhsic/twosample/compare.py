@@ -14,7 +14,7 @@ from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.graphs import graphs_on
-from dhsic.engine.plan import Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
@@ -174,34 +174,18 @@ def two_sample_test(
     return _two_sample_result(sizes, method, fields, within=strata is not None)
 
 
-@named_arguments
-def plan_two_sample(
-    *samples: Any,
-    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
-    estimator: MMDName | Estimator = "auto",
-    null: NullName | Null = "auto",
-    n_resamples: int | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: Missing = "refuse",
-    strata: Any = None,
-    groups: Any = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-) -> Plan:
+@plans(two_sample_test)
+def plan_two_sample() -> None:
     """Plan `two_sample_test`: its steps and their memory; runs nothing.
 
     Parameters
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+    kernels, estimator, null, n_resamples, rng, names, data, missing, strata, groups
         As for `two_sample_test`.
-    precision, client, threads, memory, time
-        As for `two_sample_test`.
+    precision, client, threads, memory, time, progress, checkpoint
+        As for `two_sample_test`; `rng`, `progress` and `checkpoint` make no difference.
 
     Returns
     -------
@@ -214,12 +198,6 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
-    run = RunOptions(0, precision, client, threads, memory, time)
-    labels = {"strata": strata, "groups": groups}
-    asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
-    session, _ = _open_pooled(run, samples, names, data, missing, labels, asked)
-    with named_as_mmd():
-        return choose_method(session, pair, asked, null, n_resamples).plan(session)
 
 
 def _open_pooled(
