@@ -35,8 +35,7 @@ from dhsic.io.table_variables import other_columns
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
-from dhsic.ranking import ColumnRanking
-from dhsic.ranking.result import By
+from dhsic.ranking import By, ColumnRanking
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
