@@ -630,14 +630,9 @@ class Result(JsonValue):
 
     def _repr_html_(self) -> str:
         facts, (header, *rows), more = self._texts()
-        lines = (
-            f"<tr><th>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
-            for label, text in facts
-        )
-        caption = f"<caption>{html.escape(self._title)}</caption>"
-        whole = f"<table class='facts'>{caption}<tbody>{''.join(lines)}</tbody></table>"
-        whole += _html_table(header, rows) if rows else ""
-        whole += "".join(f"<p>{html.escape(line)}</p>" for line in more)
+        table = html_table(header, rows) if rows else ""
+        notes = "".join(f"<p>{html.escape(line)}</p>" for line in more)
+        whole = html_facts(facts, self._title) + table + notes
         # The style travels with the table: a notebook may be opened where dhsic is not installed.
         return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
 
@@ -756,18 +751,47 @@ def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def row(cells: Sequence[str], tag: str) -> str:
-        text = "".join(
-            f"<{tag}{' class=n' if numeric else ''}>{html.escape(cell)}</{tag}>"
-            for cell, numeric in zip(cells, numbers, strict=True)
-        )
-        return f"<tr>{text}</tr>"
+def html_facts(rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Labels and texts as a table of HTML."""
+    lines = (
+        f"<tr><th scope=row>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
+        for label, text in rows
+    )
+    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table class=facts>{above}<tbody>{''.join(lines)}</tbody></table>"
 
-    # A column is aligned to the right where all of its cells are numbers.
-    numbers = [all(map(_is_number, column)) for column in zip(*rows, strict=True)]
-    body = "".join(row(cells, "td") for cells in rows)
-    return f"<table><thead>{row(header, 'th')}</thead><tbody>{body}</tbody></table>"
+
+def html_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    keys: Sequence[Sequence[float | None]] | None = None,
+    name: str = "",
+) -> str:
+    """Texts as a table of HTML, which buttons of the header sort by the keys of the cells.
+
+    A column is aligned to the right where all of its cells are numbers, by their keys or their
+    texts.
+    """
+    known = [[_is_number(text) for text in row] for row in rows]
+    if keys is not None:
+        known = [[key is not None for key in row] for row in keys]
+    numeric = [" class=n" if all(column) else "" for column in zip(*known, strict=True)]
+
+    def line(texts: Sequence[str], own: Sequence[float | None]) -> str:
+        each = zip(texts, own, numeric, strict=True)
+        cells = (
+            f"<td{right}{'' if key is None else f' data-key={key!r}'}>{html.escape(text)}</td>"
+            for text, key, right in each
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    heads = (html.escape(text) for text in header)
+    if keys is not None:
+        heads = (f"<button type=button>{text}</button>" for text in heads)
+    top = "".join(f"<th scope=col{n}>{text}</th>" for text, n in zip(heads, numeric, strict=True))
+    body = "".join(map(line, rows, keys or [[None] * len(header)] * len(rows)))
+    kind = "" if keys is None else f' class=sortable aria-label="{html.escape(name)}"'
+    return f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _is_number(text: str) -> bool:
