@@ -48,14 +48,9 @@ from dhsic.nulls import (
     TimeOrder,
 )
 from dhsic.pairwise import DependenceMatrix, dependence_matrix
-from dhsic.ranking import (
-    ColumnRanking,
-    ColumnSelection,
-    plan_ranking,
-    rank_features,
-    select_features,
-)
+from dhsic.ranking import ColumnRanking, plan_ranking, rank_features
 from dhsic.results import DependenceEstimate, IndependenceTestResult
+from dhsic.selection import ColumnSelection, select_features
 from dhsic.sensitivity import SensitivityMap, sensitivity_map
 from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
 from dhsic.witness import witness_functions

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._drawing import BLUE, axes_of, rounded
 from dhsic._validation import named_arguments, shown
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import finite_vector
+from dhsic.plots import BLUE, axes_of, finite_vector, rounded
 from dhsic.results import AS_ASKED, BarResult, Result, RunFields
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dhsic._drawing import figure_of
 from dhsic.errors import DataError, require
+from dhsic.plots import figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,7 @@ from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import draw_permutations
-from dhsic.ranking.columns import (
+from dhsic.ranking import (
     ColumnGroups,
     RankedColumns,
     column_estimator,

@@ -1,10 +1,16 @@
-"""Tests of samples, as tests of independence of the value of a row and the sample it is from."""
+"""Tests of whether samples come from one distribution, as tests of independence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
-from typing import Any, Literal
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dhsic._arguments import Precision, RunOptions, choose_method
 from dhsic._fields import tested_fields
@@ -14,23 +20,314 @@ from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.graphs import graphs_on
-from dhsic.engine.plan import Plan
+from dhsic.engine.planning import plans
+from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
-from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import ESTIMATORS, RFFHSIC, BlockHSIC, Estimator, Null, NullName
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.estimators import (
+    ESTIMATORS,
+    RFFHSIC,
+    UHSIC,
+    VHSIC,
+    BlockHSIC,
+    Estimator,
+    Null,
+    NullName,
+    NystromHSIC,
+    NystromMHSIC,
+)
 from dhsic.estimators.program import Method
 from dhsic.estimators.registry import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
-from dhsic.io.variables import codes_of_rows, pooled_samples
+from dhsic.io.variables import codes_of_rows, pooled_samples, rows_of_samples
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
-from dhsic.results import GridSummary
-from dhsic.twosample.naming import MMD_ESTIMATORS, MMD_NAMES, named_as_mmd
-from dhsic.twosample.pooled import codes_for, moves_between, pooled_labels
-from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
+from dhsic.results import GridSummary, IndependenceTestResult
+from dhsic.statistics.exchangeable import coded, moves_of, read_labels
+from dhsic.statistics.sets import RowSets
+
+
+@dataclass(frozen=True)
+class SampleSummary:
+    """One sample of a test.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    n : int
+        Its rows.
+    """
+
+    name: str
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TwoSampleTestResult(IndependenceTestResult):
+    """The outcome of a test of whether samples come from one distribution.
+
+    It is that of a test of independence of the value of a row and the sample that it is from: all
+    fields are as in `IndependenceTestResult`, with one variable, the values, and these.
+
+    Parameters
+    ----------
+    estimate : float
+        Squared MMD of two samples; of more, the mean over all pairs (a, b) weighted by n_a n_b.
+        Where several kernels were tried it is that of the reference.
+    statistic : float
+        The test statistic; of one kernel, rows of all samples times the estimate, or for
+        "block-mmd" the estimate over its standard error.
+    samples : tuple of SampleSummary
+        The samples.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test.
+       JMLR 13, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> a, b = np.random.default_rng(0).standard_normal((2, 200))
+    >>> result = dhsic.two_sample_test(a, b + 1.0, rng=0)
+    >>> result.pvalue < 0.01, [sample.n for sample in result.samples]
+    (True, [200, 200])
+    """
+
+    hypothesis: ClassVar[str] = "one distribution"
+    question: ClassVar[str] = "Do {} have one distribution?"
+
+    samples: tuple[SampleSummary, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        listed = ", ".join(f"{sample.name} ({sample.n:,})" for sample in self.samples)
+        return [("samples", listed), *super().summary()]
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        # The question is of samples, where `variables` has their values.
+        return tuple(sample.name for sample in self.samples)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"samples": ", ".join(self._asked), **super().records()[0]}]
+
+
+MMD_ESTIMATORS: dict[str, type[Estimator]] = {
+    "nystrom-mmd": NystromMHSIC,
+    "rff-mmd": RFFHSIC,
+    "block-mmd": BlockHSIC,
+    "v-mmd": VHSIC,
+    "u-mmd": UHSIC,
+}
+
+# NystromHSIC is what "auto" may choose, and bears the name of landmarks here too.
+MMD_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
+
+
+@contextmanager
+def named_as_mmd() -> Iterator[None]:
+    """Have errors name estimators as a test of samples does.
+
+    Examples
+    --------
+    >>> with named_as_mmd():
+    ...     raise InvalidArgumentError("'coco' cannot: take one of cka, nystrom-m, v-hsic")
+    Traceback (most recent call last):
+    dhsic.errors.InvalidArgumentError: 'coco' cannot: take one of nystrom-mmd, v-mmd
+    """
+    try:
+        yield
+    except (InvalidArgumentError, MemoryBudgetError) as error:
+        # The tests are those of independence, and so are their messages.
+        error.args = (_renamed(str(error)),)
+        raise
+
+
+def _renamed(message: str) -> str:
+    """Names of estimators in a message; lists lose those that are not for samples."""
+    one = "|".join(map(re.escape, sorted(ESTIMATORS, key=len, reverse=True)))
+    listed = rf"(?<![\w-])(?:{one})(?:(?:, | or )(?:{one}))*(?![\w-])"
+
+    def renamed(match: re.Match[str]) -> str:
+        classes = (ESTIMATORS[name] for name in re.split(", | or ", match[0]))
+        names = dict.fromkeys(MMD_NAMES[cls] for cls in classes if cls in MMD_NAMES)
+        # One alone may be quoted, and has no name here.
+        return ", ".join(names) or match[0]
+
+    return re.sub(rf"; it is for (?:{one})$", "", re.sub(listed, renamed, message))
+
+
+Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
+
+_FEWEST_WAYS = 20  # with fewer a p-value cannot be below 5 %
+
+
+def codes_for(estimator: str | Estimator, sizes: Sequence[int]) -> Vector:
+    """Codes of the samples, as an estimator of independence needs them."""
+    if estimator == BlockHSIC.name:
+        estimator = BlockHSIC()
+    if isinstance(estimator, BlockHSIC):
+        # A block has its share of every sample, not in whole rows: sizes enter the weights alone.
+        _, rows = estimator.blocks(sum(sizes))
+        return sample_codes([n * (rows / sum(sizes)) for n in sizes], unbiased=True)
+    unbiased = estimator == UHSIC.name or isinstance(estimator, UHSIC)
+    return sample_codes(sizes, unbiased=unbiased)
+
+
+def sample_codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
+    """Code of every sample, so that HSIC of value and code is the mean of MMD^2 over the pairs.
+
+    With the kernel l(a, b) = s [a = b] / n_a of samples a and b of n_a rows, N in all, and K the
+    Gram matrix of all values, tr(K H L H) is s / N times the sum over pairs a < b of
+    n_a n_b MMD^2(a, b). With (N - 1) / (N (n_a - 1)) in the place of 1 / n_a, the same sum of
+    unbiased estimates comes of Gram matrices without their diagonals. Centring takes away what is
+    the same for all samples, so that K codes of K - 1 columns do, and they may be moved: here to
+    equal lengths, about the centre of their circumscribed sphere. A landmark then counts alike
+    whatever sample it is of, however unequal they are.
+
+    Parameters
+    ----------
+    sizes : sequence of float
+        Rows n_a of every sample.
+    unbiased : bool
+        For estimators that leave out the diagonals.
+
+    Returns
+    -------
+    ndarray, shape (K, K - 1)
+        HSIC, as its estimator divides it, is then sum n_a n_b MMD^2(a, b) / sum n_a n_b: of two
+        samples their MMD^2.
+
+    Examples
+    --------
+    >>> sample_codes([50, 50], unbiased=False).round(4)
+    array([[ 2.],
+           [-2.]])
+    """
+    n_a = np.asarray(sizes, np.float64)
+    n = n_a.sum()
+    # The number of pairs of rows of different samples, which weigh the mean of MMD^2 over pairs.
+    pairs = (n**2 - (n_a**2).sum()) / 2.0
+    # Estimates without diagonals divide by n_a (n_a - 1), which these weights make up for.
+    weights = n * (n_a - 1.0) / (n - 1.0) if unbiased else n_a
+    scale = n**2 * (n - 3.0) / pairs if unbiased else n**3 / pairs
+    corners = np.sqrt(scale) * _contrasts(weights)
+    # HSIC is centred, so codes may be moved; about this point all have the same length.
+    # |c - corner_0| = |c - corner_j| is linear in c once the squares of c cancel.
+    edges = corners[1:] - corners[0]
+    from_first = np.linalg.solve(2.0 * edges, (edges**2).sum(axis=1))
+    moved: Vector = corners - (corners[0] + from_first)
+    return moved
+
+
+def _contrasts(weights: Vector) -> Vector:
+    """V with V V' = diag(1 / w) - 1 1' / sum w, shape (K, K - 1): each against those before it."""
+    before = np.cumsum(weights)[:-1]
+    later, through = weights[1:], np.cumsum(weights)[1:]
+    # Helmert's contrasts with weights: column k sets sample k + 1 against the mean of those before.
+    across = np.sqrt(later / (before * through))
+    contrasts = np.triu(np.broadcast_to(across, (len(weights), len(later))))
+    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (later * through)))
+    return contrasts
+
+
+def pooled_labels(labels: Sequence[Source]) -> Indices:
+    """The label of every pooled row as a number from 0 on, shape (n,).
+
+    Parameters
+    ----------
+    labels : sequence of source
+        Those of the rows of every sample, by the name that messages say.
+
+    Raises
+    ------
+    DataError
+        A label is missing.
+    """
+    sizes = [source.shape[0] for source in labels]
+    # Pooled rows alternate between samples, so that blocks of them hold some of each.
+    samples, places = rows_of_samples(np.arange(sum(sizes)), sizes)
+    stacked = np.concatenate([read_labels(source, source.name) for source in labels])
+    return coded(stacked[np.cumsum([0, *sizes[:-1]])[samples] + places])
+
+
+def moves_between(
+    samples: Sequence[Source], labels: Mapping[str, Indices], seed: int
+) -> Moves | None:
+    """Which pooled rows may change places; None where all may.
+
+    Parameters
+    ----------
+    samples : sequence of source
+        The samples.
+    labels : dict of str to ndarray of int, shape (n,)
+        "strata" and "groups" of the pooled rows, where they are given.
+    seed : int
+        The seed of the test.
+
+    Raises
+    ------
+    DataError
+        Hardly any rows can change sample.
+    InvalidArgumentError
+        A group lies in several samples, or in several strata.
+    """
+    sizes = [source.shape[0] for source in samples]
+    sample, places = rows_of_samples(np.arange(sum(sizes)), sizes)
+    strata, groups = labels.get("strata"), labels.get("groups")
+    if groups is not None:
+        _check_within_samples(groups, sample, places, [source.name for source in samples])
+    # In the pooled data moves are those of any test; only which of them change a sample differs.
+    moves = moves_of(len(sample), strata, groups, None, seed)
+    if isinstance(moves, RowSets):
+        _check_ways(moves, sample)
+    return moves
+
+
+def _check_within_samples(
+    groups: Indices, sample: Indices, places: Indices, names: Sequence[str]
+) -> None:
+    first = np.empty(groups.max() + 1, np.intp)
+    # Backwards, since the last of equal indices is kept: the sample of the first row of a group.
+    first[groups[::-1]] = sample[::-1]
+    elsewhere = np.flatnonzero(sample != first[groups])
+    if len(elsewhere):
+        row = int(elsewhere[0])
+        msg = (
+            f"every group must lie within one sample: the group of row {int(places[row])} of "
+            f"{names[sample[row]]!r} has rows of {names[first[groups[row]]]!r}, too. Where rows of "
+            "a label are in several samples, as before and after, give the labels as strata; else "
+            "label the groups of every sample differently"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_ways(moves: RowSets, sample: Indices) -> None:
+    """Refuse labels with which hardly any row gets another sample."""
+    # In every stratum (sum_k c_k)! / prod_k c_k! ways, with c_k sets of rows of sample k.
+    # Logarithms, since factorials leave the range of floats at 171.
+    log_ways = 0.0
+    for rows, sets in moves.parts:
+        pairs = np.stack([sets, sample[rows[:, 0]]], axis=1)
+        for labels, sign in ((sets, 1), (pairs, -1)):
+            counts = np.unique(labels, axis=0, return_counts=True)[1]
+            log_ways += sign * sum(math.lgamma(count + 1) for count in counts.tolist())
+    if log_ways < math.log(_FEWEST_WAYS) - 1e-9:
+        ways = round(math.exp(log_ways))
+        msg = (
+            f"with these labels, {moves.what} can be dealt to the samples in {ways} "
+            f"way{'s' if ways > 1 else ''}, and a p-value of 5 % takes {_FEWEST_WAYS}: give strata "
+            "that have rows of several samples, or more groups of equally many rows"
+        )
+        raise DataError(msg)
+
 
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
 
@@ -175,34 +472,18 @@ def two_sample_test(
     return _two_sample_result(sizes, method, fields, within=strata is not None)
 
 
-@named_arguments
-def plan_two_sample(
-    *samples: Any,
-    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
-    estimator: MMDName | Estimator = "auto",
-    null: NullName | Null = "auto",
-    n_resamples: int | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: Missing = "refuse",
-    strata: Any = None,
-    groups: Any = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-) -> Plan:
+@plans(two_sample_test)
+def plan_two_sample() -> None:
     """Plan `two_sample_test`: its steps and their memory; runs nothing.
 
     Parameters
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+    kernels, estimator, null, n_resamples, rng, names, data, missing, strata, groups
         As for `two_sample_test`.
-    precision, client, threads, memory, time
-        As for `two_sample_test`.
+    precision, client, threads, memory, time, progress, checkpoint
+        As for `two_sample_test`; `rng`, `progress` and `checkpoint` make no difference.
 
     Returns
     -------
@@ -215,12 +496,6 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
-    run = RunOptions(0, precision, client, threads, memory, time)
-    labels = {"strata": strata, "groups": groups}
-    asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
-    session, _ = _open_pooled(run, samples, names, data, missing, labels, asked)
-    with named_as_mmd():
-        return choose_method(session, pair, asked, null, n_resamples).plan(session)
 
 
 def _open_pooled(
