@@ -433,13 +433,36 @@ def interaction_test(
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     session = run.open(variables, names, data, missing, RowLabels(strata, groups))
-    method = _choose_method(session, kernels, estimator, null, n_resamples)
-    session.begin(method.plan(session))
-    session.resume(computes="interaction test", **method.described)
+    chosen, reason, fitting, law, why = _choose(session, kernels, estimator, null, n_resamples)
+    single, of_three = Combinations.single(fitting), _lancaster(chosen)
+    plan = planned(_planner(law), chosen, session, single)
+    pilot = partial(session.timed, partial(of_three.test_grid, combinations=single, null=law))
+    session.begin(replace(plan, pilot=pilot))
+    session.resume(computes="interaction test", estimator=chosen, kernels=fitting, null=law)
     neighbours = Neighbours(session, ("groups", "strata"))
-    found = method.run(session)
+    found = of_three.test_grid(session, single, law)
     neighbours.warn()
-    return _interaction_result(session, method, found)
+    names, count = session.names, len(found.replicates)
+    columns = zip(found.statistics, found.replicates.T, found.rounding.tolist(), strict=True)
+    pvalues = [pvalue(t, Replicates(column), session.dtype, tie) for t, column, tie in columns]
+    errors = [monte_carlo_error(p, count) for p in pvalues]
+    each = zip(FACTORISATIONS, pvalues, errors, strict=True)
+    # All three have to be rejected, so that the largest p-value decides, without a correction.
+    largest = int(np.argmax(pvalues))
+    fields = result_fields(session, chosen, reason, found.estimate(largest))
+    fields["estimator"] = _NAMES[type(chosen)]
+    return InteractionTestResult(
+        statistic=float(found.statistics[largest]),
+        pvalue=pvalues[largest],
+        pvalue_error=errors[largest],
+        null_distribution=found.replicates[:, largest],
+        null=law.name,
+        null_reason="; ".join(filter(None, (why, found.detail))),
+        factorisations=tuple(
+            Factorisation(names[s], (names[a], names[b]), p, error) for (a, b, s), p, error in each
+        ),
+        **fields,
+    )
 
 
 @plans(interaction_test)
@@ -468,33 +491,6 @@ def plan_interaction() -> None:
     """
 
 
-@dataclass(frozen=True)
-class _LancasterMethod:
-    """How a test is run: statistic, kernels to fit, null distribution and why this one."""
-
-    estimator: Estimator
-    estimator_reason: str
-    kernels: tuple[Kernel, ...]
-    null: Resampling
-    null_reason: str
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """All of it, for a checkpoint."""
-        return {"estimator": self.estimator, "kernels": self.kernels, "null": self.null}
-
-    def plan(self, session: Session) -> Plan:
-        """The plan of the run; a refusal names the largest numbers that fit."""
-        combinations = Combinations.single(self.kernels)
-        plan = planned(_planner(self.null), self.estimator, session, combinations)
-        return replace(plan, pilot=partial(session.timed, self.run))
-
-    def run(self, session: Session) -> GridOutcome:
-        """The statistics of the three factorisations and their replicates."""
-        single = Combinations.single(self.kernels)
-        return _lancaster(self.estimator).test_grid(session, single, self.null)
-
-
 def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
     """The estimator of the interaction by what has its options."""
     return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
@@ -504,10 +500,10 @@ def _planner(null: Resampling) -> Planner:
     return lambda one, session, combinations: _lancaster(one).plan(session, combinations, null)
 
 
-def _choose_method(
+def _choose(
     session: Session, kernels: Any, estimator: Any, null: Any, n_resamples: int | None
-) -> _LancasterMethod:
-    """Check what the user passed, and choose the rest."""
+) -> tuple[Estimator, str, tuple[Kernel, ...], Resampling, str]:
+    """The estimator with its options and why, the kernels, and the null and why."""
     if len(session.sources) != len(FACTORISATIONS):
         msg = (
             f"an interaction test takes three variables, got {len(session.sources)}: "
@@ -540,7 +536,7 @@ def _choose_method(
         planner=_planner(law),
         runner=lambda one, run, some: _lancaster(one).test_grid(run, some, law),
     )
-    return _LancasterMethod(chosen, reason, fitting, law, why)
+    return chosen, reason, fitting, law, why
 
 
 def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
@@ -578,35 +574,3 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
         raise InvalidArgumentError(msg)
     asked: NystromMHSIC | VHSIC = estimator
     return asked
-
-
-def _interaction_result(
-    session: Session, method: _LancasterMethod, found: GridOutcome
-) -> InteractionTestResult:
-    """The result of three tests: that of the factorisation which is hardest to reject."""
-    names, count = session.names, len(found.replicates)
-    pvalues = [
-        pvalue(statistic, Replicates(replicates), session.dtype, rounding)
-        for statistic, replicates, rounding in zip(
-            found.statistics, found.replicates.T, found.rounding.tolist(), strict=True
-        )
-    ]
-    errors = [monte_carlo_error(p, count) for p in pvalues]
-    each = zip(FACTORISATIONS, pvalues, errors, strict=True)
-    # All three have to be rejected, so that the largest p-value decides, without a correction.
-    largest = int(np.argmax(pvalues))
-    estimate = found.estimate(largest)
-    fields = result_fields(session, method.estimator, method.estimator_reason, estimate)
-    fields["estimator"] = _NAMES[type(method.estimator)]
-    return InteractionTestResult(
-        statistic=float(found.statistics[largest]),
-        pvalue=pvalues[largest],
-        pvalue_error=errors[largest],
-        null_distribution=found.replicates[:, largest],
-        null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, found.detail))),
-        factorisations=tuple(
-            Factorisation(names[s], (names[a], names[b]), p, error) for (a, b, s), p, error in each
-        ),
-        **fields,
-    )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -451,10 +451,6 @@ class RankedColumns:
     kinds: tuple[ValueKind, ...] | None = None
     missing: bool = False
 
-    def with_missing(self, finite: Sequence[bool]) -> RankedColumns:
-        """With kernels of rows that may be missing, where the first variable is not finite."""
-        return replace(self, missing=not finite[0])
-
     def missing_of(self, gaps: Sequence[Gaps]) -> tuple[int, ...]:
         """Missing values of every feature and rows of the target, if any are missing."""
         if not gaps:
@@ -500,7 +496,7 @@ def open_columns(
 
 
 def read_columns(
-    source: Source,
+    session: Session,
     names: Sequence[str] | None,
     groups: ColumnGroups | None,
     kernels: ColumnKernels,
@@ -509,8 +505,8 @@ def read_columns(
 
     Parameters
     ----------
-    source : Source
-        The variable.
+    session : Session
+        The run, whose first variable has the columns.
     names : sequence of str or None
         Names of the columns; their own where not given.
     groups : mapping, sequence or None
@@ -523,6 +519,7 @@ def read_columns(
     InvalidArgumentError
         Names, groups or kernels that do not fit.
     """
+    source = session.sources[0]
     columns = _column_names(source, names)
     chosen: dict[str, tuple[int, ...]]
     if groups is None:
@@ -534,7 +531,9 @@ def read_columns(
     kinds = kinds_of(source)
     read = _kernels_of_features(kernels, chosen, kinds)
     # Kernels that were given are those of sets of features too: their kinds decide nothing then.
-    return RankedColumns(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
+    decide = None if kernels else kinds
+    missing = not session.finite[0]
+    return RankedColumns(tuple(chosen), tuple(chosen.values()), read, decide, missing)
 
 
 def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
@@ -842,25 +841,40 @@ def rank_features(
     check_choice("by", by, get_args(By))
     rows = RowLabels(strata, row_groups, order, "row_groups")
     session = open_columns(run, features, target, data, missing, rows)
-    chosen = read_columns(session.sources[0], names, groups, feature_kernels)
-    chosen = chosen.with_missing(session.finite)
+    chosen = read_columns(session, names, groups, feature_kernels)
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
-    method, plan = _choose(session, chosen, target_kernel, estimator, null, n_resamples, joint)
+    msg = (
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
+    )
+    # Before anything is planned: limit laws of one column are not joint over columns.
+    if not draws_replicates(null):
+        raise InvalidArgumentError(msg)
+    every = chosen.against(target_kernel_of(session, target_kernel))
+    # An estimator fits if the whole run does, the map of sensitivities included.
+    planner = partial(_plan, null=null, n_resamples=n_resamples, joint=joint)
+    method, reason = column_estimator(
+        estimator, session, every, null, n_resamples, planner, tuples=joint is not None
+    )
+    law, null_reason = find_null(null, method, session, n_resamples, every)
+    if not isinstance(law, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    session.begin(plan)
+    pilot = partial(session.timed, partial(run_null, method, combinations=every, null=law))
+    session.begin(replace(planned(planner, method, session, every), pilot=pilot))
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
-    combinations = tested.against(method.combinations.kernels[-1])
+    combinations = tested.against(every.kernels[-1])
     session.resume(
         computes="column ranking",
         joint=joint,
-        estimator=method.estimator,
-        null=method.null,
+        estimator=method,
+        null=law,
         kernels=combinations.kernels,
     )
     neighbours = Neighbours(session, ("order", "row_groups", "strata"))
-    outcome = method.estimator.test_grid(session, combinations, method.null)
+    outcome = method.test_grid(session, combinations, law)
     neighbours.warn()
     estimates = outcome.columns
     assert estimates is not None
@@ -868,17 +882,17 @@ def rank_features(
     if joint is not None:
         # Of all columns, those that are constant too: the map is of them as one variable. By the
         # statistic and not the estimate, as the p-values.
-        _, sizes = column_sensitivities(session, method.estimator, "statistic", joint, (0,))
+        _, sizes = column_sensitivities(session, method, "statistic", joint, (0,))
         ranked = tuple(replace(f, sensitivity=float(sizes[list(f.columns)].sum())) for f in ranked)
     return ColumnRanking(
         features=ranked,
         by=by,
         target=session.names[1],
         target_kernel=estimates.combinations.kernels[-1].spec(),
-        estimator=method.estimator.name,
-        estimator_reason=method.estimator_reason,
-        null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, outcome.detail))),
+        estimator=method.name,
+        estimator_reason=reason,
+        null=law.name,
+        null_reason="; ".join(filter(None, (null_reason, outcome.detail))),
         n_resamples=len(outcome.replicates),
         landmarks=estimates.landmarks,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
@@ -916,51 +930,6 @@ def plan_ranking() -> None:
     >>> {one.name for one in plan.passes}
     {'shifts'}
     """
-
-
-class _RankingMethod(NamedTuple):
-    """How features are ranked."""
-
-    estimator: Estimator
-    estimator_reason: str
-    combinations: Combinations
-    null: Resampling
-    null_reason: str
-
-
-def _choose(
-    session: Session,
-    features: RankedColumns,
-    kernel: str | Kernel | None,
-    estimator: str | Estimator,
-    null: str | Null,
-    n_resamples: int | None,
-    joint: Joint,
-) -> tuple[_RankingMethod, Plan]:
-    """The options that were given, and defaults for the rest, with the plan of the run."""
-    msg = (
-        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
-        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
-    )
-    # Before anything is planned: limit laws of one column are not joint over columns.
-    if not draws_replicates(null):
-        raise InvalidArgumentError(msg)
-    combinations = features.against(target_kernel_of(session, kernel))
-    # An estimator fits if the whole run does, the map of sensitivities included.
-    planner = partial(_plan, null=null, n_resamples=n_resamples, joint=joint)
-    asked = session, combinations, null, n_resamples, planner
-    chosen, reason = column_estimator(estimator, *asked, tuples=joint is not None)
-    chosen_null, null_reason = find_null(null, chosen, session, n_resamples, combinations)
-    if not isinstance(chosen_null, Resampling):  # a chain of tests
-        raise InvalidArgumentError(msg)
-    # A refusal names the largest numbers that fit.
-    plan = planned(planner, chosen, session, combinations)
-
-    def run(session: Session) -> object:
-        return run_null(chosen, session, combinations, chosen_null)
-
-    method = _RankingMethod(chosen, reason, combinations, chosen_null, null_reason)
-    return method, replace(plan, pilot=partial(session.timed, run))
 
 
 def _plan(

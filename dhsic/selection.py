@@ -253,8 +253,7 @@ def select_features(
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
     session = open_columns(run, features, target, data, missing, RowLabels(strata))
-    read = read_columns(session.sources[0], names, groups, feature_kernel)
-    chosen = read.with_missing(session.finite)
+    chosen = read_columns(session, names, groups, feature_kernel)
     if session.gaps and method == "lasso":
         msg = (
             f"missing='pairwise' needs method 'forward' or 'backward', got {method!r}: take one of "

@@ -183,15 +183,7 @@ def write_report(
     True
     """
     # Refused before the pictures are drawn, which takes longest.
-    if not isinstance(result, Result):
-        msg = (
-            "a report needs a result, as dhsic.independence_test returns, got a "
-            f"{type(result).__name__}: give the result itself"
-        )
-        raise InvalidArgumentError(msg)
-    if not isinstance(run, Run | None):
-        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
-        raise InvalidArgumentError(msg)
+    _check_given(result, run)
     check_report()
     target, known = Path(check_path("path", path)), run or Run()
     findings = result.findings(check_level(alpha), control)
@@ -226,6 +218,18 @@ def write_report(
     )
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
     write_whole(target, printable(page, keep="\n\t"))
+
+
+def _check_given(result: object, run: object) -> None:
+    if not isinstance(result, Result):
+        msg = (
+            "a report needs a result, as dhsic.independence_test returns, got a "
+            f"{type(result).__name__}: give the result itself"
+        )
+        raise InvalidArgumentError(msg)
+    if not isinstance(run, Run | None):
+        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
+        raise InvalidArgumentError(msg)
 
 
 def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
@@ -298,7 +302,8 @@ def _table(name: str, records: Records) -> str:
     header = [key.replace("_", " ") for key in records[0]]
     more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
     rows = [[_cell_of(x) for x in row.values()] for row in records[:_MOST]]
-    texts, keys = ([[cell[k] for cell in row] for row in rows] for k in (0, 1))
+    texts = [[cell.text for cell in row] for row in rows]
+    keys = [[cell.key for cell in row] for row in rows]
     table = html_table(header, texts, keys, name=f"{name}{more}")
     return f'<h3>{escape(name + more)}</h3>\n<div class="wide">{table}</div>'
 
