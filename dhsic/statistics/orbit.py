@@ -160,6 +160,8 @@ class PermutedPass(Pass[State]):
     """A pass over groups of rows under the permutations of an orbit."""
 
     orbit: Orbit
+    cosets: range
+    """Those of the orbit that are summed."""
 
     @property
     def name(self) -> str:

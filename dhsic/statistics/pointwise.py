@@ -737,18 +737,13 @@ class Pointwise(Statistic[TupleSums]):
     def over(self, orbit: Orbit, cosets: range) -> TuplePass:
         return TuplePass(self.tuples, orbit, cosets)
 
-    def step(self, session: Session, reduction: PermutedPass[TupleSums]) -> DriverStep:
+    def step(self, session: Session, reduction: Any) -> DriverStep:
         """The functions of one coset and statistic at a time, and a factor beside."""
-        assert isinstance(reduction, TuplePass)
         most, b = max(self.tuples.sizes), reduction.orbit.n_shifts
         held = reduction.state_bytes + 8 * len(self) * len(reduction.cosets) * b
         return DriverStep("solve", held + 8 * most * (_COPIES * b + 2 * most))
 
-    def values(
-        self, session: Session, reduction: PermutedPass[TupleSums], sums: TupleSums
-    ) -> Permuted:
-        assert isinstance(reduction, TuplePass)
-        session.step("solve")
+    def values(self, session: Session, reduction: Any, sums: TupleSums) -> Permuted:
         n, b, count = session.n, reduction.orbit.n_shifts, len(reduction.cosets)
         permuted, errors = np.empty((count * b, len(self))), np.empty(len(self))
         moments = []
