@@ -16,7 +16,7 @@ from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, f
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Permutation, Resampling
 from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
-from dhsic.statistics.pointwise import means_of, moments_of
+from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 
 Vector = NDArray[np.float64]
@@ -67,7 +67,7 @@ class LandmarkLancaster(Estimator):
         # The three factorisations have one basis: their statistics are one norm of one vector.
         statistic = basis.statistic(_PAIRS, session.dtype)
         tuples = replace(statistic.tuples, form="centred")
-        moments = moments_of(measure(session, replace(statistic, tuples=tuples)))
+        moments = measure(session, replace(statistic, tuples=tuples)).told
         # About the means, products of small numbers lose no digits of their covariance.
         statistic = replace(statistic, tuples=tuples.about(means_of(tuples, moments)))
         kernels = basis.combinations.kernels_of(0)

@@ -1023,7 +1023,8 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
         m = pairs.variables[k]
         # Rows of a single coset with shifts are in its order, but for those that are held.
         if m == 0 or m >= len(pairs.dims) or cosets == range(1):
-            return rows[k][None]
+            as_they_are: Vector = rows[k][None]
+            return as_they_are
         if m not in orders:
             orders[m] = every.of(cosets, m)
         in_order: Vector = np.take(rows[k], orders[m])

@@ -56,6 +56,11 @@ class Replicated(NamedTuple):
     data: tuple[tuple[Sequence[int], Any], ...] = ()
     """What else the sums say of the data as they are, with the numbers of the statistics."""
 
+    @property
+    def told(self) -> list[Any]:
+        """What the sums say of every statistic, one after another."""
+        return [one for _, some in self.data for one in some]
+
     @classmethod
     def of(cls, orbit: Vector, rounding: Vector) -> Self:
         """From the statistics of all N permutations, the identity first, shape (N, G)."""

@@ -23,8 +23,8 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
+from dhsic.engine.plan import DriverStep
+from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, product_of_centred
 from dhsic.kernels import Kernel
@@ -38,14 +38,9 @@ from dhsic.nulls import (
     Spectral,
     check_no_overflow,
 )
-from dhsic.statistics.orbit import (
-    Orbit,
-    Pair,
-    PermutedPass,
-    Replicated,
-    tile_error,
-    transform_error,
-)
+from dhsic.statistics.features import Crossing
+from dhsic.statistics.moments import MomentsPass, MomentSums
+from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
 from dhsic.statistics.replicate import Permuted, Statistic
 
 Indices = NDArray[np.intp]
@@ -693,11 +688,6 @@ class PointMoments(NamedTuple):
     """Means of their squares."""
 
 
-def moments_of(found: Replicated) -> list[PointMoments]:
-    """The moments of every statistic."""
-    return [moments for _, some in found.data for moments in some]
-
-
 def means_of(tuples: Tuples, moments: Sequence[PointMoments]) -> list[Vector]:
     """Means of all kernels at the landmarks where statistics need them, shapes (p,)."""
     means = [np.zeros(len(pilots)) for pilots in tuples.pilots]
@@ -817,18 +807,9 @@ class Pointwise(Statistic[TupleSums]):
         return math.sqrt(n) * _SAFETY * norm
 
 
-class TermSums(NamedTuple):
-    """Sums over rows of the centred terms xi, and of xi xi'."""
-
-    plain: Vector
-    """sum_i xi_ij, shape (P,)."""
-    squares: Vector
-    """sum_i xi_ij xi_ik of every statistic, one after another, shape (sum_c P_c^2,)."""
-
-
 @dataclass(frozen=True)
-class TermPass(Pass[TermSums]):
-    """The second moments of the terms of statistics about their pilots.
+class Terms:
+    """The terms of statistics about their pilots, as functions of rows.
 
     Those of a pair are its centred products, whose mean is u where the pilots are the means; those
     of a kernel without a left side are its own values about the pilots.
@@ -837,113 +818,111 @@ class TermPass(Pass[TermSums]):
     ----------
     tuples : Tuples
         The statistics.
-    name : str, optional
-        Name of the pass.
     """
 
     tuples: Tuples
-    name: str = "second moments"
 
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
         return TupleTiles(self.tuples, TILE_ROWS)
 
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        t, tile = self.tuples, min(rows, TILE_ROWS)
-        terms = 2 * self.tiles.most_terms * t.dtype.itemsize + 8 * t.n_values
-        return Footprint(
-            payload=t.nbytes,
-            scratch=tile * (self.tiles.row_bytes + terms) + 8 * max(t.sizes) ** 2,
-            state=8 * (sum(q * q for q in t.sizes) + t.n_values),
+    @property
+    def n_features(self) -> int:
+        """Terms of all statistics."""
+        return self.tuples.n_values
+
+    @property
+    def n_products(self) -> int:
+        """Products of all terms of a statistic with each other."""
+        return int(self.crossings[-1].at.stop)
+
+    @cached_property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """One a statistic."""
+        places = self.tuples.places, consecutive(q * q for q in self.tuples.sizes)
+        return tuple(Crossing((), (), at, at, square) for at, square in zip(*places, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the statistics."""
+        return self.tuples.nbytes
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the tiles of so many rows and of the terms of a strip."""
+        return rows * (
+            self.tiles.row_bytes + 2 * self.tiles.most_terms * self.tuples.dtype.itemsize
         )
 
-    def chunk(self, block: RowBlock) -> TermSums:
-        """Sums over one block."""
+    def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
+        """All terms of rows, shape (b, Q)."""
         t = self.tuples
-        sums = TermSums(np.zeros(t.n_values), np.zeros(sum(q * q for q in t.sizes)))
-        for start in range(0, block.rows, TILE_ROWS):
-            values = [x[start : start + TILE_ROWS] for x in block.values]
-            # Products of float32 would leave the covariance indefinite once it is whitened.
-            terms = np.empty((t.n_values, len(values[0])))
-            for strip, tiles in self.tiles.of(values):
-                self._write_terms(terms, strip, tiles)
-            for place, (plain, squares) in zip(t.places, self.of(sums), strict=True):
-                plain += terms[place].sum(axis=1)
-                squares += terms[place] @ terms[place].T
-        return sums
-
-    def _write_terms(self, terms: Tile, strip: Strip, tiles: SideTiles) -> None:
-        """Write the terms of every statistic at a strip."""
-        t = self.tuples
-        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
-            # A strip may hold no landmark that this statistic keeps.
-            if _length(at) == 0:
-                continue
-            centred, means = [], []
-            for k in (*left, right):
-                centred.append(tiles[k,][rows[k,]].copy())
-                means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
-            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-            terms[at] = product_of_centred(centred, means) if left else centred[0]
-
-    def of(self, sums: TermSums) -> list[tuple[Vector, Vector]]:
-        """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
-        sizes = self.tuples.sizes
-        squares = consecutive(q * q for q in sizes)
-        return [
-            (sums.plain[place], sums.squares[square].reshape(q, q))
-            for place, square, q in zip(self.tuples.places, squares, sizes, strict=True)
-        ]
+        # Products of float32 would leave the covariance indefinite once it is whitened.
+        terms = np.empty((t.n_values, len(values[0])), dtype)
+        for strip, tiles in self.tiles.of(values):
+            for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+                # A strip may hold no landmark that this statistic keeps.
+                if _length(at) == 0:
+                    continue
+                centred, means = [], []
+                for k in (*left, right):
+                    centred.append(tiles[k,][rows[k,]].copy())
+                    means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
+                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+                terms[at] = product_of_centred(centred, means) if left else centred[0]
+        return terms.T
 
 
-def limit_laws(
-    session: Session, tuples: Tuples, whiten: Sequence[Norm], null: Gamma | Spectral
-) -> list[tuple[float, Distribution]]:
-    """T of every statistic and its limit law, in as few passes as fit in memory.
+def term_moments(session: Session, tuples: Tuples, name: str) -> MomentsPass:
+    """The pass that sums the terms of statistics about their pilots, and their products."""
+    return MomentsPass(Terms(tuples), session.n, name=name)
 
-    The pilots are the means of the kernels. Whitening takes functions (q, N) at the landmarks of a
-    statistic to those whose sums of squares are its squared norms.
+
+@dataclass(frozen=True)
+class LimitLaws(Statistic[MomentSums]):
+    """T of every statistic, and its limit law.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    tuples : Tuples
+        The statistics, whose pilots are the means of the kernels.
+    whiten : tuple of callable
+        Takes functions (q, N) at the landmarks of a statistic to those whose sums of squares are
+        its squared norms.
+    null : Gamma or Spectral
+        The law.
     """
-    tested = []
-    for numbers, part, plan, _ in _law_parts(session, tuples, null):
-        for c, moments in zip(numbers, part.of(session.reduce(part, plan)), strict=True):
-            tested.append(_limit_law(session, *moments, whiten[c], null))
-        del moments  # the next pass has sums of its own
-    return tested
 
+    session: Session
+    tuples: Tuples
+    whiten: tuple[Norm, ...]
+    null: Gamma | Spectral
 
-def law_steps(
-    session: Session, tuples: Tuples, null: Gamma | Spectral
-) -> list[DriverStep | PassPlan]:
-    """The passes of `limit_laws` and what follows each."""
-    passes: list[DriverStep | PassPlan] = []
-    for *_, plan, steps in _law_parts(session, tuples, null):
-        passes += [plan, *steps]
-    return passes
+    def __len__(self) -> int:
+        return len(self.whiten)
 
+    def part(self, numbers: Sequence[int]) -> Self:
+        """Some of the statistics."""
+        whiten = tuple(self.whiten[c] for c in numbers)
+        return replace(self, tuples=self.tuples.part(numbers), whiten=whiten)
 
-def _law_parts(
-    session: Session, tuples: Tuples, null: Gamma | Spectral
-) -> Iterator[tuple[range, TermPass, PassPlan, list[DriverStep]]]:
-    """All statistics at once where their covariances fit in memory, else halves of them."""
-    left = [range(len(tuples.pairs))]
-    while left:
-        numbers = left.pop(0)
-        part = TermPass(tuples.part(numbers), f"{null.name} null")
-        # One covariance at a time, beside the moments of all.
-        matrix = 8 * max(part.tuples.sizes) ** 2
-        held, plan = matrix * (len(numbers) - 1), session.plan(part)
-        steps = [DriverStep("whiten", held + 6 * matrix)]
-        if isinstance(null, Spectral):
-            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
-        fits = plan.worker_bytes + steps[0].working_bytes <= session.runtime.pass_bytes
-        if fits or len(numbers) == 1:
-            yield numbers, part, plan, steps * len(numbers)
-        else:
-            middle = len(numbers) // 2
-            left[:0] = [numbers[:middle], numbers[middle:]]
+    def over(self, orbit: Orbit, cosets: range) -> MomentsPass:
+        """The pass over the data as they are."""
+        del orbit, cosets
+        return term_moments(self.session, self.tuples, f"{self.null.name} null")
+
+    def step(self, session: Session, reduction: MomentsPass) -> DriverStep:
+        """One covariance at a time, beside the moments of all."""
+        return DriverStep("limit law", 8 * (sum(reduction.sizes) + 6 * max(self.tuples.sizes) ** 2))
+
+    def values(self, session: Session, reduction: MomentsPass, sums: MomentSums) -> Permuted:
+        """The statistics; laws are what is told of the data."""
+        each = zip(reduction.of(sums), self.whiten, strict=True)
+        tested = [_limit_law(session, *moments, whiten, self.null) for moments, whiten in each]
+        statistics = np.array([[statistic for statistic, _ in tested]])
+        return Permuted(statistics, np.zeros(len(self)), tested)
 
 
 def _limit_law(
@@ -958,12 +937,10 @@ def _limit_law(
     the excess of rejections that it causes at small n.
     """
     n, u = session.n, plain / session.n
-    session.step("whiten")
     covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
     check_no_overflow(covariance)
     statistic = n * float(squared_norms(whiten(u)))
     if isinstance(null, Spectral):
-        session.step("eigenvalues")
         # Along directions near the pruning tolerance the covariance may be negative by rounding.
         mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
         return statistic, null.distribution(mixture, session.seed)

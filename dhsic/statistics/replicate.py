@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Resampling
 from dhsic.statistics.groups import Groups
 from dhsic.statistics.orbit import (
     Orbit,
-    PermutedPass,
     Replicated,
     narrower,
     orbit_of,
@@ -83,7 +83,7 @@ class Statistic(ABC, Generic[State]):
         return numbers
 
     @abstractmethod
-    def over(self, orbit: Orbit, cosets: range) -> PermutedPass[State]:
+    def over(self, orbit: Orbit, cosets: range) -> Pass[State]:
         """The pass that sums for the permutations of some cosets."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ def replicate_parts(
     for numbers, group in groupby(pieces, key=lambda piece: piece.numbers):
         values, squares, data = np.empty((0, 0)), np.zeros(len(numbers)), None
         for piece in group:
-            cosets, sums = piece.reduction.cosets, session.reduce(piece.reduction, piece.plan)
+            cosets, sums = piece.cosets, session.reduce(piece.reduction, piece.plan)
             session.step(piece.step.name)
             found = piece.statistic.values(session, piece.reduction, sums)
             if cosets.start == 0:
@@ -203,7 +203,8 @@ class _Part(NamedTuple):
     statistic: Statistic[Any]
     numbers: Sequence[int]
     """Those of its statistics."""
-    reduction: PermutedPass[Any]
+    cosets: range
+    reduction: Pass[Any]
     plan: PassPlan
     step: DriverStep
 
@@ -226,7 +227,7 @@ def _planned(
 ) -> _Part:
     reduction = statistic.over(orbit, cosets)
     step = statistic.step(session, reduction)
-    return _Part(statistic, numbers, reduction, session.plan(reduction), step)
+    return _Part(statistic, numbers, cosets, reduction, session.plan(reduction), step)
 
 
 def _pieces(
@@ -248,7 +249,7 @@ def _pieces(
         piece = planned(some, cosets[-together:], numbers) if count <= most else None
         if piece is not None and piece.needed <= allowed:
             for few in _cut(cosets, -(-len(cosets) // together)):
-                yield piece if few == piece.reduction.cosets else planned(some, few, numbers)
+                yield piece if few == piece.cosets else planned(some, few, numbers)
         elif count > 1:
             parts = -(-count // most)
             if piece is not None:
