@@ -37,6 +37,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture, Permutation, Resampling
+from dhsic.statistics.exchangeable import MovedGroups
 from dhsic.statistics.gram_sums import Centring, GramSums, limit_mixture
 from dhsic.statistics.orbit import (
     Orbit,
@@ -48,7 +49,6 @@ from dhsic.statistics.orbit import (
     whole_group,
 )
 from dhsic.statistics.replicate import Permuted, Statistic
-from dhsic.statistics.sets import MovedGroups
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]

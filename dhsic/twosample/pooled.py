@@ -16,8 +16,7 @@ from dhsic.engine.reduction import Moves
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import UHSIC, BlockHSIC, Estimator
 from dhsic.io.pooled import rows_of_samples
-from dhsic.statistics.exchangeable import coded, moves_of, read_labels
-from dhsic.statistics.sets import RowSets
+from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
