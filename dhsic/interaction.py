@@ -40,7 +40,7 @@ from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo
 from dhsic.results import IndependenceTestResult, pvalue_text
 from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
-from dhsic.statistics.pointwise import means_of, moments_of
+from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 
 
@@ -182,7 +182,7 @@ class LandmarkLancaster(Estimator):
         # The three factorisations have one basis: their statistics are one norm of one vector.
         statistic = basis.statistic(_PAIRS, session.dtype)
         tuples = replace(statistic.tuples, form="centred")
-        moments = moments_of(measure(session, replace(statistic, tuples=tuples)))
+        moments = measure(session, replace(statistic, tuples=tuples)).told
         # About the means, products of small numbers lose no digits of their covariance.
         statistic = replace(statistic, tuples=tuples.about(means_of(tuples, moments)))
         kernels = basis.combinations.kernels_of(0)

@@ -46,8 +46,7 @@ from dhsic.io.variables import codes_of_rows, pooled_samples, rows_of_samples
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
-from dhsic.statistics.exchangeable import coded, moves_of, read_labels
-from dhsic.statistics.sets import RowSets
+from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +23,44 @@ _FEW_LEFT = 200  # rows for one that is left over
 _FACTORS = (2, 3, 5, 7, 11)  # of lengths whose Fourier transforms are quick
 
 
+class ArrangedGroups(ABC):
+    """Groups of rows, and where the rows of a run of them are."""
+
+    @abstractmethod
+    def runs(self, bounds: Sequence[int]) -> Indices:
+        """Where the ranges of the runs of groups between bounds start and stop.
+
+        Parameters
+        ----------
+        bounds : sequence of int
+            Numbers of groups, ascending.
+
+        Returns
+        -------
+        ndarray, shape (2, runs, pieces)
+            Pieces that a run does not have are empty.
+        """
+
+    @abstractmethod
+    def members(self, first: int, last: int) -> Indices:
+        """Rows of the groups first..last-1 in their order, and then those that go with them."""
+
+    def ranges(self, first: int, last: int) -> Ranges:
+        """Ranges of rows that hold the groups first..last-1.
+
+        Those of all groups together hold every row once, left over ones as well.
+        """
+        ends = self.runs((first, last))
+        return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
+
+    def arrange(self, first: int, last: int) -> Arrangement:
+        """Where the rows of the groups first..last-1 are."""
+        ranges = self.ranges(first, last)
+        return Arrangement(ranges, _places(ranges, self.members(first, last)))
+
+
 @dataclass(frozen=True)
-class Groups:
+class Groups(ArrangedGroups):
     """All rows in groups of equal size, but for a few that are drawn at random and left over.
 
     The rows are cut into segments, and a group takes consecutive rows of each, so that data which
@@ -96,27 +133,8 @@ class Groups:
         # against 0.90.
         return np.sort(rng.choice(self.n, self.n_left, replace=False))
 
-    def ranges(self, first: int, last: int) -> Ranges:
-        """Ranges of rows that hold the groups first..last-1, in the order of their segments.
-
-        Those of all groups together hold every row once, left over ones as well.
-        """
-        ends = self.runs((first, last))
-        return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
-
     def runs(self, bounds: Sequence[int]) -> Indices:
-        """Where the ranges of the runs of groups between bounds start and stop.
-
-        Parameters
-        ----------
-        bounds : sequence of int
-            Numbers of groups, ascending.
-
-        Returns
-        -------
-        ndarray, shape (2, runs, pieces)
-            In the order of their segments; pieces that a run does not have are empty.
-        """
+        """Where runs start and stop, in the order of their segments."""
         first, last = np.array(bounds[:-1]), np.array(bounds[1:])
         # Vectorised over runs: a plan of many blocks asks for all of them at once.
         pieces = [segment.pieces(first, last) for segment in self._segments]
@@ -125,12 +143,10 @@ class Groups:
         rows = positions + np.searchsorted(self._gaps, positions, side="left")
         return np.where(positions == self.count * self.size, self.n, rows)
 
-    def arrange(self, first: int, last: int) -> Arrangement:
-        """Where the rows of the groups first..last-1 are."""
-        ranges = self.ranges(first, last)
-        grouped = np.concatenate([self._rows(g) for g in range(first, last)])
+    def members(self, first: int, last: int) -> Indices:
+        """Rows of the groups first..last-1 in their order, and then those that go with them."""
         left = self.left[self.left_of(first, last)]
-        return Arrangement(ranges, _places(ranges, np.concatenate([grouped, left])))
+        return np.concatenate([*(self._rows(g) for g in range(first, last)), left])
 
     def left_of(self, first: int, last: int) -> Indices:
         """Which of the rows left over go with the groups first..last-1."""
@@ -218,10 +234,9 @@ class _Segment(NamedTuple):
 
 def _places(ranges: Sequence[tuple[int, int]], rows: Indices) -> Indices:
     """Where rows are in ranges that are read one after another."""
-    starts = np.array([start for start, _ in ranges])
-    sizes = [stop - start for start, stop in ranges]
+    starts, stops = np.array(ranges).T
     # From a row of the data to its place among those read: ranges are read one after another.
-    shifts = np.array(list(accumulate(sizes[:-1], initial=0))) - starts
+    shifts = np.cumsum(stops - starts) - stops
     order = np.argsort(starts)
     ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
     places: Indices = rows + shifts[ranges_of_rows]

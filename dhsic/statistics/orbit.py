@@ -16,8 +16,8 @@ from dhsic.engine.reduction import Pass, RowGroups
 from dhsic.engine.session import Session
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation, Shifts
+from dhsic.statistics.exchangeable import MovedGroups, RowSets
 from dhsic.statistics.groups import Groups
-from dhsic.statistics.sets import MovedGroups, RowSets, WholeSets
 
 Vector = NDArray[np.float64]
 State = TypeVar("State")
@@ -55,6 +55,11 @@ class Replicated(NamedTuple):
     """Differences of the statistics up to it are ties, shape (C,)."""
     data: tuple[tuple[Sequence[int], Any], ...] = ()
     """What else the sums say of the data as they are, with the numbers of the statistics."""
+
+    @property
+    def told(self) -> list[Any]:
+        """What the sums say of every statistic, one after another."""
+        return [one for _, some in self.data for one in some]
 
     @classmethod
     def of(cls, orbit: Vector, rounding: Vector) -> Self:
@@ -104,7 +109,7 @@ class Orbit:
     def detail(self) -> str:
         """How the replicates are made, for a result."""
         b, count = self.groups.size, self.groups.count
-        if isinstance(self.groups, MovedGroups | WholeSets):
+        if isinstance(self.groups, MovedGroups):
             return self._detail_of_moves(self.groups)
         if not self.shifted:
             return "all rows shuffled" if count == 1 else f"shuffled in groups of {b:,} rows"
@@ -114,7 +119,7 @@ class Orbit:
         within = "all rows" if count == 1 else f"{count:,} groups of rows"
         return f"{shifts} within {within}"
 
-    def _detail_of_moves(self, groups: MovedGroups | WholeSets) -> str:
+    def _detail_of_moves(self, groups: MovedGroups) -> str:
         b, what = groups.size, groups.what
         orders = f" of {self.cosets:,} orders" if self.cosets > 1 else ""
         how = f"all {b:,} shifts{orders} of {what}" if self.shifted else f"{what} shuffled"
@@ -160,6 +165,8 @@ class PermutedPass(Pass[State]):
     """A pass over groups of rows under the permutations of an orbit."""
 
     orbit: Orbit
+    cosets: range
+    """Those of the orbit that are summed."""
 
     @property
     def name(self) -> str:
