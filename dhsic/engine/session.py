@@ -20,7 +20,6 @@ from dhsic.engine.gaps import Gaps
 from dhsic.engine.graph import (
     LazyRows,
     map_first,
-    run_first,
     run_map,
     run_pass,
     take_rows,
@@ -161,14 +160,10 @@ class Session:
         MemoryBudgetError
             It needs more than the allowed memory.
         """
-        self.expect(plan)
-        self.listener(plan.started)
-
-    def expect(self, plan: Plan) -> None:
-        """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self.runtime = self.runtime.planned(plan.peak_bytes, plan.baseline_bytes)
         self._planned.update(step.name for step in plan.passes)
+        self.listener(plan.started)
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
@@ -348,10 +343,7 @@ class Session:
         """
         if self._pilot is not None:
             self._pilot.step(name)
-            values, amount, seconds = map_first(function, count)
-            whole = seconds * count / amount
-            self._pilot.add(name, whole / self.runtime.threads, whole, amount)
-            return values
+            return map_first(name, function, count, self._pilot)
         return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
@@ -436,11 +428,6 @@ class Session:
     ) -> State:
         if self._pilot is not None:
             self._pilot.step(plan.name)
-            state, amount, seconds = run_first(
-                reduction, self.sources, plan, self.runtime, finite=finite
-            )
-            self._pilot.block(plan, amount, seconds)
-            return state
         state, finished = run_pass(
             reduction,
             self.sources,
@@ -449,6 +436,7 @@ class Session:
             self.listener,
             finite=finite,
             checkpoint=checkpoint,
+            pilot=self._pilot,
         )
         self.finished.append(finished)
         return state
@@ -462,8 +450,6 @@ class Session:
 
     def _scan(self, still: tuple[Still, ...] = ()) -> Extent:
         scan = Scan(still, self.seed, self.finite)
-        if self._pilot is not None:  # no plan has it, as few data need it
-            return run_first(scan, self.sources, self.plan(scan), self.runtime, finite=False)[0]
         return self._pass(scan, self.plan(scan), finite=False)
 
 
