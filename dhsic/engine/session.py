@@ -160,10 +160,14 @@ class Session:
         MemoryBudgetError
             It needs more than the allowed memory.
         """
+        self.expect(plan)
+        self.listener(plan.started)
+
+    def expect(self, plan: Plan) -> None:
+        """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self.runtime = self.runtime.planned(plan.peak_bytes, plan.baseline_bytes)
         self._planned.update(step.name for step in plan.passes)
-        self.listener(plan.started)
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
