@@ -27,11 +27,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
-from dhsic.engine.budget import Budget, check_process_memory
 from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards, can_tell
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.memory import reuse_freed_memory
-from dhsic.engine.plan import PassPlan, cut_rows, read_by_tasks, read_bytes
+from dhsic.engine.plan import PassPlan, Pilot, cut_rows, read_by_tasks, read_bytes
 from dhsic.engine.reduction import (
     GroupBlock,
     Indices,
@@ -43,7 +42,7 @@ from dhsic.engine.reduction import (
     pickled,
     unpacked,
 )
-from dhsic.engine.runtime import Runtime
+from dhsic.engine.runtime import Budget, Runtime, check_process_memory
 from dhsic.engine.supervision import (
     as_they_finish,
     explained_failures,
@@ -509,6 +508,7 @@ def run_pass(
     *,
     finite: Finite = True,
     checkpoint: Checkpoint | None = None,
+    pilot: Pilot | None = None,
 ) -> tuple[State, PassFinished]:
     """Map every row block, or pair of them, to a partial result and combine these in order.
 
@@ -528,6 +528,8 @@ def run_pass(
         Refuse NaN and infinity, of all variables or of each.
     checkpoint : Checkpoint, optional
         Where shards of the pass are kept; those that are there are not computed.
+    pilot : Pilot, optional
+        Times the first block, or pair of them, whose state then stands for that of all.
 
     Returns
     -------
@@ -544,42 +546,18 @@ def run_pass(
         determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
         shards = checkpoint.shards(plan.name, len(tree.shards), determined)
         tree = replace(tree, work=tree.work._replace(shards=shards))
+    if pilot is not None:
+        tree = replace(tree, leaves=tree.leaves[:1])
     with explained_failures(checkpoint, lambda key: _rows_of(key, plan)):
         (total,) = tree.run(runtime, listener, plan.started)
+    if pilot is not None:
+        pilot.block(plan, tree.leaves[0].amount, total.seconds)
     seconds = time.perf_counter() - began
     done = PassFinished(
         plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, total.seconds, plan.unit
     )
     listener(done)
     return total.state, done
-
-
-def run_first(
-    reduction: Pass[State],
-    sources: Sequence[Source],
-    plan: PassPlan,
-    runtime: Runtime,
-    *,
-    finite: Finite,
-) -> tuple[State, int, float]:
-    """Map the first block of a pass, or pair of them, where tasks run.
-
-    Returns
-    -------
-    state
-        Its partial result.
-    int
-        Its rows, or pairs of them.
-    float
-        Its seconds, of reading too.
-    """
-    tree = _tree_of(reduction, sources, plan, runtime, finite)
-    (partial,) = replace(tree, leaves=tree.leaves[:1]).run(runtime, _ignore, plan.started)
-    return partial.state, tree.leaves[0].amount, partial.seconds
-
-
-def _ignore(event: Any) -> None:
-    del event
 
 
 def _tree_of(
@@ -791,15 +769,18 @@ def run_map(
     return [one.state for one in partials]
 
 
-def map_first(function: Callable[[range], Value], count: int) -> tuple[list[Value], int, float]:
-    """The values of `run_map` as if ranges of one length had the same, of how many, in seconds."""
+def map_first(
+    name: str, function: Callable[[range], Value], count: int, pilot: Pilot
+) -> list[Value]:
+    """The values of `run_map` as if ranges of one length had the same, and their seconds."""
     # Lengths differ by 1 at the most.
     ranges = _ranges(count)
     first = {len(numbers): numbers for numbers in ranges}
     began = time.perf_counter()
     made = {length: function(numbers) for length, numbers in first.items()}
-    seconds = time.perf_counter() - began
-    return [made[len(numbers)] for numbers in ranges], sum(made), seconds
+    whole = (time.perf_counter() - began) * count / sum(made)
+    pilot.add(name, whole / pilot.threads, whole, sum(made))
+    return [made[len(numbers)] for numbers in ranges]
 
 
 def _ranges(count: int) -> list[range]:

@@ -577,24 +577,24 @@ def _is_shared(number: int, source: Source, plan: PassPlan) -> bool:
 def _task_bytes(sources: Sequence[Source], plan: PassPlan, scratch: int) -> int:
     """Most bytes that one task has of its own: while its blocks are read, or while it works."""
     rows, blocks = plan.rows_per_block, plan.blocks_per_task
-    own: list[Source | None] = []
+    own: list[Source] = []
     given = 0
     for number, source in enumerate(sources):
         travels = source.place == "graph" or number in plan.split
-        own.append(None if travels else source)
+        own += [] if travels else [source]
         if travels and not _is_shared(number, source, plan):
             given += blocks * rows * cut_bytes(source)
         if source.place == "graph":  # the chunks that a block is made of
             decoded = blocks * int(_decoded_rows(source, plan).max())
             given += source.decode_bytes(min(decoded, plan.n))
-    stored = [s for s in own if s is not None and s.chunk_rows is not None]
-    touched = sum((_decoded_rows(s, plan) * s.row_bytes for s in stored), np.zeros(plan.blocks))
-    at = int(touched.argmax())
-    ranges = plan.ranges(*plan.bounds[at : at + 2])
     # As it is read, and once more where ranges are joined, cut or put in the order of the groups.
-    block = rows * row_bytes([s for s in own if s is not None])
+    block = reading = rows * row_bytes(own)
+    if stored := [source for source in own if source.chunk_rows is not None]:
+        touched = sum((_decoded_rows(s, plan) * s.row_bytes for s in stored), np.zeros(plan.blocks))
+        at = int(touched.argmax())
+        reading += read_bytes(stored, plan.ranges(*plan.bounds[at : at + 2]))
     arranged = rows * sum(map(cut_bytes, sources)) if plan.groups is not None else 0
-    reading, held = read_bytes(own, ranges) + block, block + arranged
+    held = block + arranged
     return given + (blocks - 1) * held + max(reading, held + scratch)
 
 

@@ -20,7 +20,6 @@ from dhsic.engine.gaps import Gaps
 from dhsic.engine.graph import (
     LazyRows,
     map_first,
-    run_first,
     run_map,
     run_pass,
     take_rows,
@@ -350,10 +349,7 @@ class Session:
         """
         if self._pilot is not None:
             self._pilot.step(name)
-            values, amount, seconds = map_first(function, count)
-            whole = seconds * count / amount
-            self._pilot.add(name, whole / self.runtime.threads, whole, amount)
-            return values
+            return map_first(name, function, count, self._pilot)
         return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
@@ -438,11 +434,6 @@ class Session:
     ) -> State:
         if self._pilot is not None:
             self._pilot.step(plan.name)
-            state, amount, seconds = run_first(
-                reduction, self.sources, plan, self.runtime, finite=finite
-            )
-            self._pilot.block(plan, amount, seconds)
-            return state
         state, finished = run_pass(
             reduction,
             self.sources,
@@ -451,6 +442,7 @@ class Session:
             self.listener,
             finite=finite,
             checkpoint=checkpoint,
+            pilot=self._pilot,
         )
         self.finished.append(finished)
         return state
@@ -464,8 +456,6 @@ class Session:
 
     def _scan(self, still: tuple[Still, ...] = ()) -> Extent:
         scan = Scan(still, self.seed, self.finite)
-        if self._pilot is not None:  # no plan has it, as few data need it
-            return run_first(scan, self.sources, self.plan(scan), self.runtime, finite=False)[0]
         return self._pass(scan, self.plan(scan), finite=False)
 
 
