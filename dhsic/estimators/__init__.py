@@ -8,25 +8,22 @@ makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (
+    Estimate,
     Estimator,
+    GridOutcome,
     Null,
+    Outcome,
     fit_on_sample,
     plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
-from dhsic.estimators.distance import DCor, DCov
-from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
 from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.functions import Functions
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.estimators.outcomes import (
-    Estimate,
-    GridOutcome,
-    Outcome,
-)
 from dhsic.estimators.registry import (
     ESTIMATORS,
     NULLS,

@@ -1,13 +1,17 @@
 """What an estimator is: a statistic, and the tests and estimates that are made of it.
 
-Kernels are fitted to samples of rows, which vary wherever the data do.
+Kernels are fitted to samples of rows, which vary wherever the data do. Those of a grid are left out
+that compare no rows, 1 between a row and itself and 0 between it and all others, as narrow kernels
+of many columns. Their statistic is rounding, or that of a few pairs of rows that happen to lie near
+each other; its replicates have heavy tails, which cost the other kernels of a grid their power.
+Whether a kernel is so is seen in its own variable, which leaves a null of permutations exact.
 """
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,20 +25,24 @@ from dhsic.engine.scan import Differing, Still
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
 from dhsic.kernels.wrap import of_rows
+from dhsic.linalg import solve_lower, squared_norms
 from dhsic.nulls import (
     Chain,
     ChiSquare,
+    Distribution,
     FromReplicates,
     Gamma,
     Normal,
     Permutation,
+    Replicates,
     Resampling,
     Shifts,
     Spectral,
+    Strength,
 )
+from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.orbit import Replicated, exact_null
 from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
 
@@ -583,3 +591,279 @@ def _still(kernel: Kernel, same: NDArray[np.bool_]) -> list[ColumnNumbers]:
     """The sets of columns from which a kernel takes a scale, and which are the same in a sample."""
     known = (at for at in kernel.scale_columns(len(same)) if max(at) < len(same))
     return [at for at in known if same[list(at)].all()]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measure of dependence and what it was computed with.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    kernels : tuple of Kernel
+        As fitted.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+    quantity : str, optional
+        Quantity that is estimated.
+
+    Examples
+    --------
+    >>> from dhsic.estimators import Estimate
+    >>> from dhsic.kernels import Gaussian
+    >>> Estimate(0.02, (Gaussian(gamma=1.0), Gaussian(gamma=0.5))).quantity
+    'squared HSIC'
+    """
+
+    value: float
+    kernels: tuple[Kernel, ...]
+    landmarks: LandmarkSummary | None = None
+    features: FeatureSummary | None = None
+    quantity: str = "squared HSIC"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A test statistic with its distribution under the null hypothesis.
+
+    Parameters
+    ----------
+    statistic : float
+        The observed value.
+    distribution : Distribution
+        Distribution of the statistic under the null hypothesis.
+    estimate : Estimate
+        The measure of dependence.
+    detail : str, optional
+        How the distribution was made, where the null leaves a choice.
+    rounding : float, optional
+        Differences of the statistic up to it are rounding.
+    strength : Strength or None, optional
+        The largest of several statistics, where `statistic` is the score that combines them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.estimators import Estimate, Outcome
+    >>> from dhsic.nulls import Replicates
+    >>> outcome = Outcome(2.5, Replicates(np.array([0.5, 1.0, 3.0])), Estimate(0.02, ()))
+    >>> outcome.distribution.sf(outcome.statistic)
+    0.5
+    """
+
+    statistic: float
+    distribution: Distribution
+    estimate: Estimate
+    detail: str = ""
+    rounding: float = 0.0
+    strength: Strength | None = None
+
+
+@dataclass(frozen=True)
+class GridOutcome:
+    """Statistics of several combinations of kernels, with replicates that they share.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted.
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all combinations.
+    estimate : callable
+        The measure of dependence by a combination, given its number.
+    detail : str, optional
+        How the replicates were made, where the null leaves a choice.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    own : ndarray, shape (G, M), optional
+        Squared HSIC of every variable with itself, where the estimator has it.
+    """
+
+    combinations: Combinations
+    statistics: Vector
+    replicates: Vector
+    estimate: Callable[[int], Estimate]
+    detail: str
+    rounding: Vector
+    own: Vector | None = None
+
+    @property
+    def only(self) -> Outcome:
+        """That of a single combination."""
+        (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
+        distribution = Replicates(self.replicates[:, 0])
+        return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
+
+    def part(self, numbers: Sequence[int]) -> GridOutcome:
+        """Those of some of the combinations."""
+        at = list(numbers)
+        return replace(
+            self,
+            combinations=self.combinations.part(at),
+            statistics=self.statistics[at],
+            replicates=self.replicates[:, at],
+            rounding=self.rounding[at],
+            own=None if self.own is None else self.own[at],
+        )
+
+    @property
+    def columns(self) -> ColumnEstimates:
+        """The measures of features against one target, of an estimator that ranks."""
+        assert self.own is not None
+        each = [self.estimate(c) for c in range(len(self.combinations))]
+        summaries = [one.landmarks for one in each if one.landmarks is not None]
+        kept = tuple(int(np.ravel(summary.kept)[0]) for summary in summaries)
+        landmarks = replace(summaries[0], kept=kept) if summaries else None
+        hsic = np.array([one.value for one in each])
+        own, target = self.own.T
+        return ColumnEstimates(self.combinations, hsic, own, target, landmarks)
+
+
+@dataclass(frozen=True)
+class ColumnEstimates:
+    """Squared HSIC of every feature with the target, and of each with itself.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted: a kernel of every feature, and that of the target.
+    hsic : ndarray, shape (G,)
+        HSIC of the features with the target.
+    own : ndarray, shape (G,)
+        HSIC of the features with themselves.
+    target : ndarray, shape (G,)
+        HSIC of the target with itself, by the landmarks of each feature where there are any.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any; one number kept a feature.
+    """
+
+    combinations: Combinations
+    hsic: Vector
+    own: Vector
+    target: Vector
+    landmarks: LandmarkSummary | None = None
+
+    def cka(self, chance: Vector | float = 0.0) -> Vector:
+        """(HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b), 0 where that is 0; shape (G,).
+
+        Parameters
+        ----------
+        chance : ndarray, shape (G,), or float, optional
+            b, the mean of HSIC(x, y) under independence: then so CKA has the mean 0, and that of a
+            copy is still 1.
+        """
+        # Unbiased estimates fall below 0 at times, where a root would be NaN.
+        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0)) - chance
+        out = np.zeros(len(scale))
+        values: Vector = np.divide(self.hsic - chance, scale, out=out, where=scale > 0.0)
+        return values
+
+
+NORMED_ROWS = 16
+"""Rows whose norms in a kernel are looked at: in most kernels all have 1."""
+
+_NEAR = 1e-3
+_ALONE = 2.0  # rows of all that a row is near, of which it is one itself
+_ROWS = 64  # whose neighbours in a sample are counted
+_HELD = 0.05  # of a kernel
+_OF_ROWS = 0.75  # so that rows which are landmarks themselves do not decide
+
+
+def nearness(values: NDArray[Any]) -> float:
+    """The share of pairs of rows between which a kernel is above 0.001, from its values."""
+    return float(np.count_nonzero(values > _NEAR) / values.size)
+
+
+def is_identity(near: float, n: int) -> bool:
+    """Whether hardly any of n rows has a neighbour, of a kernel with such a `nearness`."""
+    return near * n < _ALONE
+
+
+def is_held(
+    kernel: Kernel, sample: NDArray[Any], values: NDArray[Any], factor: NDArray[np.float64]
+) -> bool:
+    """Whether landmarks hold a twentieth of a kernel, at a quarter of the rows or more.
+
+    The Nystrom features L^-1 k(z, x) of a row have the squared norm k(x, x), less its distance to
+    the span of the landmarks (Zhang et al. 2018, section 4.1). Next to nothing is left of it where
+    kernels are so narrow that few rows are near a landmark.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Fitted.
+    sample : ndarray, shape (s, d)
+        Rows.
+    values : ndarray, shape (s, D)
+        The kernel between these and the landmarks.
+    factor : ndarray, shape (D, D)
+        The lower triangular L of the landmarks.
+    """
+    few, some = (slice(None, None, -(-len(sample) // rows)) for rows in (NORMED_ROWS, _ROWS))
+    whole = kernel(sample[few]).diagonal()
+    held = squared_norms(solve_lower(factor, values[some].T.astype(np.float64)))
+    return float(np.quantile(held, _OF_ROWS)) >= _HELD * float(np.quantile(whole, _OF_ROWS))
+
+
+def compared(combinations: Combinations, left_out: Container[int]) -> list[int]:
+    """Numbers of the combinations without any of some kernels; the reference.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Gaussian
+    >>> kernels = Gaussian(gamma=1.0), Gaussian(gamma=900.0), Gaussian(gamma=1.0)
+    >>> compared(Combinations(kernels, (0, 0, 1), ((0, 2), (1, 2)), (1.0,) * 3), {1})
+    [0]
+    """
+    kept = combinations.kept
+    return [
+        c
+        for c, pair in enumerate(combinations.chosen)
+        if c in kept or not any(k in left_out for k in pair)
+    ]
+
+
+def compared_in_samples(
+    combinations: Combinations, samples: Sequence[NDArray[np.float64]], n: int
+) -> list[int]:
+    """Those without a kernel that is the identity on n rows, fitted to samples of its variable.
+
+    Kernels without a length are not looked at: they compare all rows.
+    """
+    each = combinations.spread(samples)
+    shared = combinations.shared
+    tiles = {}
+    for k in shared.roots:
+        if (kernel := combinations.kernels[k]).has_length:
+            rows, columns = kernel.rows_and_columns(each[k])
+            # Neighbours of some rows are counted, evenly over the sample.
+            rows = np.ascontiguousarray(rows[:: -(-len(rows) // _ROWS)])
+            tiles[k] = np.empty((len(rows), len(columns)))
+            kernel.tile(rows, columns, tiles[k], np.empty((kernel.work_tiles, *tiles[k].shape)))
+    for power in shared.powers:
+        tiles[power.k] = power.of(tiles[power.source])
+
+    def near(k: int) -> float:
+        if k not in tiles:
+            return 1.0
+        s = len(each[k])
+        others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
+        # A row is near itself, and near the share of the other rows that it is near in the sample.
+        return (1.0 + others * (n - 1) / max(1, s - 1)) / n
+
+    alone = {k for k in range(len(each)) if is_identity(near(k), n)}
+    return compared(combinations, alone)
+
+
+def left_out_text(count: int) -> str:
+    """Note on the combinations that were left out; empty for none."""
+    return (
+        f"combinations left out, with kernels that compare hardly any rows: {count}"
+        if count
+        else ""
+    )

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimator, Null
+from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.exact import UHSIC, VHSIC
 from dhsic.estimators.features import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.estimators.reach import (
     Offer,
     Planner,

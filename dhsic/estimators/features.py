@@ -34,17 +34,22 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_features, guard_weighted
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimate,
     Estimator,
     Guess,
     Null,
+    Outcome,
     Prepared,
+    compared,
     fetch_landmarks,
     fetching_step,
     fit_combinations_on_sample,
     fitting_step,
+    is_held,
+    is_identity,
+    left_out_text,
+    nearness,
 )
-from dhsic.estimators.identities import compared, is_held, is_identity, left_out_text, nearness
-from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.features import (
     ColumnFeatures,
     FeatureMap,

@@ -16,6 +16,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimate,
     Estimator,
     Guess,
     Null,
@@ -23,7 +24,6 @@ from dhsic.estimators.base import (
     fit_combinations_on_sample,
     fitting_step,
 )
-from dhsic.estimators.outcomes import Estimate
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.nulls import Chain, Permutation, Shifts
 from dhsic.statistics.orbit import Pair, Replicated

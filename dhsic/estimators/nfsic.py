@@ -20,8 +20,16 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
-from dhsic.estimators.base import Estimator, Guess, Null, Prepared, fit_on_sample, fitting_step
-from dhsic.estimators.outcomes import Estimate, Outcome
+from dhsic.estimators.base import (
+    Estimate,
+    Estimator,
+    Guess,
+    Null,
+    Outcome,
+    Prepared,
+    fit_on_sample,
+    fitting_step,
+)
 from dhsic.io.variables import without_rows
 from dhsic.kernels import (
     Combinations,

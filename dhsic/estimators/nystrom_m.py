@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,15 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
+    Estimate,
     Estimator,
     Guess,
     Null,
+    Outcome,
     Prepared,
     fetch_landmarks,
     fetching_step,
 )
-from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
     Landmarks,
@@ -78,9 +79,9 @@ class LandmarkBasis:
         Those that each combination keeps, ascending.
     tolerance : float
         See `dhsic.linalg.pivoted_cholesky`.
-    held : tuple of PivotedCholesky or None
-        The factor of every combination, where all of them fit; else they are computed again when
-        they are needed.
+    held : tuple of PivotedCholesky
+        The factor of every combination, where all of them fit; else of none, and they are computed
+        again when they are needed.
     drawn : int
         Landmarks before pruning.
     samples : tuple of ndarray, shapes (s, d_m)
@@ -93,49 +94,10 @@ class LandmarkBasis:
     landmarks: Landmarks
     kept: tuple[Indices, ...]
     tolerance: float
-    held: tuple[PivotedCholesky, ...] | None
+    held: tuple[PivotedCholesky, ...]
     drawn: int
     samples: tuple[Vector, ...]
     pairing: Pairing
-
-    @classmethod
-    def of(
-        cls,
-        combinations: Combinations,
-        drawn: Landmarks,
-        tolerance: float,
-        samples: Sequence[Vector],
-        pairing: Pairing,
-        *,
-        hold: bool,
-    ) -> Self:
-        """Prune what is drawn, and hold on to the factors where asked."""
-        each: list[Indices] = []
-        held: list[PivotedCholesky] = []
-        reference = combinations.reference()
-        for c in range(len(combinations)):
-            points = combinations.points_of(drawn.points, c)
-            # K_J depends on the kernels of a combination, and so does which landmarks span the
-            # others.
-            kernels, leads = combinations.kernels_of(c), c == reference
-            _, factor = prune(replace(drawn, points=points), kernels, tolerance, leads=leads)
-            # Ascending, so that the landmarks of a strip are a slice.
-            each.append(np.sort(factor.kept))
-            if hold:
-                # The factor counts landmarks among those that are kept.
-                held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
-        # Combinations share the tiles of the landmarks that any of them keeps.
-        union = np.unique(np.concatenate(each))
-        return cls(
-            combinations,
-            drawn.keep(union),
-            tuple(np.searchsorted(union, kept) for kept in each),
-            factor.tolerance,
-            tuple(held) if hold else None,
-            len(drawn),
-            tuple(samples),
-            pairing,
-        )
 
     def statistic(self, pairs: Iterable[Pair], dtype: np.dtype[Any]) -> Pointwise:
         """T = n u' K_J^-1 u of every combination."""
@@ -154,7 +116,7 @@ class LandmarkBasis:
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
         # Held where the memory allows it; else it is made again whenever it is asked for.
-        if self.held is not None:
+        if self.held:
             return self.held[c]
         # K_J is the Hadamard product of the Gram matrices: Kalinke and Szabo (2023), (17).
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
@@ -438,16 +400,33 @@ class NystromMHSIC(Estimator):
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
             # for all.
-            kernels = [fitted.kernels[k] for k in combinations.typical()]
-            landmarks = self._select(session, landmarks, kernels, pairing)
+            typical = [fitted.kernels[k] for k in combinations.typical()]
+            landmarks = self._select(session, landmarks, typical, pairing)
         session.step("prune landmarks")
-        basis = LandmarkBasis.of(
+        tolerance, reference = tolerance_for(self.tolerance, session.dtype), fitted.reference()
+        each, held = list[Indices](), list[PivotedCholesky]()
+        for c in range(len(fitted)):
+            own = fitted.points_of(landmarks.points, c)
+            # K_J depends on the kernels of a combination, and so does which landmarks span the
+            # others.
+            kernels, leads = fitted.kernels_of(c), c == reference
+            _, factor = prune(replace(landmarks, points=own), kernels, tolerance, leads=leads)
+            # Ascending, so that the landmarks of a strip are a slice.
+            each.append(np.sort(factor.kept))
+            if self._held(session, len(fitted)):
+                # The factor counts landmarks among those that are kept.
+                held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
+        # Combinations share the tiles of the landmarks that any of them keeps.
+        union = np.unique(np.concatenate(each))
+        basis = LandmarkBasis(
             fitted,
-            landmarks,
-            tolerance_for(self.tolerance, session.dtype),
-            samples,
+            landmarks.keep(union),
+            tuple(np.searchsorted(union, kept) for kept in each),
+            factor.tolerance,
+            tuple(held),
+            len(landmarks),
+            tuple(samples),
             pairing,
-            hold=self._held(session, len(combinations)) > 0,
         )
         spread = fitted.spread(basis.landmarks.points)
         columns = [k.columns(z, session.dtype) for k, z in zip(fitted.kernels, spread, strict=True)]

@@ -19,9 +19,8 @@ from numpy.typing import DTypeLike
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimator, Null
+from dhsic.estimators.base import Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.choose import run_null
-from dhsic.estimators.outcomes import GridOutcome, Outcome
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source

@@ -22,8 +22,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO
-from dhsic.estimators.distance import DCor, DCov
-from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
 from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC

@@ -665,7 +665,7 @@ class Combinations:
         changes = self._changes
         return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
 
-    @property
+    @cached_property
     def _changes(self) -> list[float]:
         return [_change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
 
