@@ -37,13 +37,11 @@ from dhsic.io.libraries import is_of
 from dhsic.io.missing import Missing, check_missing
 from dhsic.io.variables import Variable
 from dhsic.io.zarr_output import (
-    GroupWriter,
     OnRowsWritten,
     WrittenColumn,
     WrittenGroup,
     chunk_rows,
-    new_group,
-    shuffled,
+    write_group,
 )
 
 FieldKind = Literal["numeric", "categorical"]
@@ -1021,24 +1019,17 @@ def convert_table(
         _check_kinds(table, name, names)
     widths = {name: len(names) for name, names in variables.items()}
     encoder = _Encoder(table, variables, missing)
-    with new_group(destination, widths, overwrite=overwrite) as writer:
-        blocks = encoder.blocks(chunk_rows(widths))
-        if shuffle is not None:
-            blocks = shuffled(
-                blocks,
-                seed=shuffle,
-                scratch=writer.scratch,
-                expected_bytes=8 * sum(widths.values()) * table.counted.rows,
-                progress=progress,
-            )
-        for block in blocks:
-            writer.append(block)
-            if progress is not None:
-                progress(writer.rows)
-        # Known at the end alone: rows are dropped as they are read.
-        encoder.check_rows()
-        encoder.describe(writer)
-    return replace(writer.summary(encoder.dropped), columns=encoder.columns)
+    written = write_group(
+        destination,
+        widths,
+        encoder.blocks(widths),
+        encoder.attributes,
+        overwrite=overwrite,
+        shuffle=shuffle,
+        expected_bytes=8 * sum(widths.values()) * table.counted.rows,
+        progress=progress,
+    )
+    return replace(written, dropped=encoder.dropped, columns=encoder.columns)
 
 
 class _Encoder:
@@ -1076,8 +1067,8 @@ class _Encoder:
             for column in columns
         )
 
-    def blocks(self, rows: int) -> Iterator[dict[str, NDArray[np.float64]]]:
-        for batch in self._table.batches(self._columns, rows):
+    def blocks(self, widths: Mapping[str, int]) -> Iterator[dict[str, NDArray[np.float64]]]:
+        for batch in self._table.batches(self._columns, chunk_rows(widths)):
             read = {column: self._readable(batch, column) for column in self._columns}
             kept = self._kept(read, batch.num_rows)
             values = {column: self._values(read[column], column, kept) for column in self._columns}
@@ -1087,8 +1078,7 @@ class _Encoder:
             }
             self._read += batch.num_rows
             self.dropped += batch.num_rows - len(kept)
-
-    def check_rows(self) -> None:
+        # Known at the end alone: rows are dropped as they are read.
         if self.dropped == self._read:
             none = f"all {self._read:,} rows miss a chosen column" if self._read else "it has none"
             msg = f"{self._table.path} has no rows to convert: {none}"
@@ -1097,12 +1087,14 @@ class _Encoder:
             if self._table.holds_text(column):
                 check_repeated([*counted.values()], [*counted], self._where(column))
 
-    def describe(self, writer: GroupWriter) -> None:
+    def attributes(self) -> dict[str, dict[str, Any]]:
+        told: dict[str, dict[str, Any]] = {}
         for name, columns in self._variables.items():
-            writer.describe(name, columns=list(columns))
+            told[name] = {"columns": list(columns)}
             if columns[0] in self._codes:
                 labels = {column: list(self._codes[column]) for column in columns}
-                writer.describe(name, kind="categorical", categories=labels)
+                told[name] |= {"kind": "categorical", "categories": labels}
+        return told
 
     def _readable(self, batch: Any, column: str) -> Any:
         """The labels of a column as they are, or numbers, NaN where one is missing."""
