@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_path, check_progress
 from dhsic.errors import DataError
-from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, new_group, shuffled
+from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, write_group
 
 _COLUMNS = {"features": 90, "year": 1}
 _FIELDS = sum(_COLUMNS.values())
@@ -86,33 +86,26 @@ def convert_million_song(
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
         raise DataError(msg)
-    with new_group(destination, _COLUMNS, overwrite=overwrite) as writer:
-        blocks = _parsed_blocks(path)
-        if shuffle is not None:
-            # A number of the text takes two bytes at least, and eight in memory.
-            expected = 4 * path.stat().st_size
-            blocks = shuffled(
-                blocks,
-                seed=shuffle,
-                scratch=writer.scratch,
-                expected_bytes=expected,
-                progress=progress,
-            )
-        for block in blocks:
-            writer.append(block)
-            if progress is not None:
-                progress(writer.rows)
-        # The group is removed again as the error leaves the block.
-        if not writer.rows:
-            msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
-            raise DataError(msg)
-    return writer.summary()
+    return write_group(
+        destination,
+        _COLUMNS,
+        _parsed_blocks(path),
+        overwrite=overwrite,
+        shuffle=shuffle,
+        # A number of the text takes two bytes at least, and eight in memory.
+        expected_bytes=4 * path.stat().st_size,
+        progress=progress,
+    )
 
 
 def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
+    rows = None
     with _damage_as_data_error(path), _open_text(path) as text:
         for rows in _rows_of_file(text, path):
             yield {"features": rows[:, 1:], "year": rows[:, :1]}
+    if rows is None:
+        msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
+        raise DataError(msg)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.engine.graph import LazyRows
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.zarr_output import WrittenGroup, new_group
+from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
 from dhsic.sensitivity.forms import Of
@@ -307,16 +307,28 @@ class SensitivityMap(Result):
         """
         columns = map_columns({name: len(values) for name, values in self.features.items()})
         dtype = self.measured.precision
-        with new_group(
-            path, columns, dtype=dtype, compress=compress, overwrite=overwrite
-        ) as writer:
-            for *maps, samples in self._rows.blocks():
-                arrays = (*maps, samples[:, None])
-                writer.append(dict(zip(columns, arrays, strict=True)))
-            for name, values in self.features.items():
-                told = {"of": self.of, "value": self.value, "sensitivity": values.tolist()}
-                writer.describe(name, **told, columns=list(self.columns[name]))
-            return writer.summary()
+        blocks = (
+            dict(zip(columns, (*maps, samples[:, None]), strict=True))
+            for *maps, samples in self._rows.blocks()
+        )
+        told = {
+            name: {
+                "of": self.of,
+                "value": self.value,
+                "sensitivity": values.tolist(),
+                "columns": list(self.columns[name]),
+            }
+            for name, values in self.features.items()
+        }
+        return write_group(
+            path,
+            columns,
+            blocks,
+            lambda: told,
+            dtype=dtype,
+            compress=compress,
+            overwrite=overwrite,
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
