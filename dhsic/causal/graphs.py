@@ -14,7 +14,6 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, check_level, named_arguments
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
-from dhsic.causal.nodes import open_nodes
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -32,6 +31,7 @@ from dhsic.regression.residuals import (
     RegressionName,
     Regressions,
     find_regression,
+    open_nodes,
     run_regressions,
 )
 from dhsic.results import AS_ASKED, RunFields, Sketch
