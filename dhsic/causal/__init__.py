@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from dhsic.causal.dags import DAG
 from dhsic.causal.directions import (
     AccuracyCurve,
     CausalDirection,
@@ -12,7 +11,7 @@ from dhsic.causal.directions import (
     directions,
     plan_direction,
 )
-from dhsic.causal.graphs import DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
+from dhsic.causal.graphs import DAG, DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
 from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,

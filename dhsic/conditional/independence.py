@@ -584,12 +584,15 @@ class KernelResiduals:
         sizes = Sizes.of(
             session.dims, _given_kinds(session), predicted_columns(session, self.kernels), n
         )
-        some = Folds(FOLDS, session.seed, rows_of_regression(n) / n)
-        asked = zip(sizes.passes, (some, some, Folds(FOLDS, session.seed)), _PASSES, strict=True)
-        first, *others = (
-            SecondMomentsPass(*size, *folds_and_name) for size, *folds_and_name in asked
+        every = Folds(FOLDS, session.seed)
+        some = replace(every, share=rows_of_regression(n) / n)
+        first, second, third = (
+            SecondMomentsPass(*sizes_of, folds, name)
+            for sizes_of, folds, name in zip(
+                sizes.passes, (some, some, every), _PASSES, strict=True
+            )
         )
-        return sizes, [replace(first, by_fold=True), *others]
+        return sizes, [replace(first, by_fold=True), second, third]
 
     def _fitted(self, samples: Sequence[Vector]) -> tuple[Kernel, ...]:
         """Kernels fitted to samples of x and of y."""
@@ -614,9 +617,9 @@ class KernelResiduals:
         triples = zip(sides, both, of_pairs, strict=True)
         left = [side.centre(sample, design.of_given(given)) for side, sample, given in triples]
         fitted, given = self._fitted(left), design.of_given(z)
+        fitted_to = zip(sides, fits, fitted, left, strict=True)
         sides = [
-            side.about(*one, given, dtype)
-            for side, *one in zip(sides, fits, fitted, left, strict=True)
+            side.about(fit, kernel, rows, given, dtype) for side, fit, kernel, rows in fitted_to
         ]
         design = replace(design, sides=tuple(sides))
         sums = session.reduce(replace(second, design=design)).whole()
@@ -660,7 +663,7 @@ def _given_kinds(session: Session) -> tuple[ValueKind, ...]:
 
 def _share(at: Sequence[int], sample: Vector) -> float:
     """The share of the columns that vary in rows (s, d) which these are."""
-    return len(at) / max(np.count_nonzero(np.ptp(sample, axis=0)), 1)
+    return len(at) / max(int(np.count_nonzero(np.ptp(sample, axis=0))), 1)
 
 
 def _draw(session: Session, kernels: Sequence[Kernel]) -> tuple[list[Vector], list[Vector], Vector]:
