@@ -36,10 +36,9 @@ from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import Offer, Way, first_that_fits, plan_once, powers_below, telling
 from dhsic.features import ColumnFeatures
-from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import JoinRows, Variable, derived
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.plots.values import finite_vector
 from dhsic.regression.residuals import (
@@ -821,7 +820,7 @@ class _Directed:
         for cause, effect in (both, both[::-1]):
             pair = session.over([cause, effect])
             name, d = _RESIDUALS.format(effect.name), effect.shape[1]
-            left = DerivedSource(name, (effect, cause), JoinRows(), d)
+            left = derived(name, (effect, cause), JoinRows(), d)
             measured = self._plan_measure(session.over([cause, left]), estimator)
             steps += [*plan_regressions(pair, self.regression, _GIVEN), *measured.steps]
             landmarks = measured.n_landmarks
@@ -855,7 +854,7 @@ class _Directed:
         fetch = size + max(source.take_bytes for source in whole.sources)
         # A plan asks for shapes, so that the rows take no memory.
         shapes = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
-        held = map(ArraySource, whole.names, shapes)
+        held = map(Variable, whole.names, shapes)
         return whole.over(list(held)), [DriverStep("select rows", size + fetch, size)]
 
     def _select(self, rows: int) -> Session:
@@ -868,7 +867,7 @@ class _Directed:
         drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
         # In order, so that chunks are read one after another.
         values = whole.take([np.sort(drawn)] * len(whole.sources))
-        return whole.over(list(map(ArraySource, whole.names, values)), "selected rows")
+        return whole.over(list(map(Variable, whole.names, values)), "selected rows")
 
     def _run_chosen(self, rows: int, session: Session) -> object:
         return replace(self, session=session).choose(rows)[0].run(rows)
@@ -997,7 +996,7 @@ def _standardised(session: Session) -> list[Source]:
             )
             raise DataError(msg)
         whole = replace(one, centre=one.centre + one.scale * about, scale=one.scale * spread)
-        out.append(DerivedSource(source.name, (source,), _Standardise(whole), len(about)))
+        out.append(derived(source.name, (source,), _Standardise(whole), len(about)))
     return out
 
 
@@ -1006,6 +1005,6 @@ def _plan_standardised(session: Session) -> tuple[list[DriverStep | PassPlan], l
     size = 8 * min(session.n, _UNIT_ROWS) * sum(session.dims)
     fetch = 3 * size + max(source.take_bytes for source in session.sources)
     shapes: list[Source] = [
-        DerivedSource(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
+        derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
     ]
     return [DriverStep(_UNITS, fetch), session.plan(_moments(session))], shapes

@@ -25,8 +25,8 @@ from dhsic.errors import InvalidArgumentError, require
 from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
+from dhsic.io.variables import joined_source
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
@@ -803,7 +803,7 @@ def search_dag(
         (residual,) = fitted.variables({node: [given]})
         joined = joined_source([session.sources[j] for j in against])
         # Nodes have units of their own.
-        usual, columns = method.estimator.kernel(None), tuple(range(joined.width))
+        usual, columns = method.estimator.kernel(None), tuple(range(joined.shape[1]))
         kernels = kernel_of[node], OnColumns(usual, columns, scaled=True)
         score, _ = tested([residual, joined], kernels, ("test", node, given, against))
         return SearchTest(session.names[node], tuple(session.names[j] for j in given), *score)

@@ -35,11 +35,10 @@ from dhsic.engine.tiles import ROW_TILE, Tiling, column_sums
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
-from dhsic.io.inventory import inventory_of
-from dhsic.io.open import open_samples
-from dhsic.io.sources import ArraySource
-from dhsic.io.stored import check_metadata
+from dhsic.io.chunks import inventory_of
+from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
+from dhsic.io.variables import Variable
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
@@ -628,7 +627,7 @@ def _open_sample(run: RunOptions, x: Any) -> Session:
     """A session over one sample, whose labels have codes that other rows share."""
     with graphs_on(run.client, run.threads):
         sources: Any = open_samples([x], ["x"])
-    in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
+    in_memory = isinstance(sources[0].array, np.ndarray) and not isinstance(x, Variable)
     # Other rows could give the same labels other codes, and embeddings are compared.
     if in_memory and sources[0].categorical and not _keeps_codes(x):
         msg = (

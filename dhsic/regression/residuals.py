@@ -25,9 +25,8 @@ from dhsic.engine.reduction import RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.estimators.base import plan_of
-from dhsic.io.derived import DerivedSource
 from dhsic.io.missing import Missing
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import Variable, derived
 from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 
 Vector = NDArray[np.float64]
@@ -809,7 +808,7 @@ class FittedRegressions:
             name = called.format(session.names[target])
             if not isinstance(regression, Splines):
                 parts = [self._of_all_rows(target, own) for own in sets]
-                sources.append(ArraySource(name, np.concatenate(parts, axis=1)))
+                sources.append(Variable(name, np.concatenate(parts, axis=1)))
                 continue
             assert self.design is not None
             assert self.sums is not None
@@ -819,7 +818,7 @@ class FittedRegressions:
             for own, left in zip(sets, function.left, strict=True):
                 self._check_noise(target, own, left)
             others = tuple(session.sources[j] for j in function.variables)
-            sources.append(DerivedSource(name, others, function, function.constant.shape[1]))
+            sources.append(derived(name, others, function, function.constant.shape[1]))
         return sources
 
     def _of_all_rows(self, target: int, given: tuple[int, ...]) -> Vector:

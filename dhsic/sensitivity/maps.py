@@ -36,8 +36,7 @@ from dhsic.estimators.nystrom_m import LandmarkFit
 from dhsic.estimators.reach import planned
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
-from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import chunk_bytes, new_group
+from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, new_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
