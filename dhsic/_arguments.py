@@ -28,7 +28,7 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.choose import Runner
-from dhsic.estimators.program import ChainMethod, Method, Stages
+from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
@@ -349,21 +349,23 @@ def choose_method(
     chained = _takes_chain(session, estimator, null)
     named = _estimator_as_given(estimator, session, 2 if chained else m)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
-    # Random features exist for kernels of differences alone (Bochner's theorem).
-    invariant = getattr(named, "needs_invariance", False)
-    grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
+    given, kinds = isinstance(asked, Grid) or any(asked), tuple(map(kinds_of, session.sources))
     # A grid is corrected for by the replicates that its kernels share: a null of a formula has
     # none, and nor have kernels of weighted rows.
     tries = draws_replicates(null) and (named is None or named.tries_grids)
     tries = tries and session.weights is None
-    if isinstance(asked, Grid) or (tries and m == 2):
+    if tries and m == 2 and not given:
+        grid, combinations = usual_grid(kinds)
+    elif isinstance(asked, Grid) or (tries and m == 2):
+        # Random features exist for kernels of differences alone (Bochner's theorem).
+        grid = grid.by_type(kinds, invariant=getattr(named, "needs_invariance", False))
         combinations = grid.combinations(m)
     else:
         smooth = parse(SMOOTH) if chained else None
         combinations = _single(asked, named, session, smooth)
     checked = _checked(combinations, session)
     if chained:
-        left_open = tries and all(session.finite) and not (isinstance(asked, Grid) or any(asked))
+        left_open = tries and all(session.finite) and not given
         options = estimator, null, n_resamples, grid, checked
         return _choose_chain(session, *options, left_open=left_open)
     # Kernels that were given are all kept; those that nobody chose may be fewer.
@@ -428,7 +430,8 @@ def _checked(combinations: Combinations, session: Session) -> Combinations:
     for kernel, variable in zip(combinations.kernels, combinations.variables, strict=True):
         source = session.sources[variable]
         check_kernel(kernel, kinds_of(source), f"variable {source.name!r}")
-    return combinations.with_missing([not finite for finite in session.finite])
+    missing = [not finite for finite in session.finite]
+    return combinations.with_missing(missing) if any(missing) else combinations
 
 
 def check_kernel(kernel: Kernel, kinds: Sequence[ValueKind], what: str) -> None:

@@ -711,42 +711,22 @@ class GridOutcome:
             own=None if self.own is None else self.own[at],
         )
 
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """The measures of dependence by all combinations."""
+        return [self.estimate(c) for c in range(len(self.combinations))]
+
     @property
-    def columns(self) -> ColumnEstimates:
-        """The measures of features against one target, of an estimator that ranks."""
-        assert self.own is not None
-        each = [self.estimate(c) for c in range(len(self.combinations))]
-        summaries = [one.landmarks for one in each if one.landmarks is not None]
+    def hsic(self) -> Vector:
+        """Their values, shape (G,)."""
+        return np.array([one.value for one in self.estimates])
+
+    @property
+    def landmarks(self) -> LandmarkSummary | None:
+        """Those of features against one target, with one number kept a feature."""
+        summaries = [one.landmarks for one in self.estimates if one.landmarks is not None]
         kept = tuple(int(np.ravel(summary.kept)[0]) for summary in summaries)
-        landmarks = replace(summaries[0], kept=kept) if summaries else None
-        hsic = np.array([one.value for one in each])
-        own, target = self.own.T
-        return ColumnEstimates(self.combinations, hsic, own, target, landmarks)
-
-
-@dataclass(frozen=True)
-class ColumnEstimates:
-    """Squared HSIC of every feature with the target, and of each with itself.
-
-    Parameters
-    ----------
-    combinations : Combinations
-        As fitted: a kernel of every feature, and that of the target.
-    hsic : ndarray, shape (G,)
-        HSIC of the features with the target.
-    own : ndarray, shape (G,)
-        HSIC of the features with themselves.
-    target : ndarray, shape (G,)
-        HSIC of the target with itself, by the landmarks of each feature where there are any.
-    landmarks : LandmarkSummary or None
-        Where the estimator has any; one number kept a feature.
-    """
-
-    combinations: Combinations
-    hsic: Vector
-    own: Vector
-    target: Vector
-    landmarks: LandmarkSummary | None = None
+        return replace(summaries[0], kept=kept) if summaries else None
 
     def cka(self, chance: Vector | float = 0.0) -> Vector:
         """(HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b), 0 where that is 0; shape (G,).
@@ -757,10 +737,12 @@ class ColumnEstimates:
             b, the mean of HSIC(x, y) under independence: then so CKA has the mean 0, and that of a
             copy is still 1.
         """
+        assert self.own is not None
         # Unbiased estimates fall below 0 at times, where a root would be NaN.
-        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0)) - chance
-        out = np.zeros(len(scale))
-        values: Vector = np.divide(self.hsic - chance, scale, out=out, where=scale > 0.0)
+        scale = np.sqrt(np.maximum(self.own, 0.0)).prod(axis=1) - chance
+        values: Vector = np.divide(
+            self.hsic - chance, scale, out=np.zeros(len(scale)), where=scale > 0.0
+        )
         return values
 
 

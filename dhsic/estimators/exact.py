@@ -99,10 +99,8 @@ class Quadratic(Estimator):
         """The name of the estimate."""
         return "squared HSIC"
 
-    @property
-    def unbiased(self) -> bool:
-        """The U-statistic, for two variables; else the V-statistic."""
-        return False
+    unbiased: bool = False
+    """Whether it is the U-statistic, for two variables, or else the V-statistic."""
 
     @property
     def unbiased_estimate(self) -> bool:

@@ -424,11 +424,10 @@ class RFFHSIC(OnFeatures):
         # The variable with most kernels decides how many frequencies are held.
         most = max(map(combinations.variables.count, (0, 1)))
         draws = 3 * 8 * sum(session.dims) * (most * self.n_features + max(session.dims))
-        of = zip(combinations.kernels, combinations.variables, strict=True)
-        features = [
-            Features.unseen(m, self._planned(kernel, session.dims[m], session), whitened=False)
-            for kernel, m in of
-        ]
+        features = []
+        for kernel, m in zip(combinations.kernels, combinations.variables, strict=True):
+            made = _codes if isinstance(kernel, Codes) else self.planned
+            features.append(Features.unseen(m, made(session.dims[m], session), whitened=False))
         return [fitting_step(session), DriverStep("frequencies", draws)], features
 
     def draw(
@@ -475,9 +474,6 @@ class RFFHSIC(OnFeatures):
                 f"{null.name!r}: take one of them, or form='cos-sin'"
             )
             raise InvalidArgumentError(msg)
-
-    def _planned(self, kernel: Kernel, d: int, session: Session) -> FeatureMap:
-        return _codes(d, session) if isinstance(kernel, Codes) else self.planned(d, session)
 
     def planned(self, d: int, session: Session) -> FourierFeatures:
         """Features that cost what those of a variable of d columns do, for plans."""

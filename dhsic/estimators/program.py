@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Self
 
 from numpy.typing import DTypeLike
@@ -50,6 +50,13 @@ _Candidate = tuple[Kernel, int, float]  # a kernel, the number of its variable, 
 # Those of the earlier variables and of the later one, and whether the share of the reference is
 # theirs; the reference comes first.
 _Pair = tuple[_Candidate, _Candidate, bool]
+
+
+@lru_cache(maxsize=256)
+def usual_grid(kinds: tuple[tuple[ValueKind, ...], ...]) -> tuple[Grid, Combinations]:
+    """What is tried of variables that hold such values, where kernels are left open."""
+    grid = Grid.auto().by_type(kinds)
+    return grid, grid.combinations(len(kinds))
 
 
 class _Judged(NamedTuple):
@@ -353,7 +360,7 @@ def _tried(
     left: Sequence[ValueKind], number: int, right: Sequence[ValueKind], m: int
 ) -> list[_Pair]:
     """What a test of two variables tries."""
-    usual = Grid.auto().by_type([left, right]).combinations(2)
+    _, usual = usual_grid((tuple(left), tuple(right)))
     variables = ((number, m)[variable] for variable in usual.variables)
     candidates = list(zip(usual.kernels, variables, usual.factors, strict=True))
     leading = usual.leading or (usual.reference(),)
