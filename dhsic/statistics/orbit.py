@@ -16,8 +16,7 @@ from dhsic.engine.reduction import Pass, RowGroups
 from dhsic.engine.session import Session
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation, Shifts
-from dhsic.statistics.exchangeable import MovedGroups, RowSets
-from dhsic.statistics.groups import Groups
+from dhsic.statistics.exchangeable import Groups, MovedGroups, RowSets
 
 Vector = NDArray[np.float64]
 State = TypeVar("State")

@@ -20,7 +20,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Resampling
-from dhsic.statistics.groups import Groups
+from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.orbit import (
     Orbit,
     Replicated,
