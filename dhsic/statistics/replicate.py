@@ -20,13 +20,12 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Resampling
-from dhsic.statistics.groups import Groups
+from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.orbit import (
     Orbit,
     Replicated,
-    narrower,
     orbit_of,
-    suits_one_task,
+    shifted_orbit,
     tie_tolerance,
 )
 
@@ -34,6 +33,7 @@ State = TypeVar("State")
 Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
+_ROWS_OF_A_TASK = 2**15  # that permutations of all rows take, where no other thread can help
 SHARE_OF_MANY = 6
 """Of the memory, that many statistics that are measured each by itself take at a time.
 
@@ -119,7 +119,10 @@ class Statistic(ABC, Generic[State]):
 
         def suits(orbit: Orbit) -> bool:
             """Whether one task can take all permutations of a statistic by itself."""
-            return suits_one_task(session, largest.over(orbit, range(orbit.cosets)))
+            if session.n > _ROWS_OF_A_TASK:
+                return False
+            plan = session.plan(largest.over(orbit, range(orbit.cosets)))
+            return plan.worker_bytes <= session.runtime.memory // 2
 
         orbit = orbit_of(session, null, suits)
         if isinstance(null, Permutation) or self.adds:
@@ -129,7 +132,7 @@ class Statistic(ABC, Generic[State]):
             return _planned(session, some, orbit, range(orbit.cosets)[-1:]).fits(session)
 
         while orbit.groups.size >= 2 * _LEAST_GROUP and not fits(largest):
-            orbit = narrower(session, orbit, null.n_resamples)
+            orbit = shifted_orbit(session, null.n_resamples, orbit.groups.size // 2)
         return orbit
 
 
