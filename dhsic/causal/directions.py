@@ -33,7 +33,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import Offer, Way, first_that_fits, plan_once, powers_below, telling
+from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
@@ -772,7 +772,7 @@ class _Directed:
             n = min(n, _ALL_PAIRS_ROWS)
         # All rows, or the powers of two below, until the plan fits.
         offers = [
-            Offer(k, f"{k:,} rows", partial(self._plan_of, k), partial(self._run_chosen, k))
+            Offer(k, f"{k:,} rows", partial(self._plan_of, k), partial(self._timed, k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
         ]
         number, reason = first_that_fits(self.session, [offers])
@@ -785,37 +785,41 @@ class _Directed:
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
 
-        # Of all that runs, whichever variable is the effect.
-        def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
-            del some, combinations
-            return replace(self, estimator=estimator)._plan_of(rows)
-
-        def runner(estimator: Estimator, some: Session, combinations: Combinations) -> object:
-            del combinations
-            whole = some.over(self.session.sources)
-            return replace(self, session=whole, estimator=estimator).run(rows)
-
-        session, _ = self._selected(rows)
+        session = self._selected(rows, read=False)
         both = VHSIC.name, NystromMHSIC.name
         names = both if self.estimator == "auto" else (self.estimator,)
-        combinations = self._kernels(find_estimator(names[0], session)[0])
-        chosen, _, reason = choose_among(names, session, combinations, planner, runner)
+        chosen, _, reason = choose_among(
+            names,
+            session,
+            self._kernels(find_estimator(names[0], session)[0]),
+            # Of all that runs, whichever variable is the effect.
+            lambda one, *_: replace(self, estimator=one)._plan_of(rows),
+            lambda one, some, _: self._timed(rows, some, estimator=one),
+        )
         return replace(self, estimator=chosen), reason
 
     def plan(self, rows: int) -> Plan:
         """The plan, whose refusal names the most rows that fit."""
         ways = [Way("rows", rows, self._plan_of, min(rows, _FEWEST_CHOSEN))]
-        pilot = partial(self.session.timed, partial(self._run_chosen, rows))
+        pilot = partial(self.session.timed, partial(self._timed, rows))
         return replace(telling(self._plan_of(rows), ways), pilot=pilot)
 
     def _plan_of(self, rows: int) -> Plan:
         """All steps with so many rows, of both directions."""
         if isinstance(self.estimator, str):
             return self.choose(rows)[0]._plan_of(rows)
-        session, steps = self._selected(rows)
+        session, steps = self._selected(rows, read=False), list[DriverStep | PassPlan]()
+        fetch = max(source.take_bytes for source in self.session.sources)
+        if rows < self.session.n:
+            size = 8 * rows * sum(session.dims)
+            steps.append(DriverStep("select rows", 2 * size + fetch, size))
+            fetch = 0
         estimator, _ = find_estimator(self.estimator, session)
-        made, both = _plan_standardised(session)
-        steps, landmarks = [*steps, *made], None
+        sample = 8 * min(rows, _UNIT_ROWS) * sum(session.dims)
+        steps += [DriverStep(_UNITS, 3 * sample + fetch), session.plan(_moments(session))]
+        # Variables of the shapes of those that are standardised.
+        both = [derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources]
+        landmarks = None
         for cause, effect in (both, both[::-1]):
             pair = session.over([cause, effect])
             name, d = _RESIDUALS.format(effect.name), effect.shape[1]
@@ -831,49 +835,40 @@ class _Directed:
         if self.criterion == "sensitivity":
             # The map is summed up here, and never written.
             return map_passes(session, estimator, "statistic", combinations.kernels, (0, 1))
-        if self.criterion == "hsic":
-            return plan_once(estimator, session, combinations, None)
         return plan_test(estimator, session, combinations, self._null, self.n_resamples)
 
     def _kernels(self, estimator: Estimator) -> Combinations:
         return Combinations.single([estimator.kernel(read_kernel(self.kernel))] * 2)
 
     @property
-    def _null(self) -> str | Null:
+    def _null(self) -> str | Null | None:
         # A law has p-values of any size, which the score compares; those of replicates end at one
         # over their number.
-        return "gamma" if self.null is None else self.null
+        return "gamma" if self.null is None and self.criterion in _BY_PVALUE else self.null
 
-    def _selected(self, rows: int) -> tuple[Session, list[DriverStep | PassPlan]]:
-        """The shapes of the selected rows, which are held, and the step that reads them."""
-        whole = self.session
-        if rows == whole.n:
-            return whole, []
-        size = 8 * rows * sum(whole.dims)
-        fetch = size + max(source.take_bytes for source in whole.sources)
-        # A plan asks for shapes, so that the rows take no memory.
-        shapes = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
-        held = map(Variable, whole.names, shapes)
-        return whole.over(list(held)), [DriverStep("select rows", size + fetch, size)]
-
-    def _select(self, rows: int) -> Session:
+    def _selected(self, rows: int, *, read: bool) -> Session:
         """The session over so many rows, drawn at random and held where they are not all."""
         whole = self.session
         if rows == whole.n:
             return whole
-        whole.step("select rows")
-        # At random and not the first ones: data are often stored sorted.
-        drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
-        # In order, so that chunks are read one after another.
-        values = whole.take([np.sort(drawn)] * len(whole.sources))
+        # A plan asks for shapes, so that the rows take no memory.
+        values: list[Any] = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
+        if read:
+            whole.step("select rows")
+            # At random and not the first ones: data are often stored sorted.
+            drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
+            # In order, so that chunks are read one after another.
+            values = whole.take([np.sort(drawn)] * len(whole.sources))
         return whole.over(list(map(Variable, whole.names, values)), "selected rows")
 
-    def _run_chosen(self, rows: int, session: Session) -> object:
-        return replace(self, session=session).choose(rows)[0].run(rows)
+    def _timed(self, rows: int, session: Session, **options: Any) -> object:
+        """What runs in a session, for its seconds."""
+        whole = session.over(self.session.sources)
+        return replace(self, session=whole, **options).choose(rows)[0].run(rows)
 
     def run(self, rows: int) -> tuple[_Side, _Side]:
         """The first variable as the cause, and the second."""
-        session = self._select(rows)
+        session = self._selected(rows, read=True)
         first, second = _standardised(session)
         # One after the other by the same draws, so that exchanged variables give the opposite.
         forward = self._side(session.over([first, second], "forward"))
@@ -886,7 +881,7 @@ class _Directed:
         """
         (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN, _RESIDUALS)
         session = both.over([both.sources[0], left], "residuals")
-        if self.criterion in _BY_PVALUE:
+        if self._null is not None:
             options = self.kernel, self.estimator, self._null, self.n_resamples
             method = choose_method(session, *options)
             neighbours = Neighbours(session, arguments=())
@@ -997,13 +992,3 @@ def _standardised(session: Session) -> list[Source]:
         whole = replace(one, centre=one.centre + one.scale * about, scale=one.scale * spread)
         out.append(derived(source.name, (source,), _Standardise(whole), len(about)))
     return out
-
-
-def _plan_standardised(session: Session) -> tuple[list[DriverStep | PassPlan], list[Source]]:
-    """The steps of `_standardised`, and variables of the shapes of what it makes."""
-    size = 8 * min(session.n, _UNIT_ROWS) * sum(session.dims)
-    fetch = 3 * size + max(source.take_bytes for source in session.sources)
-    shapes: list[Source] = [
-        derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
-    ]
-    return [DriverStep(_UNITS, fetch), session.plan(_moments(session))], shapes

@@ -22,13 +22,13 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, require
-from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Null, NullName, NystromMHSIC, find_null
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns
-from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
+from dhsic.nulls import Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
     Regression,
     RegressionName,
@@ -943,18 +943,15 @@ class _ResidualTest:
         An estimator that was given is kept, and refused where it does not fit the memory; one that
         is left open is chosen so that it fits that and the time.
         """
-        method = self
+        method, once = self, partial(plan_once, null=self.null)
         if self.names:
-            choice = choose_among(self.names, session, combinations, self._plan, self._scores)
+            choice = choose_among(self.names, session, combinations, once, self._scores)
             reasons = [one for one in (self.estimator_reason, choice.reason) if one != AS_ASKED]
             chosen: Any = choice.estimator
             told = "; ".join(reasons) or AS_ASKED
             method = replace(self, estimator=chosen, estimator_reason=told)
-        announce(planned(self._plan, method.estimator, session, combinations))
+        announce(planned(once, method.estimator, session, combinations))
         return method._scores(method.estimator, session, combinations), method
-
-    def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-        return plan_once(estimator, session, combinations, self.null)
 
     def _scores(
         self, estimator: Any, session: Session, combinations: Combinations
@@ -962,16 +959,14 @@ class _ResidualTest:
         if isinstance(self.null, Resampling):
             # All graphs share the tiles of the kernels, and the replicates.
             grid = estimator.test_grid(session, combinations, self.null)
-            laws: list[Distribution] = [Replicates(values) for values in grid.replicates.T]
-            statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
+            laws = map(Replicates, grid.replicates.T)
+            found: Any = zip(grid.statistics.tolist(), laws, grid.rounding.tolist(), strict=True)
         else:
-            outcomes = estimator.test_each(session, combinations, self.null)
-            laws = [outcome.distribution for outcome in outcomes]
-            statistics = [float(outcome.statistic) for outcome in outcomes]
-            roundings = [outcome.rounding for outcome in outcomes]
+            each = estimator.test_each(session, combinations, self.null)
+            found = ((one.statistic, one.distribution, one.rounding) for one in each)
         return [
-            (statistic, pvalue(statistic, law, session.dtype, rounding))
-            for statistic, law, rounding in zip(statistics, laws, roundings, strict=True)
+            (float(statistic), pvalue(statistic, law, session.dtype, rounding))
+            for statistic, law, rounding in found
         ]
 
 

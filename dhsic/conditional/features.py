@@ -102,12 +102,16 @@ def centred_columns(
 
 
 class Sizes(NamedTuple):
-    """The most features of rows, and bytes of designs and of a row, of the passes of a test."""
+    """The most that the designs of a test take, from shapes alone."""
 
     given: int
     """Features of what is given."""
-    passes: tuple[tuple[int, int, int], ...]
-    """Features of a row, bytes of the design and bytes of a row besides, of each of three."""
+    passes: tuple[int, int, int]
+    """Features of a row in each pass."""
+    payload: int
+    """Bytes of a design."""
+    row: int
+    """Bytes that a row needs besides its features."""
 
     @classmethod
     def of(
@@ -127,24 +131,15 @@ class Sizes(NamedTuple):
         p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
         # Kernels at landmarks of one variable at a time, with the tiles of their work.
         widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
-        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
-        later = payload + sum(
-            8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
+        row = 5 * widest + 3 * (sum(dims) + d + given + sum(own) + m) + 4 * t
+        row += 2 * max(first, second) + (2 + ways) * p
+        payload = 2 * given**2 + 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
+        payload += sum(
+            3 * given * k + 2 * size**2 for k, size in zip(predictions, own, strict=True)
         )
-        later_row = row + 8 * (3 * given + 3 * sum(own) + 2 * second)
         # Every regression is the best of some, of which each has its vectors.
-        regressed = 2 * 8 * (ways * p * (p + t) + p * t)
-        passes = (
-            (first, payload, row + 8 * (2 * given + first)),
-            (second, later, later_row),
-            (
-                m * (1 + levered(n, p)) + 1,
-                later + regressed,
-                later_row + 8 * (3 * m + (2 + ways) * p),
-            ),
-        )
-        return cls(given, passes)
+        payload += 2 * (ways * p * (p + t) + p * t)
+        return cls(given, (first, second, m * (1 + levered(n, p)) + 1), 8 * payload, 8 * row)
 
 
 def levered(n: int, p: int) -> bool:

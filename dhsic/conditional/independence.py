@@ -334,13 +334,12 @@ def _open(
     sources = session.sources
     # One column of numbers is enough: few rows share a value, and strata would be of one row
     # each.
-    numbers = any("number" in kinds_of(source) for source in sources[2:])
-    if method != "auto":
-        reason = AS_ASKED
-    elif numbers:
-        method, reason = "kernel", "numbers are given"
-    else:
-        method, reason = "strata", "categories are given, within which a test is exact"
+    reason = AS_ASKED
+    if method == "auto":
+        numbers = any("number" in kinds_of(source) for source in sources[2:])
+        method = "kernel" if numbers else "strata"
+        exact = "categories are given, within which a test is exact"
+        reason = "numbers are given" if numbers else exact
     if method == "strata":
         memory = parse_bytes(run.memory)
         with graphs_on(run.client, run.threads):
@@ -570,7 +569,7 @@ class KernelResiduals:
         rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(session.dims) + sizes.given)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
-            DriverStep("fetch landmarks", fetch, rows + passes[1].payload)
+            DriverStep("fetch landmarks", fetch, rows + sizes.payload)
         ]
         for one, solving in zip(passes, _SOLVING, strict=True):
             square = 8 * one.size**2
@@ -586,10 +585,8 @@ class KernelResiduals:
         every = Folds(FOLDS, session.seed)
         some = replace(every, share=rows_of_regression(n) / n)
         first, second, third = (
-            SecondMomentsPass(*sizes_of, folds, name)
-            for sizes_of, folds, name in zip(
-                sizes.passes, (some, some, every), _PASSES, strict=True
-            )
+            SecondMomentsPass(size, sizes.payload, sizes.row, folds, name)
+            for size, folds, name in zip(sizes.passes, (some, some, every), _PASSES, strict=True)
         )
         return sizes, [replace(first, by_fold=True), second, third]
 

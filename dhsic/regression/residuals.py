@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
@@ -123,15 +122,13 @@ class SplineBasis:
     @cached_property
     def roughness(self) -> Vector:
         """Integrals of products of second derivatives within the range, shape (size, size)."""
-        curvature = self._splines.derivative(2)
         # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1:
         # between two knots a polynomial, of which Gauss and Legendre's rule has the integral.
         places, weights = np.polynomial.legendre.leggauss(self.degree)
-        total = np.zeros((self.size, self.size))
-        # The polynomials change at every knot, so that each span is a sum of its own.
-        for low, high in pairwise(self.knots[self.degree : -self.degree]):
-            values = curvature(low + (high - low) * (places + 1.0) / 2.0)
-            total += (high - low) / 2.0 * (values.T * weights) @ values
+        inner = self.knots[self.degree : -self.degree]
+        half = np.diff(inner)[:, None] / 2.0
+        values = self._splines.derivative(2)((inner[:-1, None] + half * (places + 1.0)).ravel())
+        total: Vector = (values.T * (half * weights).ravel()) @ values
         return total
 
     @property
@@ -148,16 +145,16 @@ class SplineDesign:
 
     Parameters
     ----------
-    bases : dict of int to tuple of SplineBasis
-        Those of every column of the regressors, by the number of the variable.
-    targets : dict of int to int
-        Columns of the variables that are regressed, by their numbers.
+    bases : tuple of int and tuple of SplineBasis
+        Numbers of the regressors, with those of every column.
+    targets : tuple of int and int
+        Numbers of the variables that are regressed, with their columns.
     centre : ndarray, shape (q,)
         Means of a sample: sums about them are small, and keep their digits.
     """
 
-    bases: dict[int, tuple[SplineBasis, ...]]
-    targets: dict[int, int]
+    bases: tuple[tuple[int, tuple[SplineBasis, ...]], ...]
+    targets: tuple[tuple[int, int], ...]
     centre: Vector | float = 0.0
 
     def __call__(
@@ -165,21 +162,20 @@ class SplineDesign:
     ) -> Vector:
         """Rows (b, q), of variables (b, d_m) by their numbers; alike in all folds."""
         del fold
-        parts = [
-            one(x) for j, own in self.bases.items() for one, x in zip(own, values[j].T, strict=True)
-        ]
-        joined = np.concatenate([*parts, *(values[t] for t in self.targets)], axis=1)
+        parts = [one(x) for j, own in self.bases for one, x in zip(own, values[j].T, strict=True)]
+        joined = np.concatenate([*parts, *(values[t] for t, _ in self.targets)], axis=1)
         centred: Vector = np.subtract(joined, self.centre, dtype=np.float64)
         return centred
 
     def places(self, given: Sequence[int], target: int | None = None) -> Indices:
         """Places of the functions of some regressors, then those of a target."""
-        sizes = [sum(one.size for one in own) for own in self.bases.values()]
-        sizes += self.targets.values()
+        sizes = [sum(one.size for one in own) for _, own in self.bases]
+        sizes += [columns for _, columns in self.targets]
         every = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-        functions = dict(zip(self.bases, every, strict=False))
-        columns = dict(zip(self.targets, every[len(self.bases) :], strict=True))
-        some = [functions[j] for j in given] + [columns[t] for t in self.targets if t == target]
+        functions = {j: at for (j, _), at in zip(self.bases, every, strict=False)}
+        columns = every[len(self.bases) :]
+        some = [functions[j] for j in given]
+        some += [at for (t, _), at in zip(self.targets, columns, strict=True) if t == target]
         return np.concatenate([np.empty(0, np.intp), *some])
 
 
@@ -210,7 +206,7 @@ class SplineResiduals:
     @property
     def variables(self) -> tuple[int, ...]:
         """Numbers of the variables whose rows it takes: the target, and what it is regressed on."""
-        return (*self.design.targets, *self.design.bases)
+        return tuple(j for j, _ in (*self.design.targets, *self.design.bases))
 
     def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
         """The residuals (b, r d) of rows by number, given those of `variables`."""
@@ -326,11 +322,11 @@ class Splines:
         for j in regressors:
             _check_varied(samples[j], names[j])
         options = self.n_knots, self.degree, self.extrapolation
-        bases = {
-            j: tuple(SplineBasis.fit(column, *options) for column in samples[j].T)
+        bases = (
+            (j, tuple(SplineBasis.fit(column, *options) for column in samples[j].T))
             for j in regressors
-        }
-        plain = SplineDesign(bases, {t: samples[t].shape[1] for t in targets})
+        )
+        plain = SplineDesign(tuple(bases), tuple((t, samples[t].shape[1]) for t in targets))
         return replace(plain, centre=plain(samples).mean(axis=0))
 
     def residuals(
@@ -384,7 +380,7 @@ class Splines:
         """
         # One regression of all rows, or one a fold without it.
         parts = [sums.whole()] if self.n_folds == 1 else [others for others, _ in sums.splits()]
-        d = design.targets[target]
+        d, bases = dict(design.targets)[target], dict(design.bases)
         coefficients = np.zeros((len(parts), sums.totals.shape[-1], d * len(sets)))
         constant, left = np.zeros((len(parts), d * len(sets))), []
         targets = design.places((), target)
@@ -395,7 +391,7 @@ class Splines:
             penalties = [
                 np.eye(one.size) if self.penalty == "ridge" else one.roughness
                 for j in given
-                for one in design.bases[j]
+                for one in bases[j]
             ]
             for f, part in enumerate(parts):
                 # GCV divides by n less the degrees of freedom, of which there may be p + 1.
@@ -420,9 +416,9 @@ class Splines:
                 least.append(fit.left.min())
             left.append(float(np.min(least)))  # NaN where any is
         # Functions that no regression takes are not computed.
-        bases = {j: own for j, own in design.bases.items() if any(j in given for given in sets)}
-        kept = design.places(tuple(bases), target)
-        own = SplineDesign(bases, {target: d}, np.asarray(design.centre)[kept])
+        some = tuple(one for one in design.bases if any(one[0] in given for given in sets))
+        kept = design.places([j for j, _ in some], target)
+        own = SplineDesign(some, ((target, d),), np.asarray(design.centre)[kept])
         return SplineResiduals(own, coefficients[:, kept], constant, tuple(left))
 
 

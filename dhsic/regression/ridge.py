@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -321,22 +320,17 @@ class Ridges:
             )
 
         kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
-        return reduce(Ridges._or, map(on, kept))
-
-    def _or(self, other: Ridges) -> Ridges:
-        """The better of two regressions on the same rows, for every target."""
-        better = other.least < self.least
-        names = "slopes", "errors", "left"
-        taken = {
-            name: np.where(better, getattr(other, name), getattr(self, name)) for name in names
-        }
+        ways = list(map(on, kept))
+        # The best of them on the same rows, for every target.
+        better = np.argmin([one.least for one in ways], axis=0) == np.arange(len(ways))[:, None]
+        names = "slopes", "errors", "least", "left"
+        best = {name: np.select(better, [getattr(one, name) for one in ways]) for name in names}
         return replace(
-            self,
-            **taken,
-            vectors=np.hstack([self.vectors, other.vectors]),
-            spread=np.vstack([self.spread * ~better, other.spread * better]),
-            least=np.minimum(self.least, other.least),
-            tried=np.minimum(self.tried, other.tried),
+            ways[0],
+            **best,
+            vectors=np.hstack([one.vectors for one in ways]),
+            spread=np.vstack([one.spread * at for one, at in zip(ways, better, strict=True)]),
+            tried=np.min([one.tried for one in ways], axis=0),
         )
 
     def explained(self, targets: slice | Indices = slice(None)) -> float:
