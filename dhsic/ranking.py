@@ -40,8 +40,8 @@ from dhsic.estimators.base import bandwidth_rows, check_gaps
 from dhsic.estimators.choose import run_null
 from dhsic.estimators.fitting_samples import beyond
 from dhsic.estimators.reach import Planner, plan_once, planned
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
+from dhsic.io.open import names_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
