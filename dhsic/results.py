@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._json import TRANSIENT as TRANSIENT
-from dhsic._json import Codec as Codec
 from dhsic._json import JsonValue
 from dhsic._text import printable
 from dhsic.errors import require
