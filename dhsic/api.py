@@ -11,7 +11,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import named_arguments
-from dhsic.engine.plan import Plan
+from dhsic.engine.planning import plans
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Grid, Kernel, KernelName
@@ -276,26 +276,8 @@ def hsic(
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate))
 
 
-@named_arguments
-def plan(
-    *variables: Any,
-    kernels: Kernels | Grid | None = None,
-    estimator: EstimatorName | Estimator = "auto",
-    null: NullName | Null = "auto",
-    n_resamples: int | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: GapTreatment = "refuse",
-    strata: Any = None,
-    groups: Any = None,
-    order: Order | None = None,
-    weights: Any = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-) -> Plan:
+@plans(independence_test)
+def plan() -> None:
     """Plan `independence_test`: its steps, their memory and their time.
 
     Parameters
@@ -320,7 +302,3 @@ def plan(
     >>> dhsic.plan(np.zeros((10_000, 3)), np.zeros(10_000), threads=1).n_landmarks
     256
     """
-    run = RunOptions(0, precision, client, threads, memory, time)
-    rows = RowLabels(strata, groups, order, weights=weights)
-    session = run.open(variables, names, data, missing, rows, pairwise=True)
-    return choose_method(session, kernels, estimator, null, n_resamples).plan(session)

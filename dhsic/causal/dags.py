@@ -14,7 +14,7 @@ from dhsic import plots
 from dhsic._text import printable
 from dhsic._validation import shown
 from dhsic.engine.units import format_count
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError, needing
 from dhsic.results import Result
 
 if TYPE_CHECKING:
@@ -115,11 +115,8 @@ class DAG(Result):
         MissingDependencyError
             networkx is not installed.
         """
-        try:
+        with needing("networkx", "causal", "A graph as networkx.DiGraph"):
             import networkx as nx
-        except ImportError as error:
-            missing = require("networkx", "causal", "A graph as networkx.DiGraph")
-            raise missing from error
         graph = nx.DiGraph()
         graph.add_nodes_from(self.names)
         graph.add_edges_from(self.edges)
