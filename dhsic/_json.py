@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from types import MappingProxyType, NoneType, UnionType
-from typing import Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,33 +21,11 @@ TRANSIENT: Final = MappingProxyType({"transient": True})
 """Metadata of a field that is neither written as JSON nor pickled; it needs a default."""
 
 
-@dataclass(frozen=True)
-class Codec:
-    """How values of a class are written as JSON and read.
+CODECS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+"""How values of classes, and of those derived from them, are written as plain types and read.
 
-    Parameters
-    ----------
-    write : callable
-        From a value to plain types.
-    read : callable
-        Back; raises TypeError, ValueError or KeyError of anything else.
-    """
-
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-
-    _known: ClassVar[dict[type, Codec]] = {}
-
-    def register(self, kind: type) -> None:
-        """Take it for a class and those derived from it."""
-        self._known[kind] = self
-
-    @classmethod
-    def of(cls, kind: Any) -> Codec | None:
-        """That of a class, if there is one."""
-        # By the order of resolution of Python: the codec of the nearest class counts.
-        bases = kind.__mro__ if isinstance(kind, type) else ()
-        return next((cls._known[base] for base in bases if base in cls._known), None)
+Readers raise TypeError, ValueError or KeyError of anything else.
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,6 +111,10 @@ def _arrays_of(cls: Any) -> dict[str, Any]:
     }
 
 
+def _codec_of(kind: Any) -> Any:
+    return next((CODECS[base] for base in getattr(kind, "__mro__", ()) if base in CODECS), None)
+
+
 def _plain_fields(value: Any) -> dict[str, Any]:
     cls: Any = type(value)
     return {name: _plain_value(getattr(value, name)) for name in _written_fields(cls)}
@@ -151,9 +133,8 @@ def _plain_value(x: Any) -> Any:
         return [_plain_value(item) for item in x]
     if isinstance(x, Mapping):
         return {str(key): _plain_value(item) for key, item in x.items()}
-    codec = Codec.of(type(x))
-    if codec is not None:
-        return codec.write(x)
+    if (codec := _codec_of(type(x))) is not None:
+        return codec[0](x)
     if is_dataclass(x):
         return x.to_dict() if isinstance(x, JsonValue) else _plain_fields(x)
     msg = f"{type(x).__name__} cannot be written as JSON"
@@ -187,9 +168,8 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
         return _read_array(dtype, data, name)
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
         return {key: _read_value(parts[1], value, name) for key, value in data.items()}
-    codec = Codec.of(kind)
-    if codec is not None:
-        return codec.read(data)
+    if (codec := _codec_of(kind)) is not None:
+        return codec[1](data)
     if is_dataclass(kind):
         return _read_fields(kind, data)
     if isinstance(kind, type) and issubclass(kind, tuple):

@@ -17,7 +17,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
-from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, needing, require
 from dhsic.estimators.registry import NULLS, Counted
 from dhsic.io.frames import unknown_column
 from dhsic.io.libraries import is_of, is_sparse
@@ -215,11 +215,8 @@ def causal_learn_test(test: PValue | None = None) -> str:
         from dhsic.integrations import causal_learn_test
         graph = pc(data, 0.01, causal_learn_test())
     """
-    try:
+    with needing("causal-learn", "discovery", "causal_learn_test"):
         from causallearn.utils.cit import CIT_Base, register_ci_test
-    except ImportError as error:
-        missing = require("causal-learn", "discovery", "causal_learn_test")
-        raise missing from error
     pvalue = PValue() if test is None else test
 
     class Test(CIT_Base):  # type: ignore[misc]  # causal-learn has no types

@@ -473,10 +473,10 @@ def plan_interaction() -> None:
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `interaction_test`.
-    kernels, estimator, null, n_resamples, rng, names, data, missing, strata, groups
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
         As for `interaction_test`.
-    precision, client, threads, memory, time, progress, checkpoint
-        As for `interaction_test`; `rng`, `progress` and `checkpoint` make no difference.
+    precision, client, threads, memory, time
+        As for `interaction_test`.
 
     Returns
     -------

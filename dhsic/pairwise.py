@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
 from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_pairs
-from dhsic.estimators.features import DrawnFeatures
 from dhsic.estimators.reach import planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
@@ -56,6 +55,7 @@ Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
 PairNullName = Literal["auto", "shifts", "spectral"]
 Vector = NDArray[np.float64]
+Steps = list[DriverStep | PassPlan]
 
 _LEVEL = 0.05
 _RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
@@ -358,30 +358,11 @@ def dependence_matrix(
     neighbours = Neighbours(session)
     found = _tested(estimator, session, combinations, law)
     neighbours.warn()
-    norms = np.sqrt(found.hsic.diagonal())
-    if not norms.all():
-        named = ", ".join(
-            repr(name) for name, norm in zip(session.names, norms, strict=True) if not norm
-        )
-        msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
-        raise InvalidArgumentError(msg)
-    # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both less the
-    # mean of HSIC(x, y) over permutations, which many categories or columns make large.
-    scale = np.outer(norms, norms) - found.chance
-    cka = np.divide(found.hsic - found.chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
-    # Rounding would leave it a little beside 1.
-    np.fill_diagonal(cka, 1.0)
+    found["landmarks"] = replace(found["landmarks"], choice="" if choice == AS_ASKED else choice)
+    detail = "; ".join(filter(None, (reason, found.pop("detail"))))
+    run_of = run_fields(session)
     return DependenceMatrix(
-        names=session.names,
-        hsic=found.hsic,
-        # By Cauchy and Schwarz it is at most 1; rounding is not.
-        cka=np.minimum(cka, 1.0),
-        pvalues=found.pvalues,
-        null=law.name,
-        null_reason="; ".join(filter(None, (reason, found.detail))),
-        variables=tuple(map(variable_summary, session.sources, found.drawn.combinations.kernels)),
-        landmarks=replace(found.landmarks, choice="" if choice == AS_ASKED else choice),
-        **run_fields(session),
+        names=session.names, null=law.name, null_reason=detail, **found, **run_of
     )
 
 
@@ -396,58 +377,30 @@ def _chosen_null(
     return chosen, reason
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """All pairs of variables, by the features of either.
+def _statistics(
+    session: Session, combinations: Combinations, features: Sequence[Features], null: PairNull
+) -> list[tuple[OuterStatistic, Orbit]]:
+    """Squared HSIC of all pairs, times n: by all features, and by those that replicates are of."""
+    # Replicates may take principal features, by which dependence is not estimated.
+    asked: list[Any] = [([replace(one, matrix=None) for one in features], None)]
+    if isinstance(null, Shifts):
+        asked.append((features, null))
+    statistics = (OuterStatistic(session, some, combinations.chosen) for some, _ in asked)
+    return [(one, one.orbit(session, law)) for one, (_, law) in zip(statistics, asked, strict=True)]
 
-    Parameters
-    ----------
-    session : Session
-        The run.
-    combinations : Combinations
-        The pairs.
-    features : sequence of Features
-        Those of every variable, of which replicates may take the principal ones.
-    null : Shifts or Spectral
-        The null distribution of a pair.
-    """
 
-    session: Session
-    combinations: Combinations
-    features: Sequence[Features]
-    null: PairNull
+def _steps(session: Session, statistics: Sequence[tuple[OuterStatistic, Orbit]]) -> Steps:
+    """The passes over the data, once the features are drawn."""
+    whole = statistics[0][0].features
+    steps = moments_steps(session, whole, _alone(whole), then="estimate")
+    for one in statistics:
+        steps += replicate_steps(session, *one, SHARE_OF_MANY)
+    return steps
 
-    @cached_property
-    def whole(self) -> list[Features]:
-        """All of them, by which dependence is estimated."""
-        return [replace(one, matrix=None) for one in self.features]
 
-    @cached_property
-    def alone(self) -> list[tuple[int, int]]:
-        """Every variable with itself."""
-        return [(m, m) for m in range(len(self.features))]
-
-    @cached_property
-    def estimates(self) -> tuple[OuterStatistic, Orbit]:
-        """Squared HSIC of all pairs, times n."""
-        statistic = OuterStatistic(self.session, self.whole, self.combinations.chosen)
-        return statistic, statistic.orbit(self.session, None)
-
-    @cached_property
-    def tests(self) -> tuple[OuterStatistic, Orbit] | None:
-        """The same with replicates; none of a limit law."""
-        if isinstance(self.null, Spectral):
-            return None
-        statistic = OuterStatistic(self.session, self.features, self.combinations.chosen)
-        return statistic, statistic.orbit(self.session, self.null)
-
-    def steps(self) -> list[DriverStep | PassPlan]:
-        """The passes over the data, once the features are drawn."""
-        steps = moments_steps(self.session, self.whole, self.alone, then="estimate")
-        for some in (self.estimates, self.tests):
-            if some is not None:
-                steps += replicate_steps(self.session, *some, SHARE_OF_MANY)
-        return steps
+def _alone(features: Sequence[Features]) -> list[tuple[int, int]]:
+    """Every variable with itself."""
+    return [(m, m) for m in range(len(features))]
 
 
 def _plan(
@@ -458,7 +411,7 @@ def _plan(
 
     def make() -> Plan:
         steps, features = estimator.expected_drawing(session, combinations, null)
-        steps += _Pairs(session, combinations, features, null).steps()
+        steps += _steps(session, _statistics(session, combinations, features, null))
         plan = plan_of(session, steps, estimator.remedy, estimator.n_drawn(session))
         # Replicates are gone when their pair has its p-value.
         values = 8 * null.n_resamples if isinstance(null, Shifts) else 0
@@ -467,63 +420,75 @@ def _plan(
     return session.once(("pairs", estimator, combinations, null), make)
 
 
-class _PairTests(NamedTuple):
-    """What is found of all pairs, arrays of shape (M, M)."""
-
-    drawn: DrawnFeatures
-    landmarks: LandmarkSummary
-    hsic: Vector
-    chance: Vector
-    """The mean of HSIC over permutations."""
-    pvalues: Vector
-    """On the diagonal the smallest that there can be."""
-    detail: str
-    """How the null distribution was made."""
-
-
 def _tested(
     estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
-) -> _PairTests:
-    """Squared HSIC of every pair, its mean over permutations and its p-value."""
+) -> dict[str, Any]:
+    """Squared HSIC, CKA and p-value of every pair, with how they were found."""
     assert isinstance(estimator, NystromHSIC)
     drawn = estimator.draw(session, combinations, null)
     assert drawn.landmarks is not None
-    asked = _Pairs(session, drawn.combinations, drawn.features, null)
+    combinations = drawn.combinations
+    statistics = _statistics(session, combinations, drawn.features, null)
     # Landmarks that are kept may be more than were expected, and decide on the memory.
-    plan_of(session, asked.steps(), estimator.remedy, estimator.n_drawn(session)).check()
-    pairs, whole, detail = asked.combinations.chosen, asked.whole, ""
+    steps = _steps(session, statistics)
+    plan_of(session, steps, estimator.remedy, estimator.n_drawn(session)).check()
+    pairs, whole = combinations.chosen, statistics[0][0].features
     if isinstance(null, Spectral):
         remedy = "take null='shifts', which is exact"
         detail = guard_features(session, whole, pairs, null, remedy)
-    moments = second_moments(session, whole, asked.alone)
+    moments = second_moments(session, whole, _alone(whole))
     session.step("estimate")
-    blocks = [moments.covariance(m, m) for m, _ in asked.alone]
+    blocks = [moments.covariance(*pair) for pair in _alone(whole)]
     # A variable with itself: the whitened block is its covariance operator.
     hsic = np.diag([float(np.vdot(block, block)) for block in blocks])
     i, j = np.transpose(pairs)
-    sizes = replicate(session, *asked.estimates, SHARE_OF_MANY).statistics / session.n
+    sizes = replicate(session, *statistics[0], SHARE_OF_MANY).statistics / session.n
     hsic[i, j] = hsic[j, i] = sizes
-    # Over all permutations; of rows that move together or in time, over the replicates.
+    # Means over all permutations; of rows that move together or in time, over the replicates.
     traces = np.array([float(np.trace(block)) for block in blocks])
     chance = np.outer(traces, traces) / (session.n - 1)
-    kept = tuple(one.n_features for one in whole)
-    found = drawn, replace(drawn.landmarks, kept=kept), hsic, chance
     if isinstance(null, Spectral):
-        spectra = [moments.spectrum(m) for m, _ in asked.alone]
-        return _PairTests(*found, _spectral_pvalues(session, hsic, spectra, whole, null), detail)
-    assert asked.tests is not None
-    statistic, orbit = asked.tests
-    # Of a variable with itself no replicate is as large.
-    pvalues = np.full(hsic.shape, 1.0 / len(orbit))
-    for numbers, part in replicate_parts(session, statistic, orbit, SHARE_OF_MANY):
-        columns = zip(numbers, part.statistics, part.replicates.T, part.rounding, strict=True)
-        for c, t, column, tie in columns:
-            pair, p = pairs[c], pvalue(t, Replicates(column), session.dtype, tie)
-            pvalues[pair] = pvalues[pair[::-1]] = p
-            if session.moves is not None:
-                chance[pair] = chance[pair[::-1]] = column.mean() / session.n
-    detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
-    return _PairTests(*found, pvalues, detail)
+        spectra = [moments.spectrum(m) for m in range(len(whole))]
+        pvalues = _spectral_pvalues(session, hsic, spectra, whole, null)
+    else:
+        statistic, orbit = statistics[1]
+        # Of a variable with itself no replicate is as large.
+        pvalues = np.full(hsic.shape, 1.0 / len(orbit))
+        for numbers, part in replicate_parts(session, statistic, orbit, SHARE_OF_MANY):
+            columns = zip(numbers, part.statistics, part.replicates.T, part.rounding, strict=True)
+            for c, t, column, tie in columns:
+                pair, p = pairs[c], pvalue(t, Replicates(column), session.dtype, tie)
+                pvalues[pair] = pvalues[pair[::-1]] = p
+                if session.moves is not None:
+                    chance[pair] = chance[pair[::-1]] = column.mean() / session.n
+        detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
+    return {
+        "hsic": hsic,
+        "cka": _cka(session, hsic, chance),
+        "pvalues": pvalues,
+        "variables": tuple(map(variable_summary, session.sources, combinations.kernels)),
+        "landmarks": replace(drawn.landmarks, kept=tuple(one.n_features for one in whole)),
+        "detail": detail,
+    }
+
+
+def _cka(session: Session, hsic: Vector, chance: Vector) -> Vector:
+    """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), Cortes et al. (2012), definition 4.
+
+    Both less the mean of HSIC(x, y) over permutations, which many categories or columns make large.
+    """
+    norms = np.sqrt(hsic.diagonal())
+    if not norms.all():
+        still = [name for name, norm in zip(session.names, norms, strict=True) if not norm]
+        named = ", ".join(map(repr, still))
+        msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
+        raise InvalidArgumentError(msg)
+    scale = np.outer(norms, norms) - chance
+    cka = np.divide(hsic - chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
+    # Rounding would leave it a little beside 1.
+    np.fill_diagonal(cka, 1.0)
+    # By Cauchy and Schwarz it is at most 1; rounding is not.
+    return np.minimum(cka, 1.0)
 
 
 def _directions_text(features: Sequence[Features]) -> str:

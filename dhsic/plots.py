@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dhsic._text import printable
 from dhsic._validation import check_integer, check_level, check_number
-from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,11 +140,8 @@ def figure_of(ax: Axes) -> Figure:
 
 
 def _pyplot() -> Any:
-    try:
+    with needing("matplotlib", "plot", "Plotting"):
         from matplotlib import pyplot as plt
-    except ImportError as error:
-        missing = require("matplotlib", "plot", "Plotting")
-        raise missing from error
     return plt
 
 

@@ -905,12 +905,10 @@ def plan_ranking() -> None:
     ----------
     features, target : array-like, shapes (n, d) and (n,) or (n, d)
         As for `rank_features`.
-    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples, rng, names, data
+    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples, names, data, missing
         As for `rank_features`.
-    missing, strata, row_groups, order, precision, client, threads, memory, time, progress
+    strata, row_groups, order, precision, client, threads, memory, time
         As for `rank_features`.
-    checkpoint
-        Makes no difference, as do `rng` and `progress`.
 
     Returns
     -------

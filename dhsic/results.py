@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._json import TRANSIENT as TRANSIENT
-from dhsic._json import Codec as Codec
 from dhsic._json import JsonValue
 from dhsic._text import printable
-from dhsic.errors import require
+from dhsic.errors import needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -533,11 +532,8 @@ class Result(JsonValue):
         MissingDependencyError
             pandas is not installed.
         """
-        try:
+        with needing("pandas", "tables", "A data frame"):
             import pandas as pd
-        except ImportError as error:
-            missing = require("pandas", "tables", "A data frame")
-            raise missing from error
         return pd.DataFrame.from_records(self.records())
 
     def findings(self, alpha: float, control: str) -> Findings:

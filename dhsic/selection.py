@@ -20,7 +20,7 @@ from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
@@ -543,12 +543,9 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
     MissingDependencyError
         scikit-learn is not installed.
     """
-    try:
+    with needing("scikit-learn", "selection", "Selection by HSIC Lasso"):
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import lars_path_gram
-    except ImportError as error:
-        missing = require("scikit-learn", "selection", "Selection by HSIC Lasso")
-        raise missing from error
     # The mean over blocks: the lasso of Climente-Gonzalez et al. (2019), from its sums.
     gram = sums.products / sums.blocks
     steps, taken = k, k

@@ -479,10 +479,10 @@ def plan_two_sample() -> None:
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, rng, names, data, missing, strata, groups
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
         As for `two_sample_test`.
-    precision, client, threads, memory, time, progress, checkpoint
-        As for `two_sample_test`; `rng`, `progress` and `checkpoint` make no difference.
+    precision, client, threads, memory, time
+        As for `two_sample_test`.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import VHSIC, Null, NullName, NystromMHSIC, find_null
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
@@ -146,11 +146,8 @@ class DAG(Result):
         MissingDependencyError
             networkx is not installed.
         """
-        try:
+        with needing("networkx", "causal", "A graph as networkx.DiGraph"):
             import networkx as nx
-        except ImportError as error:
-            missing = require("networkx", "causal", "A graph as networkx.DiGraph")
-            raise missing from error
         graph = nx.DiGraph()
         graph.add_nodes_from(self.names)
         graph.add_edges_from(self.edges)

@@ -14,7 +14,7 @@ from dhsic.engine.plan import Plan
 Given = ParamSpec("Given")
 
 _PLANS: ContextVar[bool] = ContextVar("plans", default=False)
-_NEVERTHELESS = {"rng": 0, "progress": None, "checkpoint": None}  # a plan draws and keeps nothing
+_NOT_TAKEN = ("rng", "progress", "checkpoint")  # a plan draws, shows and keeps nothing
 
 
 class _Begun(Exception):
@@ -30,7 +30,10 @@ def end_if_planned(plan: Plan) -> None:
 def plans(
     function: Callable[Given, object],
 ) -> Callable[[Callable[[], None]], Callable[Given, Plan]]:
-    """Make the function that is decorated plan another one, whose arguments it takes."""
+    """Make the function that is decorated plan another one, whose arguments it takes.
+
+    But those that say what is drawn, shown or kept.
+    """
 
     def made(described: Callable[[], None]) -> Callable[Given, Plan]:
         run: Any = unwrap(function)  # without a bar
@@ -38,7 +41,7 @@ def plans(
         def planned(*args: Given.args, **kwargs: Given.kwargs) -> Plan:
             before = _PLANS.set(True)
             try:
-                run(*args, **{**kwargs, **_NEVERTHELESS})
+                run(*args, **{**kwargs, "rng": 0})
             except _Begun as begun:
                 plan: Plan = begun.args[0]
                 return plan
@@ -49,8 +52,11 @@ def plans(
 
         update_wrapper(planned, described)
         del planned.__wrapped__  # type: ignore[attr-defined]
-        taken = signature(function).replace(return_annotation=Plan)
-        planned.__signature__ = taken  # type: ignore[attr-defined]
+        of = signature(function)
+        taken = [one for one in of.parameters.values() if one.name not in _NOT_TAKEN]
+        planned.__signature__ = of.replace(  # type: ignore[attr-defined]
+            parameters=taken, return_annotation=Plan
+        )
         return named_arguments(planned)
 
     return made
