@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -20,9 +21,8 @@ from dhsic.engine.inventory import Inventory
 from dhsic.engine.reduction import pickled, unpacked
 from dhsic.errors import DataError
 from dhsic.io.chunks import (
-    Decoding,
     broken_chunk,
-    decoding_of,
+    decoding_bytes,
     inventory_of,
     inventory_of_file,
     is_zarr,
@@ -256,14 +256,11 @@ class Variable:
         return inventory_of_file(self.array, self.name)
 
     @cached_property
-    def decoding(self) -> Decoding:
-        """Memory that reading the array takes besides its rows."""
-        return decoding_of(self.array, self.stored_rows)
-
-    @cached_property
     def largest(self) -> int:
         """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
-        return self.decoding.shard or self.decoding.piece
+        rows = (self.stored_rows or 0, *self.array.shape[1:])
+        sizes = (self.array.shards or self.array.chunks) if is_zarr(self.array) else rows
+        return int(np.dtype(self.array.dtype).itemsize) * math.prod(sizes)
 
     def seen(self, inventory: Inventory) -> None:
         """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
@@ -276,7 +273,8 @@ class Variable:
             return rows * self.row_bytes if self.place == "graph" else 0
         # Values before they are unpacked, and where each of the marks is.
         marked = 0 if self.marks is None else 12 + len(self.marks.fills)
-        return self.decoding.bytes(rows, self.largest) + rows * self._width(None) * marked
+        decoded = decoding_bytes(self.array, self.stored_rows, rows, self.largest)
+        return decoded + rows * self._width(None) * marked
 
     @property
     def take_bytes(self) -> int:
