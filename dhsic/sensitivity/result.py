@@ -311,24 +311,12 @@ class SensitivityMap(Result):
             dict(zip(columns, (*maps, samples[:, None]), strict=True))
             for *maps, samples in self._rows.blocks()
         )
-        told = {
-            name: {
-                "of": self.of,
-                "value": self.value,
-                "sensitivity": values.tolist(),
-                "columns": list(self.columns[name]),
-            }
-            for name, values in self.features.items()
-        }
-        return write_group(
-            path,
-            columns,
-            blocks,
-            lambda: told,
-            dtype=dtype,
-            compress=compress,
-            overwrite=overwrite,
-        )
+        told: dict[str, dict[str, Any]] = {}
+        for name, values in self.features.items():
+            told[name] = {"of": self.of, "value": self.value, "sensitivity": values.tolist()}
+            told[name]["columns"] = list(self.columns[name])
+        place: dict[str, Any] = {"dtype": dtype, "compress": compress, "overwrite": overwrite}
+        return write_group(path, columns, blocks, lambda: told, **place)
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
