@@ -398,7 +398,7 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
     def held(count: int, stored: int) -> int:
         """Bytes of chunks, as stored and decoded, and of those that decoders work on."""
         if not decoder:
-            return count * inner
+            return int(count * inner)
         working = min(count, (os.cpu_count() or 1) + _POOL)
         return int(count * (stored + inner) + working * (decoder - 1) * inner)
 

@@ -260,7 +260,7 @@ class Variable:
         """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
         rows = (self.stored_rows or 0, *self.array.shape[1:])
         sizes = (self.array.shards or self.array.chunks) if is_zarr(self.array) else rows
-        return int(np.dtype(self.array.dtype).itemsize) * math.prod(sizes)
+        return int(np.dtype(self.array.dtype).itemsize * math.prod(sizes))
 
     def seen(self, inventory: Inventory) -> None:
         """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
@@ -488,7 +488,8 @@ class Mapped:
 
         # How rows are made, without what they are made of. Dask would look for tasks within its
         # arrays otherwise, element by element.
-        return delayed(replace(self, inputs=(None,) * len(self.inputs)), traverse=False)
+        nothing: Any = (None,) * len(self.inputs)
+        return delayed(replace(self, inputs=nothing), traverse=False)
 
     def block(self, start: int, stop: int, firsts: Sequence[int], *parts: Any) -> NDArray[Any]:
         """Rows start..stop-1, of parts of the inputs from some row of each on."""
@@ -514,7 +515,7 @@ class Mapped:
         if self.function is not None:
             return self.function(rows, values)  # type: ignore[arg-type]
         every = zip(self._there(rows), values, strict=True)
-        there = [(at, x) for (at, _), x in every if x is not None]
+        there: list[tuple[Any, NDArray[Any]]] = [(at, x) for (at, _), x in every if x is not None]
         if len(there) == 1:
             return there[0][1]
         merged = np.empty((len(rows), self.shape[1]), np.result_type(*(x for _, x in there)))

@@ -24,7 +24,7 @@ from dhsic.io.whole import disk_errors
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
-Block = Mapping[str, NDArray[np.float64]]
+Block = Mapping[str, NDArray[Any]]
 """The same rows of several named arrays, each of shape (b, d)."""
 
 _CHUNK_BYTES = 8 * 2**20
