@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -367,88 +367,50 @@ async def _indices(
 # --- memory that decoding takes
 
 
-class Decoding(NamedTuple):
-    """How an array is stored, as far as memory goes.
+def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) -> int:
+    """Bytes besides the result of a read of an array that touches pieces of so many rows.
 
     The pieces that are read are chunks, or whole shards where these are small.
-    """
-
-    rows: int
-    """Rows of a piece."""
-    across: int
-    """Pieces beside each other."""
-    piece: int
-    """Decoded bytes of a piece."""
-    decoder: float
-    """How many times as many its decoder holds; 0 where bytes are stored as they are."""
-    inner: int
-    """Decoded bytes of a chunk."""
-    shard: int
-    """Decoded bytes of a shard; 0 where there are none."""
-    at_once: int
-    """Pieces, or chunks of a shard, that are read at a time."""
-
-    def bytes(self, rows: int, stored: int) -> int:
-        """Bytes besides the result of a read that touches pieces of so many rows.
-
-        Parameters
-        ----------
-        rows : int
-            Rows of the pieces.
-        stored : int
-            Bytes of the largest piece, or shard, as it is stored.
-        """
-        pieces = self.across * math.ceil(rows / self.rows)
-        if not self.shard:
-            return self._held(min(pieces, self.at_once), stored)
-        # Chunks of a shard are read together and their rows gathered before they are copied.
-        read = self.piece * (pieces if self.piece == self.inner else min(pieces, self.at_once))
-        shards = math.ceil(read / self.shard)
-        gathered = int(read * (1 + min(1.0, stored / self.shard)))
-        if not self.decoder:
-            return gathered
-        return gathered + self._held(min(read // self.inner, shards * self.at_once), 0)
-
-    def _held(self, count: int, stored: int) -> int:
-        """Bytes of so many chunks, as stored and decoded, and of those that decoders work on."""
-        if not self.decoder:
-            return count * self.inner
-        working = min(count, (os.cpu_count() or 1) + _POOL)
-        return int(count * (stored + self.inner) + working * (self.decoder - 1) * self.inner)
-
-
-def decoding_of(array: Any, stored_rows: int | None) -> Decoding:
-    """That of an array; of one that is no zarr array, as if its rows came through a buffer.
 
     Parameters
     ----------
     array : array-like
-        With `shape` and `dtype`.
+        With `shape` and `dtype`; of one that is no zarr array, rows are taken to come through a
+        buffer.
     stored_rows : int or None
         Rows that are stored together.
-
-    Returns
-    -------
-    Decoding
+    rows : int
+        Rows of the pieces.
+    stored : int
+        Bytes of the largest chunk, or shard, as it is stored.
     """
     item = int(np.dtype(array.dtype).itemsize)
     if not is_zarr(array):
-        rows = stored_rows or 0
-        piece = item * rows * math.prod(array.shape[1:])
-        return Decoding(max(rows, 1), 1, piece, 1.0 if piece else 0.0, piece, 0, 1)
+        buffer = item * (stored_rows or 0) * math.prod(array.shape[1:])
+        return stored + buffer if rows and buffer else 0
     import zarr
 
-    sizes = piece_shape(array)
+    sizes, at_once = piece_shape(array), int(zarr.config.get("async.concurrency"))
     across = math.prod(-(-d // size) for d, size in zip(array.shape[1:], sizes[1:], strict=True))
-    return Decoding(
-        int(sizes[0]),
-        across,
-        item * math.prod(sizes),
-        _decoder(array),
-        item * math.prod(array.chunks),
-        item * math.prod(array.shards or (0,)),
-        int(zarr.config.get("async.concurrency")),
-    )
+    pieces = across * math.ceil(rows / sizes[0])
+    inner, decoder = item * math.prod(array.chunks), _decoder(array)
+
+    def held(count: int, stored: int) -> int:
+        """Bytes of chunks, as stored and decoded, and of those that decoders work on."""
+        if not decoder:
+            return int(count * inner)
+        working = min(count, (os.cpu_count() or 1) + _POOL)
+        return int(count * (stored + inner) + working * (decoder - 1) * inner)
+
+    if not array.shards:
+        return held(min(pieces, at_once), stored)
+    # Chunks of a shard are read together and their rows gathered before they are copied.
+    piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
+    read = piece * (pieces if piece == inner else min(pieces, at_once))
+    gathered = int(read * (1 + min(1.0, stored / shard)))
+    if not decoder:
+        return gathered
+    return gathered + held(min(read // inner, math.ceil(read / shard) * at_once), 0)
 
 
 def piece_shape(array: Any) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ _KNOWN = (
 )
 # Damaged metadata may hold any number; sizes are multiplied in 64 bits.
 _MOST_ROWS = 2**62
+_SLICE = re.compile(r"(\s*[-+]?\d+\s*|\s*)(:(\s*[-+]?\d+\s*|\s*)){1,2}")
 _VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
 
@@ -838,24 +839,21 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variab
             f"{shown(tuple(array.chunks))}: write it again, or take an intact copy of the data"
         )
         raise DataError(msg)
-    stored = piece_shape(array)
     d = 1 if array.ndim < 2 else int(array.shape[1])
     chosen = range(d) if columns is None else columns
-    labels = column_labels(array)
-    known = array.attrs.get("categories")
-    categories = (
-        [known.get(label) for label in labels] if labels and isinstance(known, dict) else None
-    )
+    labels, known = column_labels(array), array.attrs.get("categories")
+    categories: tuple[Labels, ...] | None = None
+    if labels and isinstance(known, dict):
+        told = [known.get(labels[j]) for j in chosen]
+        categories = tuple(tuple(one) if isinstance(one, list) else None for one in told)
     return Variable(
         name,
         array,
-        int(stored[0]),
+        int(piece_shape(array)[0]),
         columns,
         kinds=kinds_said(array.attrs, len(chosen)),
         labels=None if labels is None else tuple(labels[j] for j in chosen),
-        categories=None
-        if categories is None
-        else tuple(map(_tuple, (categories[j] for j in chosen))),
+        categories=categories,
         marks=marks_of(array, name),
     )
 
@@ -887,10 +885,6 @@ def column_labels(array: Any) -> list[str] | None:
     labels = array.attrs.get("columns")
     there = isinstance(labels, list) and len(labels) == d == len(set(map(str, labels)))
     return list(map(str, labels)) if there else None
-
-
-def _tuple(labels: Any) -> tuple[Any, ...] | None:
-    return tuple(labels) if isinstance(labels, list) else None
 
 
 def member_of(group: Any, key: str, variable: str, path: str) -> Any:
@@ -1001,12 +995,8 @@ def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] |
         if rows.strip() != ":":
             msg += f": write [:, {text.strip() or 0}] if these are columns"
         raise InvalidArgumentError(msg)
-    if len(parts) == 1 and re.fullmatch(r"[-+\d\s]*:[-+\d\s:]*", parts[0]):
-        try:
-            return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
-        except (TypeError, ValueError):
-            msg = f"columns are written as [:, 0:10] or [:, 0:10:2], got [{text}] in {variable!r}"
-            raise InvalidArgumentError(msg) from None
+    if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
+        return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
     # Numbers are places; a column whose name is a number is reached by its place alone.
     return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -20,9 +21,8 @@ from dhsic.engine.inventory import Inventory
 from dhsic.engine.reduction import pickled, unpacked
 from dhsic.errors import DataError
 from dhsic.io.chunks import (
-    Decoding,
     broken_chunk,
-    decoding_of,
+    decoding_bytes,
     inventory_of,
     inventory_of_file,
     is_zarr,
@@ -256,14 +256,11 @@ class Variable:
         return inventory_of_file(self.array, self.name)
 
     @cached_property
-    def decoding(self) -> Decoding:
-        """Memory that reading the array takes besides its rows."""
-        return decoding_of(self.array, self.stored_rows)
-
-    @cached_property
     def largest(self) -> int:
         """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
-        return self.decoding.shard or self.decoding.piece
+        rows = (self.stored_rows or 0, *self.array.shape[1:])
+        sizes = (self.array.shards or self.array.chunks) if is_zarr(self.array) else rows
+        return int(np.dtype(self.array.dtype).itemsize * math.prod(sizes))
 
     def seen(self, inventory: Inventory) -> None:
         """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
@@ -276,7 +273,8 @@ class Variable:
             return rows * self.row_bytes if self.place == "graph" else 0
         # Values before they are unpacked, and where each of the marks is.
         marked = 0 if self.marks is None else 12 + len(self.marks.fills)
-        return self.decoding.bytes(rows, self.largest) + rows * self._width(None) * marked
+        decoded = decoding_bytes(self.array, self.stored_rows, rows, self.largest)
+        return decoded + rows * self._width(None) * marked
 
     @property
     def take_bytes(self) -> int:
@@ -490,7 +488,8 @@ class Mapped:
 
         # How rows are made, without what they are made of. Dask would look for tasks within its
         # arrays otherwise, element by element.
-        return delayed(replace(self, inputs=(None,) * len(self.inputs)), traverse=False)
+        nothing: Any = (None,) * len(self.inputs)
+        return delayed(replace(self, inputs=nothing), traverse=False)
 
     def block(self, start: int, stop: int, firsts: Sequence[int], *parts: Any) -> NDArray[Any]:
         """Rows start..stop-1, of parts of the inputs from some row of each on."""
@@ -516,7 +515,7 @@ class Mapped:
         if self.function is not None:
             return self.function(rows, values)  # type: ignore[arg-type]
         every = zip(self._there(rows), values, strict=True)
-        there = [(at, x) for (at, _), x in every if x is not None]
+        there: list[tuple[Any, NDArray[Any]]] = [(at, x) for (at, _), x in every if x is not None]
         if len(there) == 1:
             return there[0][1]
         merged = np.empty((len(rows), self.shape[1]), np.result_type(*(x for _, x in there)))

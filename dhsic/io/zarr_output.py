@@ -20,10 +20,11 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_flag, check_integer, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import StorageError, failure_of, is_url, scheme_of
+from dhsic.io.whole import disk_errors
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
-Block = Mapping[str, NDArray[np.float64]]
+Block = Mapping[str, NDArray[Any]]
 """The same rows of several named arrays, each of shape (b, d)."""
 
 _CHUNK_BYTES = 8 * 2**20
@@ -419,16 +420,6 @@ def _asked(url: str, verb: str) -> Iterator[None]:
         msg = f"the store does not {verb} {url} ({failure.said}): {failure.remedy(url)}"
         # Not from the error: answers of stores may hold names of keys and signatures.
         raise StorageError(msg) from None
-
-
-@contextmanager
-def disk_errors(target: Path | str) -> Iterator[None]:
-    """Turn an error of the file system while writing into a `DataError` that names the target."""
-    try:
-        yield
-    except OSError as error:
-        msg = f"cannot write {target}: {error.strerror or error}"
-        raise DataError(msg) from error
 
 
 def _check_output_columns(columns: Mapping[str, int]) -> None:
