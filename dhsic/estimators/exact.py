@@ -49,7 +49,6 @@ from dhsic.nulls import (
 from dhsic.statistics.gram import (
     GramFound,
     GramStatistic,
-    HeldStatistic,
     RowOrders,
     RowsPass,
     RowsSum,
@@ -702,7 +701,7 @@ class _SortedGrams:
 
 
 @dataclass(frozen=True)
-class SortedStatistic(HeldStatistic):
+class SortedStatistic(Statistic[RowsSum]):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
     Parameters
@@ -714,6 +713,8 @@ class SortedStatistic(HeldStatistic):
     tell : callable
         What is to be kept of what is found of the data.
     """
+
+    errors_of_roots: ClassVar[bool] = False
 
     unbiased: bool
     factor: Callable[[GramSums], Vector | float]
@@ -737,17 +738,14 @@ class SortedStatistic(HeldStatistic):
         """All rows are sorted by this process."""
         return RowsPass(orbit, cosets, (1, 1))
 
-    def step(self, session: Session, reduction: RowsPass) -> DriverStep:  # type: ignore[override]
+    def step(self, session: Session, reduction: RowsPass) -> DriverStep:
         """Bytes of the sorted columns and their sums."""
         permutes = len(reduction.orbit) > 1
         needed = session.n * (64 + 120 * (session.runtime.threads if permutes else 1))
         return DriverStep("permutation null" if permutes else "sums of distances", needed)
 
-    def values(  # type: ignore[override]
-        self, session: Session, reduction: RowsPass, sums: RowsSum
-    ) -> Permuted:
+    def values(self, session: Session, reduction: RowsPass, sums: RowsSum) -> Permuted:
         """The statistic and its replicates."""
-        session.step(self.step(session, reduction).name)
         found, columns = distance_sums(*map(_half, sums.values))
         cosets, orders = reduction.cosets, RowOrders.of_all(reduction.orbit)
         start = max(cosets.start, 1)

@@ -27,7 +27,7 @@ from dhsic.estimators.base import (
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.nulls import Chain, Permutation, Shifts
 from dhsic.statistics.orbit import Pair, Replicated
-from dhsic.statistics.pointwise import Pointwise, Tuples, moments_of
+from dhsic.statistics.pointwise import Pointwise, Tuples
 
 Matrix = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -114,7 +114,7 @@ class Functions(Estimator):
 
     def _own(self, found: Replicated) -> Vector:
         """The estimate of every variable with itself, shape (G, M)."""
-        moments = moments_of(found)
+        moments = found.told
         return np.array([self.norm((m.squares - m.means**2).T) for m in moments])
 
     def _statistic(

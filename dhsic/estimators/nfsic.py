@@ -45,7 +45,7 @@ from dhsic.linalg import rounding_unit, squared_norms
 from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Resampling, Shifts
 from dhsic.results import FeatureSummary
 from dhsic.statistics.orbit import Pair
-from dhsic.statistics.pointwise import Pointwise, TermPass, Tuples
+from dhsic.statistics.pointwise import Pointwise, Tuples, term_moments
 
 Vector = NDArray[np.float64]
 Placement = Literal["optimised", "random"]
@@ -165,7 +165,7 @@ class NFSIC(Estimator):
         kernels, dims = combinations.guessed(session.dims).kernels, session.dims
         m = range(len(kernels))
         tuples = Tuples.unseen(kernels, m, dims, count, _pairs(len(kernels)), session.dtype)
-        steps.append(rest.plan(TermPass(tuples, _PASS)))
+        steps.append(rest.plan(term_moments(rest, tuples, _PASS)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_values + count)))
         tested = Pointwise(tuples.part([0]), (squared_norms,))
         replicated = tested if isinstance(null, Resampling) else None
@@ -214,7 +214,7 @@ class NFSIC(Estimator):
             tuple(pilots),
             session.dtype,
         )
-        terms = TermPass(tuples, _PASS)
+        terms = term_moments(rest, tuples, _PASS)
         (joint, _), *each = terms.of(rest.reduce(terms))
         session.step("solve")
         n = rest.n

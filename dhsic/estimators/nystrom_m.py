@@ -53,15 +53,13 @@ from dhsic.nulls import Chain, Gamma, Permutation, Shifts, Spectral
 from dhsic.results import LandmarkSummary
 from dhsic.statistics.orbit import Pair, Replicated
 from dhsic.statistics.pointwise import (
+    LimitLaws,
     PointMoments,
     Pointwise,
     Tuples,
-    law_steps,
-    limit_laws,
     means_of,
-    moments_of,
 )
-from dhsic.statistics.replicate import measure
+from dhsic.statistics.replicate import measure, replicate_steps
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -143,7 +141,7 @@ class LandmarkBasis:
         """HSIC of every feature with itself, and of the target, shape (G, 2)."""
         target = np.zeros((2, len(self.landmarks)))
         own = []
-        for c, (_, means, squares) in enumerate(moments_of(found)):
+        for c, (_, means, squares) in enumerate(found.told):
             kernel, z = self.combinations.kernels_of(c)[0], self.points(c)[0]
             own.append(own_hsic(kernel, z, means[0], squares[0], self.tolerance))
             # The target has landmarks that any feature keeps.
@@ -315,7 +313,9 @@ class NystromMHSIC(Estimator):
         # One solve a combination with a law of its own; replicates share the first.
         closing: list[DriverStep | PassPlan] = [DriverStep("estimate", 3 * 8 * p * p)]
         if isinstance(null, Gamma | Spectral):
-            closing = [*law_steps(session, statistic.tuples, null), *closing * count]
+            laws = LimitLaws(session, statistic.tuples, statistic.norms, null)
+            law_steps = replicate_steps(session, laws, laws.orbit(session, None))
+            closing = [*law_steps, *closing * count]
         steps = self.drawing_steps(session, combinations, 8 * p * p * self._held(session, count))
         return Guess(steps, statistic, tuple(closing), p)
 
@@ -326,7 +326,7 @@ class NystromMHSIC(Estimator):
         return Prepared(
             basis.combinations,
             basis.statistic(map(Pair.of, combinations.chosen), session.dtype),
-            lambda found, c: self._estimate(session, basis, moments_of(found)[c], c),
+            lambda found, c: self._estimate(session, basis, found.told[c], c),
             own=basis.own if combinations.features else None,
         )
 
@@ -337,7 +337,7 @@ class NystromMHSIC(Estimator):
         single = Combinations.single(kernels)
         basis = self.draw(session, single, tests=of == "statistic")
         found = measure(session, basis.statistic([Pair.of(single.chosen[0])], session.dtype))
-        (moments,) = moments_of(found)
+        (moments,) = found.told
         estimate = self._estimate(session, basis, moments, 0)
         value = float(found.statistics[0]) if of == "statistic" else estimate.value
         return LandmarkFit(basis, moments.means, moments.u, value, estimate)
@@ -349,12 +349,13 @@ class NystromMHSIC(Estimator):
         basis = self.draw(session, combinations, tests=True)
         note = guard_landmarks(session, basis.combinations, basis.samples, null)
         statistic = basis.statistic(map(Pair.of, combinations.chosen), session.dtype)
-        moments = moments_of(measure(session, statistic))
+        moments = measure(session, statistic).told
         tuples = statistic.tuples.about(means_of(statistic.tuples, moments))
-        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
+        whiten = tuple(partial(basis.whiten, c) for c in range(len(combinations)))
+        laws = measure(session, LimitLaws(session, tuples, whiten, null)).told
         return [
-            Outcome(*tested, self._estimate(session, basis, moments[c], c), note)
-            for c, tested in enumerate(limit_laws(session, tuples, whiten, null))
+            Outcome(statistic, law, self._estimate(session, basis, moments[c], c), note)
+            for c, (statistic, law) in enumerate(laws)
         ]
 
     def most_landmarks(self, session: Session) -> int:
