@@ -38,8 +38,7 @@ from dhsic.nulls import (
     Spectral,
 )
 from dhsic.statistics.gram import GramFound, GramStatistic, rows_in_order
-from dhsic.statistics.gram_sums import GramSums, check_rows
-from dhsic.statistics.null_moments import null_moments
+from dhsic.statistics.gram_sums import GramSums, check_rows, null_moments
 from dhsic.statistics.orbit import Replicated
 from dhsic.statistics.replicate import Statistic, replicate
 
