@@ -35,7 +35,7 @@ from dhsic.nulls import (
     check_no_overflow,
     draw_permutations,
 )
-from dhsic.statistics.gram_sums import Centring
+from dhsic.statistics.gram_sums import centre
 
 Vector = NDArray[np.float64]
 
@@ -327,5 +327,5 @@ def _u_centre(gram: Matrix) -> float:
     np.fill_diagonal(gram, 0.0)
     # U-centring divides a row sum by b - 2, and the total by (b - 1) (b - 2).
     means = column_sums(gram).astype(np.float64) / (len(gram) - 2)
-    Centring(means[None], unbiased=True).centre(0, gram)
+    centre(gram, means, unbiased=True)
     return float(np.abs(means).mean())

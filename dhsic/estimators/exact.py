@@ -54,8 +54,7 @@ from dhsic.statistics.gram import (
     RowsSum,
     rows_in_order,
 )
-from dhsic.statistics.gram_sums import GramSums, check_rows
-from dhsic.statistics.null_moments import null_moments
+from dhsic.statistics.gram_sums import GramSums, check_rows, null_moments
 from dhsic.statistics.orbit import Orbit, Replicated, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
 

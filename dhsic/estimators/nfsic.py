@@ -165,7 +165,7 @@ class NFSIC(Estimator):
         kernels, dims = combinations.guessed(session.dims).kernels, session.dims
         m = range(len(kernels))
         tuples = Tuples.unseen(kernels, m, dims, count, _pairs(len(kernels)), session.dtype)
-        steps.append(rest.plan(term_moments(rest, tuples, _PASS)))
+        steps.append(rest.plan(term_moments(rest.n, tuples, _PASS)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_values + count)))
         tested = Pointwise(tuples.part([0]), (squared_norms,))
         replicated = tested if isinstance(null, Resampling) else None
@@ -214,7 +214,7 @@ class NFSIC(Estimator):
             tuple(pilots),
             session.dtype,
         )
-        terms = term_moments(rest, tuples, _PASS)
+        terms = term_moments(rest.n, tuples, _PASS)
         (joint, _), *each = terms.of(rest.reduce(terms))
         session.step("solve")
         n = rest.n

@@ -313,7 +313,7 @@ class NystromMHSIC(Estimator):
         # One solve a combination with a law of its own; replicates share the first.
         closing: list[DriverStep | PassPlan] = [DriverStep("estimate", 3 * 8 * p * p)]
         if isinstance(null, Gamma | Spectral):
-            laws = LimitLaws(session, statistic.tuples, statistic.norms, null)
+            laws = LimitLaws(statistic.tuples, statistic.norms, null)
             law_steps = replicate_steps(session, laws, laws.orbit(session, None))
             closing = [*law_steps, *closing * count]
         steps = self.drawing_steps(session, combinations, 8 * p * p * self._held(session, count))
@@ -352,7 +352,7 @@ class NystromMHSIC(Estimator):
         moments = measure(session, statistic).told
         tuples = statistic.tuples.about(means_of(statistic.tuples, moments))
         whiten = tuple(partial(basis.whiten, c) for c in range(len(combinations)))
-        laws = measure(session, LimitLaws(session, tuples, whiten, null)).told
+        laws = measure(session, LimitLaws(tuples, whiten, null)).told
         return [
             Outcome(statistic, law, self._estimate(session, basis, moments[c], c), note)
             for c, (statistic, law) in enumerate(laws)

@@ -20,30 +20,28 @@ from dhsic.nulls.guard import (
     spread_at_locations,
 )
 from dhsic.nulls.laws import (
-    ChiSquareMixture,
-    Distribution,
-    GammaDistribution,
-    Replicates,
-    StudentT,
-    check_no_overflow,
-    combine_pvalues,
-    monte_carlo_error,
-    pvalue,
-)
-from dhsic.nulls.values import (
     Chain,
     ChiSquare,
+    ChiSquareMixture,
+    Distribution,
     FromReplicates,
     Gamma,
+    GammaDistribution,
     MixtureMethod,
     Normal,
     Permutation,
+    Replicates,
     Shifts,
     Spectral,
+    StudentT,
     TimeOrder,
     Variance,
     Within,
+    check_no_overflow,
+    combine_pvalues,
     draw_permutations,
+    monte_carlo_error,
+    pvalue,
 )
 
 Resampling = Permutation | Shifts

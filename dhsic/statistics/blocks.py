@@ -26,6 +26,7 @@ from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
 from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.features import Features
+from dhsic.statistics.gram_sums import centre
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
@@ -279,13 +280,6 @@ def _u_centred(gram: Matrix) -> Matrix:
 
     To centre one of two is enough for their inner product (Szekely and Rizzo 2014, section 3).
     """
-    b = len(gram)
     np.fill_diagonal(gram, 0.0)
-    rows = gram.sum(axis=1, dtype=np.float64)
-    # mean_i - mean / 2 with the divisors b - 2 and (b - 1) (b - 2): both offsets give the total
-    # back once.
-    means = (rows / (b - 2) - rows.sum() / (2.0 * (b - 1) * (b - 2))).astype(gram.dtype)
-    gram -= means[:, None]
-    gram -= means
-    np.fill_diagonal(gram, 0.0)
-    return gram
+    means = gram.sum(axis=1, dtype=np.float64) / (len(gram) - 2)
+    return centre(gram, means, unbiased=True)

@@ -38,7 +38,7 @@ from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture, Permutation, Resampling
 from dhsic.statistics.exchangeable import MovedGroups
-from dhsic.statistics.gram_sums import Centring, GramSums, limit_mixture
+from dhsic.statistics.gram_sums import GramSums, limit_mixture
 from dhsic.statistics.orbit import (
     Orbit,
     Pair,
@@ -109,12 +109,7 @@ class RowOrders:
         b, moving = self.orbit.groups.size, self.count * self.orbit.groups.size
         orders = np.tile(np.arange(moving + self.n_left), (len(cosets), 1))
         if m > 0 and self.count > 0:
-            # A single group of all rows has its orders drawn once.
-            moved = (
-                self.orbit.whole_orders(m)[cosets.start : cosets.stop, None]
-                if self.orbit.shifted and b == self.orbit.groups.n
-                else self.orbit.orders_of(cosets, self.first, self.count, m)
-            )
+            moved = self.orbit.orders_of(cosets, self.first, self.count, m)
             moved = moved + b * np.arange(self.count)[:, None]
             orders[:, :moving] = moved.reshape(len(cosets), -1)
         return orders
@@ -965,8 +960,7 @@ class GramStatistic(Statistic[Any]):
                 parts = session.map(pairs.name, sampled, len(pairs.drawn))
                 sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
             if self.limit:
-                centring = Centring(sums.rows / session.n, unbiased=False)
-                limit = limit_mixture(grams, centring)
+                limit = limit_mixture(grams, sums.rows / session.n)
         products = _products(pairs, sums.products)
         joint = products[0, :, 0].copy()
         found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, pairs.chosen)

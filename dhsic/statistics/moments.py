@@ -16,7 +16,7 @@ from dhsic.engine.session import Session
 from dhsic.linalg import row_products, spectrum
 from dhsic.nulls import ChiSquareMixture, Distribution, GammaDistribution, Spectral
 from dhsic.statistics.features import Features, Layout
-from dhsic.statistics.null_moments import permutation_moments
+from dhsic.statistics.gram_sums import permutation_moments
 from dhsic.statistics.outer import whiten
 
 Matrix = NDArray[np.floating[Any]]

@@ -113,7 +113,9 @@ def alike_pair(
     run[list(starts)[1:]] = 1
     run = np.cumsum(run)
     block, columns = _blocks(taken, categories, run), []
-    for m in _evenly(len(taken)):
+    # All of the variables, or some of many.
+    some = min(len(taken), _COLUMNS)
+    for m in (place * len(taken) // some for place in range(some)):
         d, most = taken[m].shape[1], max(_COLUMNS // len(taken), 1)
         columns += [(m, c) for c in rng.choice(d, min(d, most), replace=False).tolist()]
     # As rare for the clearest of several columns as for one.
@@ -246,12 +248,6 @@ def _calls_of_the_package() -> int:
     while frame and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, calls = frame.f_back, calls + 1
     return calls
-
-
-def _evenly(count: int) -> list[int]:
-    """All of so many variables, or some of many."""
-    some = min(count, _COLUMNS)
-    return [place * count // some for place in range(some)]
 
 
 def _blocks(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -127,17 +126,6 @@ class Orbit:
             return same
         others = self.groups.orders(range(1, cosets.stop), first, count, variable)
         return np.concatenate([same, others])
-
-    def whole_orders(self, variable: int) -> NDArray[np.intp]:
-        """Those of the first group in all cosets, shape (R, b), drawn once."""
-        if variable not in self._whole_orders:
-            orders = self.orders_of(range(self.cosets), 0, 1, variable)
-            self._whole_orders[variable] = orders[:, 0]
-        return self._whole_orders[variable]
-
-    @cached_property
-    def _whole_orders(self) -> dict[int, NDArray[np.intp]]:
-        return {}
 
 
 class PermutedPass(Pass[State]):

@@ -810,9 +810,9 @@ class Terms:
         return terms.T
 
 
-def term_moments(session: Session, tuples: Tuples, name: str) -> MomentsPass:
+def term_moments(n: int, tuples: Tuples, name: str) -> MomentsPass:
     """The pass that sums the terms of statistics about their pilots, and their products."""
-    return MomentsPass(Terms(tuples), session.n, name=name)
+    return MomentsPass(Terms(tuples), n, name=name)
 
 
 @dataclass(frozen=True)
@@ -821,8 +821,6 @@ class LimitLaws(Statistic[MomentSums]):
 
     Parameters
     ----------
-    session : Session
-        The run.
     tuples : Tuples
         The statistics, whose pilots are the means of the kernels.
     whiten : tuple of callable
@@ -832,7 +830,6 @@ class LimitLaws(Statistic[MomentSums]):
         The law.
     """
 
-    session: Session
     tuples: Tuples
     whiten: tuple[Norm, ...]
     null: Gamma | Spectral
@@ -847,8 +844,8 @@ class LimitLaws(Statistic[MomentSums]):
 
     def over(self, orbit: Orbit, cosets: range) -> MomentsPass:
         """The pass over the data as they are."""
-        del orbit, cosets
-        return term_moments(self.session, self.tuples, f"{self.null.name} null")
+        del cosets
+        return term_moments(orbit.groups.n, self.tuples, f"{self.null.name} null")
 
     def step(self, session: Session, reduction: MomentsPass) -> DriverStep:
         """One covariance at a time, beside the moments of all."""
