@@ -607,7 +607,7 @@ class KernelResiduals:
         rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(session.dims) + sizes.given)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
-            DriverStep("fetch landmarks", fetch, rows + sizes.payload)
+            DriverStep("fetch landmarks", fetch, rows + passes[1].payload)
         ]
         for one, solving in zip(passes, _SOLVING, strict=True):
             square = 8 * one.size**2
@@ -623,8 +623,8 @@ class KernelResiduals:
         every = Folds(FOLDS, session.seed)
         some = replace(every, share=rows_of_regression(n) / n)
         first, second, third = (
-            SecondMomentsPass(size, sizes.payload, sizes.row, folds, name)
-            for size, folds, name in zip(sizes.passes, (some, some, every), _PASSES, strict=True)
+            SecondMomentsPass(*bounds, folds, name)
+            for bounds, folds, name in zip(sizes.passes, (some, some, every), _PASSES, strict=True)
         )
         return sizes, [replace(first, by_fold=True), second, third]
 
@@ -810,16 +810,12 @@ def centred_columns(
 
 
 class Sizes(NamedTuple):
-    """The most that the designs of a test take, from shapes alone."""
+    """The most features of rows, and bytes of designs and of a row, of the passes of a test."""
 
     given: int
     """Features of what is given."""
-    passes: tuple[int, int, int]
-    """Features of a row in each pass."""
-    payload: int
-    """Bytes of a design."""
-    row: int
-    """Bytes that a row needs besides its features."""
+    passes: tuple[tuple[int, int, int], ...]
+    """Features of a row, bytes of the design and bytes of a row besides, of each of three."""
 
     @classmethod
     def of(
@@ -839,15 +835,18 @@ class Sizes(NamedTuple):
         p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
         # Kernels at landmarks of one variable at a time, with the tiles of their work.
         widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-        row = 5 * widest + 3 * (sum(dims) + d + given + sum(own) + m) + 4 * t
-        row += 2 * max(first, second) + (2 + ways) * p
-        payload = 2 * given**2 + 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
+        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
+        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
+        passes = [(first, payload, row + 8 * (2 * given + first))]
         payload += sum(
-            3 * given * k + 2 * size**2 for k, size in zip(predictions, own, strict=True)
+            8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
         )
+        row += 8 * (3 * given + 3 * sum(own) + 2 * second)
+        passes.append((second, payload, row))
         # Every regression is the best of some, of which each has its vectors.
-        payload += 2 * (ways * p * (p + t) + p * t)
-        return cls(given, (first, second, m * (1 + levered(n, p)) + 1), 8 * payload, 8 * row)
+        payload += 2 * 8 * (ways * p * (p + t) + p * t)
+        passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
+        return cls(given, tuple(passes))
 
 
 def levered(n: int, p: int) -> bool:
