@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dhsic._arguments import RunOptions, check_seeded, choose_measure, choose_method, read_kernel
-from dhsic._drawing import BLUE, axes_of, rounded
 from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
@@ -40,7 +39,7 @@ from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
 from dhsic.io.variables import JoinRows, Variable, derived
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
-from dhsic.plots.values import finite_vector
+from dhsic.plots import BLUE, axes_of, finite_vector, rounded
 from dhsic.regression.residuals import (
     FEWEST_ROWS,
     Regression,

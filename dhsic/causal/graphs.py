@@ -30,7 +30,7 @@ from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import (
     VHSIC,
     Estimator,
@@ -165,11 +165,8 @@ class DAG(Result):
         MissingDependencyError
             networkx is not installed.
         """
-        try:
+        with needing("networkx", "causal", "A graph as networkx.DiGraph"):
             import networkx as nx
-        except ImportError as error:
-            missing = require("networkx", "causal", "A graph as networkx.DiGraph")
-            raise missing from error
         graph = nx.DiGraph()
         graph.add_nodes_from(self.names)
         graph.add_edges_from(self.edges)

@@ -59,8 +59,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
 from dhsic.estimators import Estimate
-from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
-from dhsic.estimators.fitting_samples import FittingSamples
+from dhsic.estimators.base import BANDWIDTH_ROWS, FittingSamples, plan_of
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing

@@ -799,9 +799,9 @@ def _read_group(path: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 def _store(path: str, *, read_only: bool) -> Any:
     if not is_url(path):
         return path
-    from dhsic.io.storage import RemoteStore  # by zarr
+    from dhsic.io.storage import remote_store  # by zarr
 
-    return RemoteStore(path, read_only=read_only)
+    return remote_store(path, read_only=read_only)
 
 
 @named_arguments

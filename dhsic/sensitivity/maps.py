@@ -23,7 +23,7 @@ from dhsic._random import RngLike
 from dhsic._validation import check_choice, check_integer, named_arguments, nearest
 from dhsic.api import Kernels
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.lazy import LazyRows
+from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
@@ -36,7 +36,7 @@ from dhsic.estimators.nystrom_m import LandmarkFit
 from dhsic.estimators.reach import planned
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
-from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, new_group
+from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
@@ -332,16 +332,28 @@ class SensitivityMap(Result):
         """
         columns = map_columns({name: len(values) for name, values in self.features.items()})
         dtype = self.measured.precision
-        with new_group(
-            path, columns, dtype=dtype, compress=compress, overwrite=overwrite
-        ) as writer:
-            for *maps, samples in self._rows.blocks():
-                arrays = (*maps, samples[:, None])
-                writer.append(dict(zip(columns, arrays, strict=True)))
-            for name, values in self.features.items():
-                told = {"of": self.of, "value": self.value, "sensitivity": values.tolist()}
-                writer.describe(name, **told, columns=list(self.columns[name]))
-            return writer.summary()
+        blocks = (
+            dict(zip(columns, (*maps, samples[:, None]), strict=True))
+            for *maps, samples in self._rows.blocks()
+        )
+        told = {
+            name: {
+                "of": self.of,
+                "value": self.value,
+                "sensitivity": values.tolist(),
+                "columns": list(self.columns[name]),
+            }
+            for name, values in self.features.items()
+        }
+        return write_group(
+            path,
+            columns,
+            blocks,
+            lambda: told,
+            dtype=dtype,
+            compress=compress,
+            overwrite=overwrite,
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
