@@ -11,10 +11,15 @@ from dhsic.causal.directions import (
     directions,
     plan_direction,
 )
-from dhsic.causal.graphs import DAG, DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
-from dhsic.causal.residual_independence import (
+from dhsic.causal.graphs import (
+    DAG,
+    DAGScores,
+    DAGSearch,
     ResidualIndependenceTestResult,
+    ScoredDAG,
     residual_independence_test,
+    score_dags,
+    search_dag,
 )
 from dhsic.regression.residuals import CrossFitted, Regression, Splines, find_regression
 

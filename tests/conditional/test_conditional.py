@@ -13,14 +13,9 @@ import pytest
 
 import dhsic
 from dhsic._arguments import RunOptions
-from dhsic.conditional.features import MOST_DIRECTIONS, FeatureRows, Projection
-from dhsic.conditional.independence import _EXCESS, _WIDTH, FOLDS, KernelResiduals
+from dhsic.conditional import independence
 from dhsic.engine.reduction import RowBlock
-from dhsic.errors import (
-    ApproximateNullWarning,
-    MemoryBudgetError,
-    UnexplainedWarning,
-)
+from dhsic.errors import ApproximateNullWarning, MemoryBudgetError, UnexplainedWarning
 from dhsic.integrations import PValue
 from dhsic.io.open import open_data
 from dhsic.kernels import Gaussian
@@ -29,6 +24,7 @@ from dhsic.nulls import ChiSquareMixture
 from dhsic.regression.ridge import MOST_FREEDOM, RIDGES, Folds
 from tests import oracles
 
+WIDTH, EXCESS, FOLDS = independence._WIDTH, independence._EXCESS, independence.FOLDS
 test_given = partial(dhsic.conditional_independence_test, rng=0)
 test_given.__test__ = False
 
@@ -47,7 +43,7 @@ def residuals_of_kernels(x, y, z, seed):
     """The features, regressions and sums of a run."""
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = RunOptions(seed, "float64", threads=1).over(sources)
-    return KernelResiduals((Gaussian(), Gaussian()), (_WIDTH, _WIDTH)).run(session)
+    return independence.KernelResiduals((Gaussian(), Gaussian()), (WIDTH, WIDTH)).run(session)
 
 
 def by_fold(seed, values, function):
@@ -61,7 +57,9 @@ def by_fold(seed, values, function):
 
 
 def features_by_fold(design, seed, values):
-    return FeatureRows(*by_fold(seed, values, lambda fold, *values: design.features(values, fold)))
+    return independence.FeatureRows(
+        *by_fold(seed, values, lambda fold, *values: design.features(values, fold))
+    )
 
 
 @pytest.mark.parametrize(("n", "d"), [(170, 1), (130, 3)])
@@ -88,7 +86,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
         return [(taken[k][t][0], taken[k][t][1]) for t, k in enumerate(least.argmin(axis=0))]
 
     given_x, given_y = (np.hstack([rows.given, one]) for one in (rows.own_x, rows.own_y))
-    x_fits, y_fits = fits(given_x, rows.x, _EXCESS), fits(given_y, rows.y, _EXCESS)
+    x_fits, y_fits = fits(given_x, rows.x, EXCESS), fits(given_y, rows.y, EXCESS)
     mean, moments = oracles.residual_products(x_fits, y_fits, rows.x, rows.y, rows.weights)
     np.testing.assert_allclose(found.statistic, n * mean @ mean, rtol=1e-7)
     law = ChiSquareMixture.of(np.maximum(np.linalg.eigvalsh(moments), 0.0))
@@ -105,7 +103,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
         centred = centre(values[:, None], rows.given)[:, 0]
         np.testing.assert_allclose(centred, left, rtol=1e-6)
         # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
-        usual = Gaussian().fit(left[:, None]).gamma / _WIDTH**2
+        usual = Gaussian().fit(left[:, None]).gamma / WIDTH**2
         np.testing.assert_allclose(kernel.gamma, usual, rtol=1e-6)
 
 
@@ -121,8 +119,8 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     others = np.setdiff1d(np.arange(n), own)
     given = design.of_given(z)
     # The first features of x are principal directions of its kernel as it is.
-    kernel = Gaussian().fit(x).widened(_WIDTH)
-    first = Projection.principal(kernel, x, MOST_DIRECTIONS, float)
+    kernel = Gaussian().fit(x).widened(WIDTH)
+    first = independence.Projection.principal(kernel, x, independence.MOST_DIRECTIONS, float)
     regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
     side = design.sides[0]
