@@ -324,12 +324,6 @@ class Manifest:
         )
         raise DataError(msg)
 
-    def to_json(self) -> bytes:
-        """As it is written."""
-        return json.dumps(
-            {"format": _FORMAT, "token": self.token, "run": self.run}, indent=1
-        ).encode()
-
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
@@ -560,7 +554,8 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
         raise InvalidArgumentError(msg)
     folder.make()
     # Of runs that start at the same time the first wins, and all read its manifest.
-    folder.write_new(MANIFEST, Manifest(run, uuid4().hex).to_json())
+    ours = {"format": _FORMAT, "token": uuid4().hex, "run": run}
+    folder.write_new(MANIFEST, json.dumps(ours, indent=1).encode())
     manifest = Manifest.read(folder)
     if manifest is None:
         msg = f"checkpoint {folder} was removed while the run began: start again"
