@@ -40,18 +40,17 @@ from dhsic.results import TRANSIENT, BarResult
 _OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
 _OF_SCHEDULER = 48 * 2**20  # what a client and its scheduler were measured to take besides
 _OF_TASK = 16 * 2**10  # in the scheduler, the client and the messages between them
-Way = Literal["read", "cut", "graph", "sent"]
-MADE: Final = "cut", "graph"
-"""Ways of blocks that are made by tasks of their own."""
-
 _LONG = 600.0  # seconds, beyond which another machine is worth it
 _LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others
 _PIECE = 1500  # bytes of Python objects of a task that cuts a piece of a chunk
 _FEWEST_READS = 32  # of chunks that are cut, where there are as many, to share them out
 _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
+_FAN_IN = 4
 
-FAN_IN = 4
+Way = Literal["read", "cut", "graph", "sent"]
+MADE: Final = "cut", "graph"
+"""Ways of blocks that are made by tasks of their own."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ class PassPlan:
     def fan_in(self) -> int:
         """Partial results that a task combines."""
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
-        return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
+        return 2 if self.bytes_to_driver >= _LARGE_STATE else _FAN_IN
 
     @property
     def record(self) -> dict[str, Any]:
