@@ -172,7 +172,7 @@ def group_bounds(
     state: int,
     grain: Grain,
 ) -> list[int]:
-    """Bounds of runs of groups of rows, see `dhsic.statistics.groups.Groups`.
+    """Bounds of runs of groups of rows, see `dhsic.statistics.exchangeable.Groups`.
 
     A run takes a range of rows from each of some segments of the data: it is long enough for these
     to be half a stored chunk, where enough runs are left, and for its work to outweigh that of

@@ -26,6 +26,7 @@ from dhsic.engine.graph import (
 )
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, plan_pass
+from dhsic.engine.planning import end_if_planned
 from dhsic.engine.reduction import Moves, Pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
@@ -160,6 +161,7 @@ class Session:
         MemoryBudgetError
             It needs more than the allowed memory.
         """
+        end_if_planned(plan)
         self.expect(plan)
         self.listener(plan.started)
 
