@@ -105,7 +105,7 @@ class AnyFolder(Protocol):
 _OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")
 
 
-def described(value: Any) -> Any:
+def written_out(value: Any) -> Any:
     """Write a value out as JSON can hold it, so that two of them can be told apart by their fields.
 
     Parameters
@@ -130,11 +130,11 @@ def described(value: Any) -> Any:
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return _named(value)
     if isinstance(value, Mapping):
-        return {str(key): described(item) for key, item in value.items()}
+        return {str(key): written_out(item) for key, item in value.items()}
     if type(value) in (tuple, list):
-        return list(map(described, value))
+        return list(map(written_out, value))
     if (names := _field_names(type(value))) is not None:
-        return _named(type(value)) | {name: described(getattr(value, name)) for name in names}
+        return _named(type(value)) | {name: written_out(getattr(value, name)) for name in names}
     if isinstance(value, np.generic | np.dtype | range | slice) or (
         type(value) is np.ndarray and not value.dtype.hasobject
     ):
@@ -148,10 +148,10 @@ def described(value: Any) -> Any:
 
 
 def token_of(value: Any) -> str:
-    """The token of a value, the same in any process; a TypeError as for `described`."""
+    """The token of a value, the same in any process; a TypeError as for `written_out`."""
     from dask.tokenize import tokenize
 
-    token: str = tokenize(described(value), ensure_deterministic=True)
+    token: str = tokenize(written_out(value), ensure_deterministic=True)
     return token
 
 
@@ -184,7 +184,7 @@ def _field_names(cls: Any) -> Sequence[str] | None:
 def can_tell(value: Any) -> bool:
     """Whether a value has a token, by which what is made of it can be kept."""
     try:
-        described(value)
+        written_out(value)
     except TypeError:
         return False
     return True
@@ -290,7 +290,7 @@ class Manifest:
     Parameters
     ----------
     run : dict
-        The fields that determine the run, as `described` writes them.
+        The fields that determine the run, as `written_out` writes them.
     token : str
         Tells this folder from one of the same name on another machine.
     """
@@ -323,12 +323,6 @@ class Manifest:
             "nobody needs it"
         )
         raise DataError(msg)
-
-    def to_json(self) -> bytes:
-        """As it is written."""
-        return json.dumps(
-            {"format": _FORMAT, "token": self.token, "run": self.run}, indent=1
-        ).encode()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -373,7 +367,7 @@ class Checkpoint:
         """
         # The versions are part of the run: sums of another NumPy may round otherwise.
         try:
-            here = described({"dhsic": __version__, "numpy": np.__version__, **run})
+            here = written_out({"dhsic": __version__, "numpy": np.__version__, **run})
         except TypeError as error:
             msg = f"a checkpoint must know all that the result depends on: {error}"
             raise InvalidArgumentError(msg) from error
@@ -402,7 +396,7 @@ class Checkpoint:
         count : int
             Shards in all.
         determined_by : object
-            All that determines their content besides the run; a TypeError as for `described`.
+            All that determines their content besides the run; a TypeError as for `written_out`.
         """
         # All that decides the result is in the key: another run or version finds nothing here.
         key = token_of((self.manifest.run, self.part, name, count, determined_by))
@@ -560,7 +554,8 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
         raise InvalidArgumentError(msg)
     folder.make()
     # Of runs that start at the same time the first wins, and all read its manifest.
-    folder.write_new(MANIFEST, Manifest(run, uuid4().hex).to_json())
+    ours = {"format": _FORMAT, "token": uuid4().hex, "run": run}
+    folder.write_new(MANIFEST, json.dumps(ours, indent=1).encode())
     manifest = Manifest.read(folder)
     if manifest is None:
         msg = f"checkpoint {folder} was removed while the run began: start again"

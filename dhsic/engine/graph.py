@@ -30,7 +30,7 @@ from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_bl
 from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards, can_tell
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.memory import reuse_freed_memory
-from dhsic.engine.plan import PassPlan, Pilot, cut_rows, read_by_tasks, read_bytes
+from dhsic.engine.plan import MADE, PassPlan, Pilot, cut_rows, read_bytes
 from dhsic.engine.reduction import (
     GroupBlock,
     Indices,
@@ -568,7 +568,9 @@ def _tree_of(
     finite: Finite,
 ) -> Tree:
     """The leaves of a pass, one a block or a pair of them, and the tree that combines them."""
-    shared, budget, run = read_by_tasks(sources, plan, runtime), runtime.budget, uuid.uuid4().hex
+    budget, run = runtime.budget, uuid.uuid4().hex
+    ways = zip(sources, plan.ways, strict=True)
+    shared = tuple(source if way == "read" else None for source, way in ways)
     work = BlockWork(reduction, shared, finite, plan.groups, budget)
 
     def parts(leaves: list[Leaf]) -> list[list[Any]]:
@@ -627,7 +629,6 @@ def blocks_of(
 ) -> dict[Span, list[Any]]:
     """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
     spans = sorted(needed)
-    by_tasks = read_by_tasks(sources, plan, runtime)
     lazy = _lazy_blocks(sources, plan, spans, runtime) if spans else {}
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
         begun = iter(begin([block for column in lazy.values() for block in column], runtime))
@@ -637,7 +638,7 @@ def blocks_of(
         if number in lazy
         else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
         for number, source in enumerate(sources)
-        if spans and by_tasks[number] is None
+        if spans and plan.ways[number] != "read"
     ]
     return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
 
@@ -647,11 +648,7 @@ def _lazy_blocks(
 ) -> dict[int, list[Any]]:
     """Delayed blocks of the sources that a graph computes or whose chunks are cut, by number."""
     # Columns of one array share the tasks that read its chunks.
-    delayed = [
-        numbers
-        for numbers in together(sources)
-        if sources[numbers[0]].place == "graph" or numbers[0] in plan.split
-    ]
+    delayed = [numbers for numbers in together(sources) if plan.ways[numbers[0]] in MADE]
     # Rows of groups lie in as many ranges as there are rows: they are looked at where needed alone.
     if not delayed:
         return {}
@@ -669,7 +666,7 @@ def _lazy_blocks(
     lazy: dict[int, list[Any]] = {}
     for numbers in delayed:
         same = [sources[number] for number in numbers]
-        if same[0].place == "graph":
+        if plan.ways[numbers[0]] == "graph":
             pieces = iter([[[block] for block in source.lazy(bounds)] for source in same])
         else:
             pieces = _cut_chunks(same, plan, bounds, runtime.budget)
@@ -963,7 +960,8 @@ class LazyRows:
         """Blocks to be computed at a time: of a chunk that is cut all, or it were read again."""
         bounds, step = self.plan.bounds, self.runtime.threads
         # Bounds that split a chunk would have it read by two batches.
-        rows = max((self.sources[number].chunk_rows or 1 for number in self.plan.split), default=1)
+        ways = zip(self.sources, self.plan.ways, strict=True)
+        rows = max((source.chunk_rows or 1 for source, way in ways if way == "cut"), default=1)
         first = 0
         for number in range(1, len(bounds)):
             whole = bounds[number] % rows == 0 and number - first >= step

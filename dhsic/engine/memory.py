@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dhsic.engine.supervision import aside, fetched, threads_of_workers
-
 LIBRARIES = 250 * 2**20
 _REPLY_TIMEOUT_SECONDS = 10.0
 _AT_WORK = 16 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
@@ -57,17 +55,15 @@ def forget_peak() -> bool:
 
 
 def worker_peak_bytes(client: Any) -> int | None:
-    """That of the worker process of a client that had most; None where none tells."""
-    from distributed import as_completed
+    """That of the worker process of a client that had most; None where one does not answer."""
 
-    asked = [
-        client.submit(peak_bytes, workers=[worker], pure=False)
-        for worker in threads_of_workers(client)
-    ]
-    with suppress(TimeoutError), aside():  # a worker may be frozen, or be doing work of others
-        list(as_completed(asked, loop=client.loop, timeout=_REPLY_TIMEOUT_SECONDS))
-    told = fetched([future for future in asked if future.status == "finished"], client)
-    return max((peak for peak in told if peak is not None), default=None)
+    async def asked() -> Any:
+        return await client.run(peak_bytes, on_error="ignore", asynchronous=True)
+
+    told: dict[str, int | None] = {}
+    with suppress(TimeoutError):  # a worker may be frozen
+        told = client.sync(asked, callback_timeout=_REPLY_TIMEOUT_SECONDS)
+    return max((peak for peak in told.values() if peak is not None), default=None)
 
 
 def resident_bytes() -> tuple[int, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,11 @@ _PIECE = 1500  # bytes of Python objects of a task that cuts a piece of a chunk
 _FEWEST_READS = 32  # of chunks that are cut, where there are as many, to share them out
 _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
+_FAN_IN = 4
 
-FAN_IN = 4
+Way = Literal["read", "cut", "graph", "sent"]
+MADE: Final = "cut", "graph"
+"""Ways of blocks that are made by tasks of their own."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,9 @@ class PassPlan:
         Whether it runs over pairs of row blocks.
     sent_bytes : int
         Bytes of arrays in this process that are sent to workers.
-    split : tuple of int
-        Numbers of the stored sources whose chunks are read once each and cut for many blocks.
+    ways : tuple of {"read", "cut", "graph", "sent"}
+        How the blocks of every variable come to their tasks: read there, cut from chunks that are
+        read once each, computed by a Dask graph, or sent from this process.
     groups : RowGroups or None
         Where the rows of a block lie far apart.
     """
@@ -117,7 +121,7 @@ class PassPlan:
     bytes_to_driver: int
     pairs: bool = False
     sent_bytes: int = 0
-    split: tuple[int, ...] = ()
+    ways: tuple[Way, ...] = ()
     groups: RowGroups | None = field(default=None, metadata=TRANSIENT)
 
     @property
@@ -189,7 +193,7 @@ class PassPlan:
     def fan_in(self) -> int:
         """Partial results that a task combines."""
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
-        return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
+        return 2 if self.bytes_to_driver >= _LARGE_STATE else _FAN_IN
 
     @property
     def record(self) -> dict[str, Any]:
@@ -506,11 +510,12 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
     cost = reduction.footprint(rows := int(plan.block_rows.max()))
     plan = replace(plan, rows_per_block=rows, bytes_to_driver=cost.state)
     remote = runtime.client is not None
-    plan = replace(plan, split=_split_sources(sources, plan, here=not remote))
+    plan = replace(plan, ways=tuple(_way_of(source, plan, remote) for source in sources))
     # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
     # what a graph computes where all pairs share it.
-    sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
-    shared = sum(cut_bytes(s) for m, s in enumerate(sources) if _is_shared(m, s, plan))
+    ways = list(zip(sources, plan.ways, strict=True))
+    sent = n * sum(source.row_bytes for source, way in ways if way == "sent")
+    shared = sum(cut_bytes(source) for source, way in ways if plan.pairs and way in MADE)
     threads = min(runtime.worker_threads, plan.leaves)
     # Of the tree on every level one less than a task combines may wait, beside those that threads
     # have; two are on the way to the sum of more than two.
@@ -526,25 +531,16 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
     return replace(plan, bytes_read=read, worker_bytes=max(passing, taking), sent_bytes=sent)
 
 
-def _split_sources(sources: Sequence[Source], plan: PassPlan, *, here: bool) -> tuple[int, ...]:
-    """Numbers of the sources whose chunks are read once each, and cut for the blocks.
-
-    Parameters
-    ----------
-    sources : sequence of Source
-        The variables.
-    plan : PassPlan
-        The blocks.
-    here : bool
-        Whether tasks run in this process, and read what is stored in its memory.
-    """
-    return tuple(
-        number
-        for number, source in enumerate(sources)
-        if source.chunk_rows is not None
-        and (source.place == "storage" or (here and source.place == "memory"))
-        and _decoded_rows(source, plan).sum() > _MOST_DECODED * plan.n
-    )
+def _way_of(source: Source, plan: PassPlan, remote: bool) -> Way:
+    """How the blocks of a variable come to their tasks."""
+    if source.place == "graph":
+        return "graph"
+    if remote and source.place == "memory":
+        return "sent"
+    chunked = source.chunk_rows is not None
+    # Each chunk is read once where blocks would decode many of them more than once.
+    again = chunked and _decoded_rows(source, plan).sum() > _MOST_DECODED * plan.n
+    return "cut" if again else "read"
 
 
 def cut_rows(source: Source, plan: PassPlan) -> int:
@@ -558,33 +554,16 @@ def cut_rows(source: Source, plan: PassPlan) -> int:
     return chunk_rows if plan.groups is None else chunk_rows * max(1, most // chunk_rows)
 
 
-def read_by_tasks(
-    sources: Sequence[Source], plan: PassPlan, runtime: Runtime
-) -> tuple[Source | None, ...]:
-    """The sources that any task reads by itself; None in the place of others."""
-    places = ("storage", "memory") if runtime.client is None else ("storage",)
-    return tuple(
-        source if source.place in places and number not in plan.split else None
-        for number, source in enumerate(sources)
-    )
-
-
-def _is_shared(number: int, source: Source, plan: PassPlan) -> bool:
-    """Whether blocks are computed before the pairs that share them."""
-    return plan.pairs and (source.place == "graph" or number in plan.split)
-
-
 def _task_bytes(sources: Sequence[Source], plan: PassPlan, scratch: int) -> int:
     """Most bytes that one task has of its own: while its blocks are read, or while it works."""
     rows, blocks = plan.rows_per_block, plan.blocks_per_task
     own: list[Source] = []
     given = 0
-    for number, source in enumerate(sources):
-        travels = source.place == "graph" or number in plan.split
-        own += [] if travels else [source]
-        if travels and not _is_shared(number, source, plan):
+    for source, way in zip(sources, plan.ways, strict=True):
+        own += [] if way in MADE else [source]
+        if way in MADE and not plan.pairs:  # or they are there for all pairs
             given += blocks * rows * cut_bytes(source)
-        if source.place == "graph":  # the chunks that a block is made of
+        if way == "graph":  # the chunks that a block is made of
             decoded = blocks * int(_decoded_rows(source, plan).max())
             given += source.decode_bytes(min(decoded, plan.n))
     # As it is read, and once more where ranges are joined, cut or put in the order of the groups.
@@ -625,14 +604,14 @@ def _cutting_bytes(sources: Sequence[Source], plan: PassPlan, threads: int) -> i
     """Most bytes of chunks that are cut for blocks: while they are read, and while they wait."""
     total = 0
     for number, *_ in together(sources):
-        if number in plan.split:
+        if plan.ways[number] == "cut":
             source, step = sources[number], cut_rows(sources[number], plan)
             rows = max(min(step, plan.n), 2 * plan.rows_per_block)
             reading = source.decode_bytes(step) + rows * source.row_bytes
             total += min(-(-plan.n // step), threads) * reading
             # All blocks are cut before pairs of them.
             total += 0 if plan.pairs else _open_rows(source, plan, threads) * source.row_bytes
-    return total + _PIECE * int(plan.runs[0].size) * len(plan.split)
+    return total + _PIECE * int(plan.runs[0].size) * plan.ways.count("cut")
 
 
 def _open_rows(source: Source, plan: PassPlan, threads: int) -> int:
@@ -669,7 +648,7 @@ def _taken_bytes(source: Source) -> int:
 
 def _bytes_read(number: int, source: Source, plan: PassPlan) -> int:
     """Every block is in as many pairs as there are blocks; a graph computes a chunk once."""
-    if source.place == "graph" or number in plan.split:
+    if plan.ways[number] in MADE:
         return plan.n * source.row_bytes
     stored = source.place == "storage"
     rows = int(_decoded_rows(source, plan).sum()) if stored else plan.n

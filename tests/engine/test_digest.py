@@ -20,9 +20,9 @@ from dhsic.engine.checkpoint import (
     Checkpoint,
     CheckpointWarning,
     can_tell,
-    described,
     difference,
     token_of,
+    written_out,
 )
 from dhsic.io.folder import Folder
 from dhsic.kernels import Gaussian, Laplacian
@@ -96,13 +96,13 @@ def test_token__refuses_what_fields_do_not_say(value):
 
 
 def test_difference__names_the_first_field():
-    there = described({"a": 1, "kernels": (Gaussian(gamma=1.0), Laplacian())})
+    there = written_out({"a": 1, "kernels": (Gaussian(gamma=1.0), Laplacian())})
     assert difference(there, copy.deepcopy(there)) is None
-    here = described({"a": 1, "kernels": (Gaussian(gamma=2.0), Laplacian())})
+    here = written_out({"a": 1, "kernels": (Gaussian(gamma=2.0), Laplacian())})
     assert difference(there, here) == ("kernels[0].gamma", 1.0, 2.0)
-    other = described({"a": 1, "kernels": (Laplacian(), Laplacian())})
+    other = written_out({"a": 1, "kernels": (Laplacian(), Laplacian())})
     assert difference(there, other) == ("kernels[0]", "Gaussian", "Laplacian")
-    assert difference(there, described({"a": True, "kernels": ()}))[:2] == ("a", 1)
+    assert difference(there, written_out({"a": True, "kernels": ()}))[:2] == ("a", 1)
     assert difference({"a": 1}, {"a": 1, "b": 2}) == ("b", None, 2)
     assert difference({"a": 1, "b": 2}, {"a": 1}) == ("b", 2, None)
     assert difference([1, 2], [1]) == ("", [1, 2], [1])
