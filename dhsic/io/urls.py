@@ -167,6 +167,15 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(refused, shown, bool(answers) or refused or isinstance(error, OSError))
 
 
+def storage_error(what: str, error: BaseException, url: str) -> StorageError:
+    """The error of a store that did not do what was asked, with its answer and the remedy.
+
+    It is to be raised from None: answers of stores may hold names of keys and signatures.
+    """
+    failure = failure_of(error)
+    return StorageError(f"{what} ({failure.said}): {failure.remedy(url)}")
+
+
 def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """An error and what caused it."""
     seen: set[int] = set()
