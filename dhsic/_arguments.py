@@ -32,10 +32,9 @@ from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
-from dhsic.io.held import held_sources
+from dhsic.io.held import held_sources, read_weights
 from dhsic.io.missing import GapTreatment, count_gaps
 from dhsic.io.open import names_of, open_labelled_data
-from dhsic.io.weights import read_weights
 from dhsic.kernels import (
     Candidates,
     Columns,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
 from dhsic.io.marks import marks_of
-from dhsic.io.urls import StorageError, failure_of
+from dhsic.io.urls import failure_of, storage_error
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
@@ -181,14 +181,12 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     try:
         listed = sync(_listed_stamps(store, prefix))
     except Exception as error:
-        failure, url = failure_of(error), url_of(array)
-        if failure.refused:  # to this user; reading what is absent is an error then, too
+        if failure_of(error).refused:  # to this user; reading what is absent is an error then, too
             return None
-        if url is None:
+        if (url := url_of(array)) is None:
             raise
         what = f"the stored chunks of variable {name!r} cannot be listed"
-        msg = f"{what} ({failure.said}): {failure.remedy(url)}"
-        raise StorageError(msg) from None
+        raise storage_error(what, error, url) from None
     return {key.removeprefix(prefix): stamp for key, stamp in listed.items()}
 
 

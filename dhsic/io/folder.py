@@ -11,8 +11,8 @@ from typing import Any
 
 from dhsic._files import check_regular
 from dhsic.engine.checkpoint import FolderEntry
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
-from dhsic.io.urls import checked_url, failure_of, redacted, scheme_of
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.urls import checked_url, failure_of, redacted
 from dhsic.io.whole import put_new, put_whole
 
 
@@ -50,17 +50,7 @@ class Folder:
             return cls(os.path.abspath(os.path.expanduser(url)))
         if url.startswith(("file://", "local://")):
             return cls(os.path.abspath(url.partition("://")[2]))
-        from fsspec.registry import get_filesystem_class, known_implementations  # slow to import
-
-        kind = scheme_of(url)
-        try:
-            folder = cls(checked_url(url, what))
-            get_filesystem_class(kind)
-        except ImportError as error:
-            needed = known_implementations.get(kind, {}).get("err", str(error))
-            msg = f"{what} at {url} needs a library that is not installed: {needed}"
-            raise MissingDependencyError(msg) from error
-        return folder
+        return cls(checked_url(url, what))
 
     def __str__(self) -> str:
         return self.url

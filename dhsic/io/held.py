@@ -1,4 +1,4 @@
-"""Variables whose rows are held in memory, since they are needed in any order."""
+"""Variables whose rows are held in memory, since they are needed in any order, and weights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import Source, check_exact, kinds_of, read_whole
 from dhsic.engine.graphs import GraphPlace, graph_place, graphs_at
 from dhsic.engine.units import format_bytes
-from dhsic.errors import MemoryBudgetError
-from dhsic.io.variables import Mapped, Rest
+from dhsic.engine.weights import RowWeights
+from dhsic.errors import DataError, MemoryBudgetError
+from dhsic.io.variables import Mapped, Rest, Variable
 
 _SHARE = 4  # of the memory
+_FEWEST = 2.0  # rows, that weights are worth
 _ROUNDED = 16 * np.finfo(np.float64).eps
 
 
@@ -150,11 +152,66 @@ def held_sources(
     needed = sum(
         source.row_bytes * source.shape[0] for source in in_memory if isinstance(source, HeldSource)
     )
+    what = "rows that move within strata or as groups are"
+    _check_quarter(what, needed, memory, ", or test fewer rows or columns")
+    return in_memory
+
+
+def _check_quarter(what: str, needed: int, memory: int, otherwise: str = "") -> None:
     if _SHARE * needed > memory:
         msg = (
-            "rows that move within strata or as groups are held in memory, in a quarter of what is "
-            f"allowed: they take {format_bytes(needed)}. Allow memory={_SHARE * needed} or "
-            "more, or test fewer rows or columns"
+            f"{what} held in memory, in a quarter of what is allowed: they take "
+            f"{format_bytes(needed)}. Allow memory={_SHARE * needed} or more{otherwise}"
         )
         raise MemoryBudgetError(msg)
-    return in_memory
+
+
+def read_weights(source: Source, memory: int) -> RowWeights:
+    """Weights of all rows, relative to their mean, held in memory.
+
+    Parameters
+    ----------
+    source : Source
+        Numbers, a column of them.
+    memory : int
+        Bytes that are allowed.
+
+    Raises
+    ------
+    DataError
+        They are no numbers, several columns, or one is not positive and finite.
+    MemoryBudgetError
+        They take more than a quarter of the memory.
+    """
+    n, columns = source.shape
+    if columns != 1 or kinds_of(source) != ("number",):
+        held = f"{columns} columns" if columns != 1 else f"a column of kind {kinds_of(source)[0]!r}"
+        msg = f"weights must be one column of numbers, got {held}: give a number for each row"
+        raise DataError(msg)
+    _check_quarter("weights are", 8 * n, memory)
+    values = read_whole(source).astype(np.float64).ravel()
+    _check_positive(values)
+    # About 1, so that neither sums nor squares overflow, whatever their unit.
+    values /= values.max()
+    values /= values.mean()
+    squares, cubes = (float((values**power).mean()) for power in (2, 3))
+    # Kish's number of rows that tell as much, (sum w)^2 / sum w^2.
+    if n / squares < _FEWEST:
+        msg = (
+            f"weights must be of several rows, and one of {n:,} has nearly all of them, so that "
+            f"they are worth {n / squares:.3g} rows: correct it, or leave that row out"
+        )
+        raise DataError(msg)
+    return RowWeights(Variable("weights", values[:, None]), squares, cubes)
+
+
+def _check_positive(values: NDArray[np.float64]) -> None:
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
+    if len(wrong):
+        row = int(wrong[0])
+        msg = (
+            f"weights must be positive finite numbers, got {values[row]} in row {row} and "
+            f"{len(wrong):,} such in all: leave out rows of weight 0, or those without a weight, "
+            "as by missing='drop' (--missing drop)"
+        )
+        raise DataError(msg)

@@ -28,7 +28,7 @@ from dhsic.io.libraries import holds_columns, is_of, is_sparse
 from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
-from dhsic.io.urls import failure_of, is_url
+from dhsic.io.urls import failure_of, is_url, storage_error
 from dhsic.io.variables import ColumnChoice, Densified, Variable
 
 _KNOWN = (
@@ -470,11 +470,11 @@ def open_one(x: Any, name: str) -> Variable:
     if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
         x = sys.modules["pandas"].Series(x)
     if (frame := as_frame(x)) is not None:
-        return _with_shape(frame_source(frame, name))
+        return _checked(frame_source(frame, name))
     if _is_sliced(x):
         chunks = getattr(x, "chunks", None)
         rows = int(chunks[0]) if chunks else None
-        return _with_shape(_numeric(Variable(name, x, rows, marks=marks_of(x, name))))
+        return _checked(Variable(name, x, rows, marks=marks_of(x, name)))
     return _array_source(_as_array(x, name), name)
 
 
@@ -535,7 +535,7 @@ def _array_source(x: NDArray[Any], name: str) -> Variable:
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
     values, kinds, categories = encode_matrix(x, described)
-    return _with_shape(Variable(name, values, kinds=kinds, categories=categories))
+    return _checked(Variable(name, values, kinds=kinds, categories=categories))
 
 
 def _array_of_list(x: Any, name: str) -> NDArray[Any]:
@@ -579,21 +579,12 @@ def _is_buffer(x: Any) -> bool:
         return False
 
 
-def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
-    """An array of zarr, or columns of it."""
-    if array.ndim not in (1, 2):
-        raise _shape_error(name, array.shape)
-    return _with_shape(_numeric(stored_source(array, name, columns)))
-
-
 def _labelled(x: Any, name: str) -> Variable:
     """An xarray variable, with the labels of its columns."""
     # Not read yet: a lazy backend of xarray, which tasks slice by themselves.
     lazy = x.chunks is None and not isinstance(x.variable._data, np.ndarray)
     if lazy and isinstance(x.dtype, np.dtype):  # categories are of pandas, in memory
-        source: Variable = _with_shape(
-            _numeric(Variable(name, x.variable, marks=marks_of(x.variable, name)))
-        )
+        source = _checked(Variable(name, x.variable, marks=marks_of(x.variable, name)))
     else:
         data, marks = x.data, marks_of(x, name)
         if marks is not None and x.chunks is not None:
@@ -657,7 +648,7 @@ def _graph(x: Any, name: str) -> Variable:
         raise DataError(msg)
     if x.ndim not in (1, 2):
         raise _shape_error(name, x.shape)
-    source = _with_shape(_numeric(Variable(name, x[:, None] if x.ndim == 1 else x)))
+    source = _checked(Variable(name, x[:, None] if x.ndim == 1 else x))
     # Of every array: whether a block has a mask, or is sparse, shows when it is computed.
     floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
     meta = np.empty((0, 0), np.float64 if floats else x.dtype)
@@ -676,26 +667,22 @@ def _sparse(x: Any, name: str) -> Variable:
         raise _shape_error(name, x.shape)
     # CSR is the format of SciPy whose rows are sliced without a search.
     source = Variable(name, Densified(x.tocsr()))
-    return _with_shape(_numeric(source))
+    return _checked(source)
 
 
-def _numeric(source: Variable) -> Variable:
-    """Refuse what is stored or computed as anything but numbers."""
+def _checked(source: Variable) -> Variable:
+    """Refuse what is stored or computed as anything but numbers in rows and columns."""
     if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
         raise error
     if source.array.ndim not in (1, 2):
         raise _shape_error(source.name, source.array.shape)
-    if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
-        boolean: ValueKind = "boolean"
-        return replace(source, kinds=(boolean,) * source.shape[1])
-    return source
-
-
-def _with_shape(source: Variable) -> Variable:
     n, d = source.shape
     if n == 0 or d == 0:
         msg = f"variable {source.name!r} must have rows and columns, got {n} x {d}"
         raise DataError(msg)
+    if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
+        boolean: ValueKind = "boolean"
+        return replace(source, kinds=(boolean,) * d)
     return source
 
 
@@ -796,10 +783,11 @@ def _opened_array(
                 "instance, and pass what it holds"
             )
             raise DataError(msg) from error
-        said, remedy = type(error).__name__, "check the path"
-        if (url := url_of(place)) and (failure := failure_of(error)).answered:
-            said, remedy = failure.said, failure.remedy(url)
-        msg = f"{url or str(place)!r} is not a readable zarr {kind} ({said}): {remedy}"
+        url = url_of(place)
+        what = f"{url or str(place)!r} is not a readable zarr {kind}"
+        if url and failure_of(error).answered and not isinstance(error, FileNotFoundError):
+            raise storage_error(what, error, url) from None
+        msg = f"{what} ({type(error).__name__}): check the path"
         raise DataError(msg) from error
 
 
@@ -821,16 +809,18 @@ def check_metadata(folder: str | os.PathLike[str]) -> None:
                 raise DataError(msg) from error
 
 
-def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
-    """An array of zarr, with the kinds and names of its columns where its attributes say them.
+def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
+    """An array of zarr or columns of it, of the kinds and names that its attributes say.
 
     Raises
     ------
     DataError
-        Its metadata have chunks that no data have.
+        It has other than one or two dimensions, or its metadata have chunks that no data have.
     """
     import zarr
 
+    if array.ndim not in (1, 2):
+        raise _shape_error(name, array.shape)
     # Its own metadata: those that a group or an open array has may be older.
     array = _opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
     if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
@@ -846,7 +836,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variab
     if labels and isinstance(known, dict):
         told = [known.get(labels[j]) for j in chosen]
         categories = tuple(tuple(one) if isinstance(one, list) else None for one in told)
-    return Variable(
+    source = Variable(
         name,
         array,
         int(piece_shape(array)[0]),
@@ -856,6 +846,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variab
         categories=categories,
         marks=marks_of(array, name),
     )
+    return _checked(source)
 
 
 def kinds_said(attributes: Mapping[str, Any], d: int) -> tuple[ValueKind, ...] | None:

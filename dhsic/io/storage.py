@@ -8,7 +8,6 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from zarr.storage import FsspecStore
 
-from dhsic.errors import MissingDependencyError
 from dhsic.io.chunks import METADATA
 from dhsic.io.urls import StorageError, checked_url, scheme_of
 
@@ -59,9 +58,5 @@ def remote_store(url: str, *, read_only: bool = True, fills: bool = False) -> An
 def file_system(url: str) -> tuple[Any, str]:
     """The file system of fsspec behind a URL, and the path there."""
     options: dict[str, Any] = _S3_OPTIONS if scheme_of(url) in ("s3", "s3a") else {}
-    try:
-        fs, path = url_to_fs(checked_url(url), skip_instance_cache=True, **options)
-    except ImportError as error:
-        msg = f"reading {url} needs another library: {error}"
-        raise MissingDependencyError(msg) from error
+    fs, path = url_to_fs(checked_url(url), skip_instance_cache=True, **options)
     return fs, str(path).rstrip("/")

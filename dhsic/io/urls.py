@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from dhsic._validation import nearest
-from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, MissingDependencyError, require
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@:]*:(?!\d+/)\S*@")
 _KEYS = re.compile(r"(?<=://)[^/\s@]*:\S*@")
@@ -93,12 +93,8 @@ def checked_url(url: str, what: str = "data") -> str:
     if not url.isprintable():
         msg = f"a URL must have no control characters, got {url!r}: remove them"
         raise InvalidArgumentError(msg)
-    if library is None and not _fsspec_knows(scheme):
-        msg = (
-            f"a URL must be of a kind that can be read ({', '.join(sorted(_LIBRARIES))} or another "
-            f"of fsspec), got {url!r}{nearest(scheme, _LIBRARIES)}"
-        )
-        raise InvalidArgumentError(msg)
+    if library is None:
+        _check_kind(scheme, url)
     if library is not None and not place.partition("/")[0]:
         what = "host" if library is _HTTP else "bucket"
         msg = f"a URL must name a {what}, as {scheme}://{what}/songs.zarr, got {url!r}"
@@ -116,10 +112,21 @@ def credentials_of(url: str) -> str:
     return library.credentials if library else "use the environment or settings of its library"
 
 
-def _fsspec_knows(scheme: str) -> bool:
-    from fsspec.registry import known_implementations  # slow to import
+def _check_kind(scheme: str, url: str) -> None:
+    """Refuse a kind of URL that fsspec does not know, or whose library is not installed."""
+    from fsspec.registry import get_filesystem_class  # slow to import
 
-    return scheme in known_implementations
+    try:
+        get_filesystem_class(scheme)
+    except ValueError:
+        msg = (
+            f"a URL must be of a kind that can be read ({', '.join(sorted(_LIBRARIES))} or another "
+            f"of fsspec), got {url!r}{nearest(scheme, _LIBRARIES)}"
+        )
+        raise InvalidArgumentError(msg) from None
+    except ImportError as error:
+        msg = f"{url} needs a library that is not installed: {error}"
+        raise MissingDependencyError(msg) from error
 
 
 def _redacted(url: str) -> str:
@@ -165,6 +172,15 @@ def failure_of(error: BaseException) -> Failure:
     text = redacted(" ".join(said.split())).rstrip(".:")
     shown = text if len(text) <= _LENGTH else f"{text[:_LENGTH]}..."
     return Failure(refused, shown, bool(answers) or refused or isinstance(error, OSError))
+
+
+def storage_error(what: str, error: BaseException, url: str) -> StorageError:
+    """The error of a store that did not do what was asked, with its answer and the remedy.
+
+    It is to be raised from None: answers of stores may hold names of keys and signatures.
+    """
+    failure = failure_of(error)
+    return StorageError(f"{what} ({failure.said}): {failure.remedy(url)}")
 
 
 def _causes_of(error: BaseException | None) -> Iterator[BaseException]:

@@ -32,7 +32,7 @@ from dhsic.io.chunks import (
 from dhsic.io.encode import Labels
 from dhsic.io.libraries import is_of
 from dhsic.io.marks import Marks, unmasked
-from dhsic.io.urls import StorageError, failure_of
+from dhsic.io.urls import StorageError, failure_of, storage_error
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -205,11 +205,9 @@ class Variable:
             raise DataError(msg) from error
         except Exception as error:
             chunk = broken_chunk(self.array, start, stop)
-            if (url := url_of(self.array)) and (failure := failure_of(error)).answered:
-                place, remedy = chunk or url, failure.remedy(url)
-                msg = f"{what}: the store does not give {place} ({failure.said}): {remedy}"
-                # Not from the error: answers of stores may hold names of keys and signatures.
-                raise StorageError(msg) from None
+            if (url := url_of(self.array)) and failure_of(error).answered:
+                what = f"{what}: the store does not give {chunk or url}"
+                raise storage_error(what, error, url) from None
             place = "" if chunk is None else f"stored chunk {chunk}: "
             said = f"{type(error).__name__}: {error}"
             msg = f"{what} ({place}{said}): is the data complete and intact?"

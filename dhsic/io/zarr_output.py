@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_flag, check_integer, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.io.urls import StorageError, failure_of, is_url, scheme_of
+from dhsic.io.urls import is_url, scheme_of, storage_error
 from dhsic.io.whole import disk_errors
 
 OnRowsWritten = Callable[[int], object]
@@ -416,10 +416,8 @@ def _asked(url: str, verb: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        failure = failure_of(error)
-        msg = f"the store does not {verb} {url} ({failure.said}): {failure.remedy(url)}"
-        # Not from the error: answers of stores may hold names of keys and signatures.
-        raise StorageError(msg) from None
+        what = f"the store does not {verb} {url}"
+        raise storage_error(what, error, url) from None
 
 
 def _check_output_columns(columns: Mapping[str, int]) -> None:
