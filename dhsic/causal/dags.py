@@ -14,7 +14,7 @@ from dhsic import plots
 from dhsic._text import printable
 from dhsic._validation import shown
 from dhsic.engine.units import format_count
-from dhsic.errors import InvalidArgumentError, needing
+from dhsic.errors import InvalidArgumentError, require
 from dhsic.results import Result
 
 if TYPE_CHECKING:
@@ -115,8 +115,11 @@ class DAG(Result):
         MissingDependencyError
             networkx is not installed.
         """
-        with needing("networkx", "causal", "A graph as networkx.DiGraph"):
+        try:
             import networkx as nx
+        except ImportError as error:
+            missing = require("networkx", "causal", "A graph as networkx.DiGraph")
+            raise missing from error
         graph = nx.DiGraph()
         graph.add_nodes_from(self.names)
         graph.add_edges_from(self.edges)

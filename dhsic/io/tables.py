@@ -30,7 +30,7 @@ from dhsic._validation import (
     shown,
 )
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
-from dhsic.errors import DataError, InvalidArgumentError, needing
+from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
 from dhsic.io.frames import as_frame, categories_of_pandas, frame_source, index_of_pandas
 from dhsic.io.libraries import is_of
@@ -593,8 +593,11 @@ def open_table(
     MissingDependencyError
         If pyarrow is not installed.
     """
-    with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
+    try:
         import pyarrow.parquet as pq
+    except ImportError as error:
+        missing = require("pyarrow", "tables", "Reading CSV and Parquet files")
+        raise missing from error
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
