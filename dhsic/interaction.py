@@ -42,7 +42,7 @@ from dhsic.results import IndependenceTestResult, pvalue_text
 from dhsic.statistics.gram import PermutedGrams, RowOrders
 from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
-from dhsic.statistics.pointwise import means_of, moments_of
+from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 
 
@@ -185,7 +185,7 @@ class LandmarkLancaster(Estimator):
         # The three factorisations have one basis: their statistics are one norm of one vector.
         statistic = basis.statistic(_PAIRS, session.dtype)
         tuples = replace(statistic.tuples, form="centred")
-        moments = moments_of(measure(session, replace(statistic, tuples=tuples)))
+        moments = measure(session, replace(statistic, tuples=tuples)).told
         # About the means, products of small numbers lose no digits of their covariance.
         statistic = replace(statistic, tuples=tuples.about(means_of(tuples, moments)))
         kernels = basis.combinations.kernels_of(0)
@@ -228,7 +228,7 @@ class PairLancaster(Estimator):
         return plan_of(session, steps, self.remedy)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling
+        self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> GridOutcome:
         """The statistic beside the replicates of each factorisation."""
         assert isinstance(null, Permutation)

@@ -36,9 +36,8 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
-from dhsic.estimators.base import bandwidth_rows, check_gaps
+from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import run_null
-from dhsic.estimators.fitting_samples import beyond
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import names_of
@@ -693,7 +692,6 @@ def column_estimator(
     chosen, _, reason = choose_estimator(
         estimator, session, combinations, null, n_resamples, planner=planner, tuples=tuples
     )
-    check_gaps(session, chosen)
     return chosen, reason
 
 
@@ -878,8 +876,6 @@ def rank_features(
     neighbours = Neighbours(session, ("order", "row_groups", "strata"))
     outcome = method.test_grid(session, combinations, law)
     neighbours.warn()
-    estimates = outcome.columns
-    assert estimates is not None
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:
         # Of all columns, those that are constant too: the map is of them as one variable. By the
@@ -890,13 +886,13 @@ def rank_features(
         features=ranked,
         by=by,
         target=session.names[1],
-        target_kernel=estimates.combinations.kernels[-1].spec(),
+        target_kernel=outcome.combinations.kernels[-1].spec(),
         estimator=method.name,
         estimator_reason=reason,
         null=law.name,
         null_reason="; ".join(filter(None, (null_reason, outcome.detail))),
         n_resamples=len(outcome.replicates),
-        landmarks=estimates.landmarks,
+        landmarks=outcome.landmarks,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
 
@@ -990,15 +986,14 @@ def _ranked(
     p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
     # The data stand among the replicates, so that a distance is made alike for all rows.
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
-    estimates, fitted = outcome.columns, outcome.combinations.kernels[:-1]
-    assert estimates is not None
+    fitted, hsic = outcome.combinations.kernels[:-1], outcome.hsic
     kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
     # The mean over replicates is what independence would leave, more for many categories.
     # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
-    units = np.divide(estimates.hsic, statistics, out=0.0 * p, where=statistics != 0.0)
+    units = np.divide(hsic, statistics, out=0.0 * p, where=statistics != 0.0)
     chance = units * replicates.mean(axis=0)
     numbers = [
-        *(statistics, distances[0], estimates.hsic, estimates.cka(chance), p),
+        *(statistics, distances[0], hsic, outcome.cka(chance), p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
         # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
         step_down(statistics, replicates, rounding, dtype),

@@ -320,8 +320,8 @@ def _subset_measure(
         # Planned at every step, since sets grow: a refusal comes before the pass that would not
         # fit.
         session.begin(planned(partial(plan_once, null=None), chosen, session, combinations))
-        estimates = chosen.estimates(session, combinations).columns
-        return estimates.cka() if criterion == "cka" else estimates.hsic
+        found = chosen.test_grid(session, combinations, None)
+        return found.cka() if criterion == "cka" else found.hsic
 
     return measure, reason
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Method, Precision, RunOptions, choose_method
+from dhsic._arguments import Precision, RunOptions, choose_method
 from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
 from dhsic._progress import Progress, shows_progress
@@ -37,7 +37,8 @@ from dhsic.estimators import (
     NystromHSIC,
     NystromMHSIC,
 )
-from dhsic.estimators.registration import is_added
+from dhsic.estimators.program import Method
+from dhsic.estimators.registry import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
@@ -45,8 +46,7 @@ from dhsic.io.variables import codes_of_rows, pooled_samples, rows_of_samples
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
-from dhsic.statistics.exchangeable import coded, moves_of, read_labels
-from dhsic.statistics.sets import RowSets
+from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dhsic import plots
 from dhsic._validation import check_choice
 from dhsic.engine.session import Session
-from dhsic.estimators.nystrom import OnLandmarks
+from dhsic.estimators.features import OnLandmarks
 from dhsic.kernels import Kernel
+from dhsic.nulls import Permutation, Shifts
 from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
 from dhsic.statistics.features import Features
 from dhsic.statistics.outer import Measure
@@ -216,11 +217,9 @@ class COCO(OnLandmarks):
     True
     """
 
-    n_landmarks: int | str = "2sqrt"
-    replace: bool = False
-    tolerance: float | None = None
-
     name: ClassVar[str] = "coco"
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation)
+    takes_one_kernel: ClassVar[bool] = True
     measure: ClassVar[Measure] = Measure("COCO", squared_largest_singular_values, math.sqrt)
 
     def witness_functions(self, session: Session, kernels: Sequence[Kernel]) -> WitnessFunctions:
