@@ -35,6 +35,7 @@ from dhsic.conditional.features import (
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
@@ -266,22 +267,8 @@ def conditional_independence_test(
     return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen))
 
 
-@named_arguments
-def plan_conditional(
-    x: Any,
-    y: Any,
-    given: Any,
-    *,
-    method: ConditionalMethod = "auto",
-    kernels: Kernels | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: Missing = "refuse",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-) -> Plan:
+@plans(conditional_independence_test)
+def plan_conditional() -> None:
     """Plan `conditional_independence_test`: its steps and their memory; runs nothing.
 
     Parameters
@@ -305,11 +292,6 @@ def plan_conditional(
     >>> [step.name for step in plan.passes]
     ['first regressions', 'regressions', 'products of residuals']
     """
-    run = RunOptions(0, precision, client, threads, memory)
-    session, told = _open(run, x, y, given, method, names, data, missing)
-    if told["method"] == "strata":
-        return choose_method(session, kernels, "auto", "auto", None).plan(session)
-    return _kernel_residuals(kernels, session).plan(session)
 
 
 def _open(
