@@ -117,10 +117,11 @@ def _codec_of(kind: Any) -> Any:
 
 def _plain_fields(value: Any) -> dict[str, Any]:
     cls: Any = type(value)
-    return {name: _plain_value(getattr(value, name)) for name in _written_fields(cls)}
+    return {name: plain_value(getattr(value, name)) for name in _written_fields(cls)}
 
 
-def _plain_value(x: Any) -> Any:
+def plain_value(x: Any) -> Any:
+    """Make a value of the types that JSON has."""
     # Scalars of NumPy too, which JSON does not know.
     if isinstance(x, np.ndarray | np.generic):
         x = x.tolist()
@@ -130,9 +131,9 @@ def _plain_value(x: Any) -> Any:
         # JSON has no infinity, which an infinite statistic or bound may be: a word stands for it.
         return next((word for word, value in _SPELT.items() if x == value), x)
     if isinstance(x, list | tuple):
-        return [_plain_value(item) for item in x]
+        return [plain_value(item) for item in x]
     if isinstance(x, Mapping):
-        return {str(key): _plain_value(item) for key, item in x.items()}
+        return {str(key): plain_value(item) for key, item in x.items()}
     if (codec := _codec_of(type(x))) is not None:
         return codec[0](x)
     if is_dataclass(x):

@@ -82,9 +82,9 @@ def check_level(alpha: Any) -> float:
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse what cannot be called with the progress of a conversion."""
+    """Refuse what cannot be called with the progress of a conversion or a study."""
     if progress is not None and not callable(progress):
-        msg = f"progress must be callable with a number of rows, got {shown(progress)}: as print"
+        msg = f"progress must be callable with one argument, got {shown(progress)}: as print"
         raise InvalidArgumentError(msg)
 
 

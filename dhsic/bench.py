@@ -24,7 +24,14 @@ from zarr.codecs import Crc32cCodec
 
 from dhsic import plots
 from dhsic._arguments import Precision
-from dhsic._validation import check_choice, check_flag, check_integer, check_path, nearest
+from dhsic._validation import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_path,
+    check_progress,
+    nearest,
+)
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
 from dhsic.engine.memory import forget_peak, peak_bytes
@@ -182,7 +189,7 @@ class ScalingStudy(Result):
         if setting in _WORDS:
             msg = f"along must be a setting that is a number, got {setting!r}: see 'relative'"
             raise InvalidArgumentError(msg)
-        lines = self._lines(setting, _quantity(quantity))
+        lines = self._lines(setting, quantity)
         return {
             # Least squares of logarithms: a slope of 1 is time in proportion to the setting.
             label: float(np.polyfit(np.log(x), np.log(y), 1)[0])
@@ -221,7 +228,7 @@ class ScalingStudy(Result):
         """
         setting = self._along(along)
         if quantity is not None:
-            return self._drawn(ax, setting, _quantity(quantity))
+            return self._drawn(ax, setting, quantity)
         if setting == "workers":
             return self._drawn(ax, setting, "efficiency" if self.weak else "speedup")
         if ax is not None or all(run["peak_bytes"] is None for run in self.runs):
@@ -255,6 +262,7 @@ class ScalingStudy(Result):
 
     def _lines(self, setting: str, quantity: str) -> dict[str, tuple[list[Any], list[float]]]:
         """Values against the setting, a line for every combination of the others that vary."""
+        check_choice("quantity", quantity, list(_QUANTITIES))
         # In weak scaling rows and workers vary together, and are one axis.
         tied = ("rows",) if self.weak and setting == "workers" else ()
         others = [name for name in self.varied if name not in (setting, *tied)]
@@ -375,10 +383,6 @@ def _read(text: str) -> Any:
     return text or None
 
 
-def _quantity(quantity: str) -> str:
-    return check_choice("quantity", quantity, list(_QUANTITIES))
-
-
 def in_words(name: str, value: Any) -> str:
     """A setting with its value, as "rows 1,000"."""
     return f"{_label(name)} {_cell_text(name, value)}"
@@ -391,8 +395,6 @@ def _label(name: str) -> str:
 def _cell_text(name: str, value: Any) -> str:
     return format_bytes(value) if name in _BYTES and value is not None else as_text(value)
 
-
-Setting = dict[str, Any]
 
 _MEMORY = "2GiB"
 _CHOICES = {"scheduler": ("threads", "processes"), "precision": get_args(Precision)}
@@ -494,7 +496,7 @@ def scaling_study(
     _check_options(options, values)
     check_flag("weak", weak)
     check_integer("repeats", repeats, minimum=1)
-    _check_progress(progress)
+    check_progress(progress)
     _check_folder("csv must be in", None if csv is None else Path(check_path("csv", csv)).parent)
     _check_folder("folder must be", folder)
     # All runs have one seed, so that they do the same work.
@@ -527,7 +529,7 @@ def scaling_study(
     return ScalingStudy(tuple(next(r for r in runs if _matches(r, turn)) for turn in turns))
 
 
-def _run(client: Any, data: _Data, setting: Setting, options: Mapping[str, Any]) -> Setting:
+def _run(client: Any, data: _Data, setting: Row, options: Mapping[str, Any]) -> Row:
     """One test on a client or threads, and what it took."""
     chosen = {**options, "client": client}
     chosen |= {name: setting[name] for name in ("n_resamples", "precision") if name in setting}
@@ -652,12 +654,6 @@ def _check_options(options: Mapping[str, Any], varied: Mapping[str, Any]) -> Non
         raise InvalidArgumentError(msg)
 
 
-def _check_progress(progress: Any) -> None:
-    if progress is not None and not callable(progress):
-        msg = f"progress must be callable with a line of text, got {progress!r}: as print"
-        raise InvalidArgumentError(msg)
-
-
 def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
     """Refuse at once what could not be written after the first run."""
     if folder is not None and not os.path.isdir(check_path("folder", folder)):
@@ -667,7 +663,7 @@ def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
 
 def _settings(
     values: Mapping[str, list[Any]], weak: bool, most_rows: int | None, workers: int
-) -> list[Setting]:
+) -> list[Row]:
     """All combinations of what is varied, the first named changing slowest."""
     if weak and "workers" not in values:
         msg = "weak=True keeps the rows of a worker: vary 'workers' too, as [1, 2]"
@@ -680,7 +676,7 @@ def _settings(
     # In weak scaling as many rows a worker as the data allow for the most of them.
     share = max(grid["workers"]) if weak else 1
     grid.setdefault("rows", [None if most_rows is None else max(1, most_rows // share)])
-    settings: list[Setting] = [
+    settings: list[Row] = [
         dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())
     ]
     if weak:
@@ -696,7 +692,7 @@ def _settings(
     return settings
 
 
-def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
+def _turns(settings: Sequence[Row], repeats: int, client: Any) -> list[Row]:
     """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
     # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
     turns = [{**setting, "repeat": repeat} for repeat in range(repeats) for setting in settings]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,12 @@ from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, f
 from dhsic.estimators.reach import Planner, planned
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
+from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
 from dhsic.results import IndependenceTestResult, pvalue_text
+from dhsic.statistics.gram import PermutedGrams, RowOrders
 from dhsic.statistics.neighbours import Neighbours
-from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
+from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 
@@ -142,6 +144,7 @@ FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
 QUANTITY = "squared interaction"
 _PAIRS = tuple(Pair((a, b), s) for a, b, s in FACTORISATIONS)
 _STRIP = 2**15  # entries of a Gram matrix that are gathered at a time
+_BATCH = 64  # permutations that a thread draws at a time
 _SAFETY = 4.0
 
 
@@ -213,8 +216,9 @@ class PairLancaster(Estimator):
         """Hold three Gram matrices, and permute one after another."""
         n, size, rows = session.n, session.dtype.itemsize, 8 * session.n * sum(session.dims)
         gram = size * n * n
-        # Two working matrices, and what is gathered in every thread.
-        working = 3 * gram + session.runtime.threads * (2 * size * max(_STRIP, 8 * n) + 16 * n)
+        # Two working matrices, and in every thread what is gathered, in the orders of a batch.
+        gathered = 6 * size * max(_STRIP, 8 * n) + 32 * n * _BATCH
+        working = 3 * gram + session.runtime.threads * gathered
         steps = [
             fitting_step(session),
             DriverStep("read all rows", 3 * rows, rows),
@@ -242,6 +246,8 @@ class PairLancaster(Estimator):
         statistics, replicates, errors = [], [], []
         tile = tile_error(session.dtype)
         unit, norms = transform_error(session.dtype, 1) + tile, [np.linalg.norm(g) for g in grams]
+        orders = RowOrders.of_all(orbit)
+        moved: Any = _Moved(range(1, null.n_resamples + 1))
         # One after another, so that two working matrices are held and not six.
         for a, b, s in FACTORISATIONS:
             # The product of two centred matrices is not centred itself; HSIC with s needs it to be.
@@ -250,11 +256,10 @@ class PairLancaster(Estimator):
             # Errors of tiles are relative to the kernels themselves, but independent.
             apart = (peaks[a] * norms[b] + peaks[b] * norms[a]) * norms[s] + norm * n * peaks[s]
             errors.append(_SAFETY * (unit * norm * norms[s] + 2.0 * tile * apart / n) / n)
-            permuted = _PermutedProduct(_upper(product), grams[s], orbit)
-            del product
-            statistics.append(permuted.of(np.arange(n)) / n)
+            statistics.append(float(np.vdot(product, grams[s])) / n)
+            permuted = PermutedGrams(moved, [product, grams[s]], orders)
             parts: list[Vector] = session.map("permutation null", permuted, null.n_resamples)
-            replicates.append(np.concatenate(parts) / n)
+            replicates.append(np.concatenate(parts)[:, 0] / n)
         return GridOutcome(
             fitted,
             np.array(statistics),
@@ -265,43 +270,13 @@ class PairLancaster(Estimator):
         )
 
 
-@dataclass(frozen=True)
-class _PermutedProduct:
-    """Sums of a product of two Gram matrices, of which one is permuted.
+class _Moved(NamedTuple):
+    """Of two Gram matrices, the first held and the second permuted, as `GramPass` says it."""
 
-    Both are symmetric and permuted alike, so that the upper half is enough, twice.
-    """
-
-    upper: Matrix
-    right: Matrix
-    orbit: Orbit
-
-    def __call__(self, replicates: range) -> Vector:
-        """Those under some permutations after the first, the identity."""
-        groups, n = self.orbit.groups, len(self.right)
-        first, sums = groups.size * np.arange(groups.count)[:, None], np.empty(len(replicates))
-        order = np.arange(n)  # rows beyond the groups stay
-        for place, number in enumerate(replicates):
-            moved = self.orbit.orders(number + 1, 0, groups.count) + first
-            order[: moved.size] = moved.ravel()
-            sums[place] = self.of(order)
-        return sums
-
-    def of(self, order: NDArray[np.intp]) -> float:
-        """That of one."""
-        n, step, total = len(order), max(8, _STRIP // len(order)), 0.0
-        for start in range(0, n, step):
-            rows = self.right.take(order[start : start + step], axis=0, mode="clip")
-            moved = rows.take(order[start:], axis=1, mode="clip")
-            total += float(np.einsum("ij,ij", self.upper[start : start + step, start:], moved))
-        return total
-
-
-def _upper(gram: Matrix) -> Matrix:
-    """The upper half of a symmetric matrix, twice, with its diagonal once."""
-    upper = 2 * np.triu(gram)
-    np.einsum("ii->i", upper)[:] /= 2
-    return upper
+    drawn: range
+    variables: tuple[int, ...] = (0, 1)
+    chosen: tuple[tuple[int, ...], ...] = ((0, 1),)
+    shared: SharedTiles = SharedTiles((), ())
 
 
 def _gram(kernel: Kernel, x: Matrix, dtype: np.dtype[Any]) -> Matrix:

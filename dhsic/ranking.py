@@ -1012,11 +1012,9 @@ def _with_constants(
 ) -> tuple[RankedColumn, ...]:
     """All features, those that are constant between those that were tested."""
     # By name, in which all columns of a ranking differ.
-    tested_by_name = {column.name: column for column in tested}
+    by_name = {column.name: column for column in tested}
     described = zip(features.names, features.columns, features.kernels, strict=True)
     return tuple(
-        tested_by_name[name]
-        if name in tested_by_name
-        else RankedColumn.still(name, columns, kernel.spec())
+        by_name.get(name) or RankedColumn.still(name, columns, kernel.spec())
         for name, columns, kernel in described
     )

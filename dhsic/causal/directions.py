@@ -20,6 +20,7 @@ from dhsic._validation import check_choice, check_integer, named_arguments, show
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import (
@@ -554,26 +555,8 @@ def direction(
     )
 
 
-@named_arguments
-def plan_direction(
-    x: Any,
-    y: Any,
-    *,
-    criterion: DirectionCriterion = "p-value",
-    estimator: EstimatorName | Estimator = "auto",
-    regression: RegressionName | Regression = "splines",
-    null: NullName | Null | None = None,
-    n_resamples: int | None = None,
-    kernel: KernelName | str | Kernel | None = "gaussian",
-    max_rows: int | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: Missing = "refuse",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-) -> Plan:
+@plans(direction)
+def plan_direction() -> None:
     """Plan `direction`: its steps, their memory and their time; runs nothing.
 
     Parameters
@@ -608,11 +591,6 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
-    run = RunOptions(0, "float64", client, threads, memory, time)
-    session = open_nodes(run, (x, y), names, data, missing)
-    measure = estimator, null, n_resamples, kernel
-    asked = _Directed(session, find_regression(regression), criterion, *measure)
-    return asked.plan(asked.choose_rows(max_rows)[0])
 
 
 @shows_progress

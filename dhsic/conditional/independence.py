@@ -55,6 +55,7 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
@@ -303,22 +304,8 @@ def conditional_independence_test(
     return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen))
 
 
-@named_arguments
-def plan_conditional(
-    x: Any,
-    y: Any,
-    given: Any,
-    *,
-    method: ConditionalMethod = "auto",
-    kernels: Kernels | None = None,
-    names: Sequence[str] | None = None,
-    data: Any = None,
-    missing: Missing = "refuse",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-) -> Plan:
+@plans(conditional_independence_test)
+def plan_conditional() -> None:
     """Plan `conditional_independence_test`: its steps and their memory; runs nothing.
 
     Parameters
@@ -342,11 +329,6 @@ def plan_conditional(
     >>> [step.name for step in plan.passes]
     ['first regressions', 'regressions', 'products of residuals']
     """
-    run = RunOptions(0, precision, client, threads, memory)
-    session, told = _open(run, x, y, given, method, names, data, missing)
-    if told["method"] == "strata":
-        return choose_method(session, kernels, "auto", "auto", None).plan(session)
-    return _kernel_residuals(kernels, session).plan(session)
 
 
 def _open(

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from dhsic._json import CODECS
+from dhsic._json import CODECS, plain_value
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product, Sum
@@ -240,7 +240,7 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
         msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
         raise InvalidArgumentError(msg)
     values = {
-        _INNER if field.name == "kernel" else field.name: _plain(getattr(kernel, field.name))
+        _INNER if field.name == "kernel" else field.name: plain_value(getattr(kernel, field.name))
         for field in fields(kernel)
     }
     return {"kernel": name, **values}
@@ -275,12 +275,6 @@ def kernel_of_plain(plain: Any) -> Kernel:
         msg = f"kernel must be a kernel of dhsic.kernels, got {str(plain)[:40]!r}"
         raise TypeError(msg)
     return kernel
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Kernel):
-        return plain_kernel(value)
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _value(plain: Any) -> Any:
