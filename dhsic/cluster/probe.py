@@ -13,8 +13,8 @@ import time
 
 from distributed.comm.addressing import parse_address, parse_host_port
 
-from dhsic.cluster.sections import TLS
 from dhsic.cluster.security import ssl_context
+from dhsic.cluster.spec import TLS
 
 NOBODY = "nobody answered"
 

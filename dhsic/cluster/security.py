@@ -10,8 +10,7 @@ from distributed import Security
 from distributed.comm.addressing import parse_address, parse_host_port
 
 from dhsic._files import check_regular
-from dhsic.cluster import checks
-from dhsic.cluster.sections import TLS
+from dhsic.cluster.spec import TLS, refuse
 from dhsic.errors import InsecureWarning, InvalidArgumentError, MissingDependencyError
 
 _ENCRYPTED = ("tls", "wss")
@@ -117,17 +116,17 @@ def ssl_context(tls: TLS) -> ssl.SSLContext:
     contents = {name: _content(name, getattr(tls, name)) for name in ("ca", "cert", "key")}
     if b"ENCRYPTED" in contents["key"]:  # OpenSSL would ask on the terminal
         remedy = "remove it, as with 'openssl rsa'"
-        checks.refuse("tls: key", "a private key without a passphrase", tls.key, remedy)
+        refuse("tls: key", "a private key without a passphrase", tls.key, remedy)
     try:
         context.load_verify_locations(cafile=tls.ca)
     except ssl.SSLError:
-        checks.refuse("tls: ca", "a PEM file of certificates", tls.ca, "give that of the authority")
+        refuse("tls: ca", "a PEM file of certificates", tls.ca, "give that of the authority")
     try:
         context.load_cert_chain(tls.cert, tls.key)
     except ssl.SSLError as error:
         requirement = "PEM files of a certificate and its own private key"
         reason = str(error.reason).lower().replace("_", " ")
-        checks.refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
+        refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
     return context
 
 
@@ -138,7 +137,7 @@ def _content(name: str, path: str) -> bytes:
             # What is no certificate may be of any size.
             return file.read(2**20)
     except OSError as error:
-        checks.refuse(f"tls: {name}", "a file that can be read", path, str(error.strerror))
+        refuse(f"tls: {name}", "a file that can be read", path, str(error.strerror))
 
 
 def stays_here(host: str) -> bool:

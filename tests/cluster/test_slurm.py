@@ -52,7 +52,7 @@ def check_same(text):
 def test_submit__waits_for_the_result_of_a_local_run(songs, tmp_path):
     text = "kind: slurm\nworkers: 2\nmemory: 500MiB\nslurm:\n  interface: lo\n  host: 127.0.0.1\n"
     (tmp_path / "cluster.yaml").write_text(text)
-    said = dhsic("submit", "slurm", "--spec", "cluster.yaml", "--", "test", songs, *OPTIONS)
+    said = dhsic("submit", "--cluster", "cluster.yaml", "--", "test", songs, *OPTIONS)
     assert "independence" in said
     (folder,) = (tmp_path / "state" / "dhsic" / "runs").iterdir()
     check_same((folder / "result.json").read_text())
