@@ -23,7 +23,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,11 +45,12 @@ Standing = Literal["not submitted", "waiting", "running", "finished", "failed", 
 _FORMAT = 2
 _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _SECONDS_TO_LEAVE = 60
-_SECONDS, _SHOWN, _TAIL, _LOG_END = 60.0, 200, 50, 4096
+_SECONDS, _SHOWN, _TAIL = 60.0, 200, 50
 
 
 _HERE = Path(__file__).parent
 QUEUES: dict[str, dict[str, Any]] = yaml.safe_load((_HERE / "queues.yaml").read_text("utf-8"))
+_PODS, _INDEX = QUEUES["kubernetes"], "batch.kubernetes.io/job-completion-index"
 
 
 class Task(NamedTuple):
@@ -125,7 +126,7 @@ class SubmittedRun:
     @property
     def where(self) -> str:
         """The kind of its queue; processes here lead what runs elsewhere without a queue."""
-        return self.spec.kind if self.spec.kind in (*QUEUES, "kubernetes") else "local"
+        return self.spec.kind if self.spec.kind in QUEUES else "local"
 
     @property
     def script(self) -> Path:
@@ -320,7 +321,7 @@ def render(run: SubmittedRun) -> str:
     """All that the queue is given: the script of a job, or the manifests of Kubernetes."""
     tasks = run.tasks()
     if run.where == "kubernetes":
-        script = _filled("pod.sh", choice=_choice(run, "$JOB_COMPLETION_INDEX"))
+        script = _filled("pod.sh", choice=_choice(run, QUEUES[run.where]["index"]))
         documents = job_manifests(run.name, run.spec, script, workers=run.led, tasks=len(tasks))
         return yaml_text(documents)
     queue, jobs = QUEUES[run.where], run.spec.jobs
@@ -434,42 +435,47 @@ def submit_run(run: SubmittedRun, text: str) -> str:
 
 
 def _submitted(run: SubmittedRun, text: str) -> str:
-    if run.where == "kubernetes":
-        try:
-            _kubectl(run, ["apply", "--filename=-"], text)
-        except ClusterError as error:
+    queue, count = QUEUES[run.where], len(run.tasks())
+    words = queue["sweep"] if run.each else queue["submit"]
+    most = run.spec.bounds.maximum
+    try:
+        # From stdin: a script in a file could change before the queue reads it.
+        said = _asked(run, words, given=text, last=count - 1, count=count, most=most)
+    except ClusterError as error:
+        if run.where == "kubernetes":
             with suppress(ClusterError):
                 # kubectl applies one object after another: those before the refusal are there.
                 _end(run, run.name)
-            if "no matches for kind" in str(error):
-                msg = (
-                    "the cluster must have the Dask operator and has none: install the chart "
-                    "dask-kubernetes-operator first"
-                )
-                raise ClusterError(msg) from error
-            raise
-        return run.name
-    queue, count = QUEUES[run.where], len(run.tasks())
-    words = queue["sweep"] if run.each else queue["submit"]
-    # From stdin: a script in a file could change before the queue reads it.
-    said = _asked(run, words, given=text, last=count - 1, count=count, most=run.spec.bounds.maximum)
-    match = re.search(queue["job"], said)
-    if match is None:
+        for reason, remedy in queue.get("refused", {}).items():
+            if reason in str(error):
+                raise ClusterError(remedy) from error
+        raise
+    if (match := re.search(queue["job"], said)) is None:
         msg = f"{run.where} must answer with the number of a job, got {said[:80]!r}"
         raise ClusterError(msg)
-    return match[0]
+    return match[0] or run.name
 
 
 def _asked(run: SubmittedRun, words: str, job: str = "", given: str = "", **values: Any) -> str:
     """What a program of the queue says."""
     number, _, cluster = job.partition(";")
-    script, log = run.script, run.folder / "job.log"
-    texts = {"job": number, "name": run.name, "script": script, "log": log, **values}
-    texts["python"] = sys.executable
+    texts = {
+        "job": number,
+        "name": run.name,
+        "script": run.script,
+        "log": run.folder / "job.log",
+        "python": sys.executable,
+        "kind": "daskjob" if run.led else "job",
+        "kinds": "daskjob,daskautoscaler,networkpolicy" if run.led else "job,networkpolicy",
+        **values,
+    }
     # Where there are several clusters of SLURM, the name of the job says in which it is.
-    place = [f"--clusters={cluster}"] if cluster else []
-    called = [word.format(**texts) for word in shlex.split(words)]
-    return call([called[0], *place, *called[1:]], "run this where jobs are submitted", given)
+    place = {"clusters": cluster or None}
+    if (section := run.spec.kubernetes) is not None:
+        place = {"context": section.context, "namespace": section.namespace}
+    chosen = [f"--{name}={value}" for name, value in place.items() if value is not None]
+    program, *rest = (word.format(**texts) for word in shlex.split(words))
+    return call([program, *chosen, *rest], f"run this where {run.where} is reached", given)
 
 
 def standings(run: SubmittedRun) -> list[Standing]:
@@ -497,8 +503,6 @@ def standings(run: SubmittedRun) -> list[Standing]:
 
 
 def _phase(run: SubmittedRun, job: str) -> Literal["waiting", "running", "ended"]:
-    if run.where == "kubernetes":
-        return _phase_of_pods(run, job)
     queue = QUEUES[run.where]
     try:
         said = _asked(run, queue["query"], job)
@@ -506,16 +510,16 @@ def _phase(run: SubmittedRun, job: str) -> Literal["waiting", "running", "ended"
         if re.search(queue["gone"], str(error)):
             return "ended"
         raise
-    pattern = (
-        queue["state"].format(job=re.escape(job), name=run.identity)
-        if "{" in queue["state"]
-        else queue["state"]
-    )
-    states = re.findall(pattern, said, re.M)
-    if any(re.fullmatch(queue["waiting"], state) for state in states) and not run.each:
+    pattern = queue["state"].replace("{job}", re.escape(job)).replace("{name}", run.identity)
+    states = re.findall(pattern, said, re.MULTILINE)
+    going = f"{queue['running']}|{queue['waiting']}"
+    ended = not any(re.fullmatch(going, state) for state in states)
+    # Some jobs of an array may wait while others run.
+    if not ended and not run.each and all(re.fullmatch(queue["waiting"], one) for one in states):
         return "waiting"
-    going = f"{queue['waiting']}|{queue['running']}"
-    return "running" if any(re.fullmatch(going, state) for state in states) else "ended"
+    # Nobody tells the operator of Kubernetes of a pod that is gone.
+    gone = run.where == "kubernetes" and not _keep_printed(run, job, _TAIL if not ended else -1)
+    return "ended" if ended or (gone and run.led) else "running"
 
 
 def cancel_run(run: SubmittedRun, job: str) -> None:
@@ -539,13 +543,7 @@ def clear_run(run: SubmittedRun, job: str) -> bool:
 
 
 def _end(run: SubmittedRun, job: str) -> None:
-    if run.where != "kubernetes":
-        _asked(run, QUEUES[run.where]["cancel"], job)
-        return
-    # The operator deletes what it made; without waiting for pods to end, which may take minutes.
-    kinds = "daskjob,daskautoscaler,networkpolicy" if run.led else "job,networkpolicy"
-    words = ["delete", kinds, "--ignore-not-found", "--wait=false"]
-    _kubectl(run, [*words, f"--selector=app.kubernetes.io/instance={job}"])
+    _asked(run, QUEUES[run.where]["cancel"], job)
 
 
 def call(words: Sequence[str], missing: str, given: str = "") -> str:
@@ -593,15 +591,6 @@ def call(words: Sequence[str], missing: str, given: str = "") -> str:
 # --- pods of Kubernetes
 
 
-def _kubectl(run: SubmittedRun, words: Sequence[str], given: str = "") -> str:
-    section = run.spec.kubernetes
-    assert section is not None
-    options = {"context": section.context, "namespace": section.namespace}
-    chosen = [f"--{name}={value}" for name, value in options.items() if value is not None]
-    missing = "install it and give it the address of the cluster"
-    return call(["kubectl", *chosen, *words], missing, given)
-
-
 def _configured(*words: str) -> str | None:
     """Configuration of the user; None inside a pod, which has none."""
     with suppress(ClusterError):
@@ -610,86 +599,43 @@ def _configured(*words: str) -> str | None:
 
 
 def _pods(run: SubmittedRun, job: str) -> list[dict[str, Any]]:
-    words = ["get", "pods", f"--selector=dask.org/cluster-name={job}", "--output=json"]
-    pods: list[dict[str, Any]] = parse_json(_kubectl(run, words))["items"]
+    pods: list[dict[str, Any]] = parse_json(_asked(run, _PODS["pods"], job))["items"]
     return pods
 
 
-def _phase_of_pods(run: SubmittedRun, job: str) -> Literal["waiting", "running", "ended"]:
-    """Ask for the job, and keep what its pods printed: all in the end, before that the end."""
-    kind = "daskjob" if run.led else "job"
-    said = _kubectl(run, ["get", kind, job, "--ignore-not-found", "--output=json"])
-    if not said.strip():
-        return "ended"
-    status = parse_json(said).get("status", {})
-    conditions = {one["type"] for one in status.get("conditions", ()) if one["status"] == "True"}
-    ended = status.get("jobStatus") in ("Successful", "Failed") or conditions & {
-        "Complete",
-        "Failed",
-    }
-    if not ended and status.get("jobStatus") != "Running" and not status.get("active"):
-        return "waiting"
-    part = () if ended else (f"--tail={_TAIL}",)
-    kept = [_keep_printed(run, pod, task, part) for pod, task in _leaders(run, job)]
-    # Nobody tells the operator of a pod that is gone.
-    return "running" if any(kept) and not ended else "ended"
-
-
-def _leaders(run: SubmittedRun, job: str) -> Iterator[tuple[str, Task]]:
-    """Pods that lead a run, with their commands."""
-    tasks = run.tasks()
-    if run.led:
-        yield f"{job}-runner", tasks[0]
-        return
-    for pod in _pods(run, job):
-        index = pod["metadata"].get("annotations", {})["batch.kubernetes.io/job-completion-index"]
-        yield pod["metadata"]["name"], tasks[int(index)]
-
-
-def _keep_printed(run: SubmittedRun, pod: str, task: Task, part: Sequence[str]) -> bool:
-    """Put the log, the events and the result where those of other runs are, if there is a pod."""
-    if task.code() is not None:
-        return True
-    try:
-        log = _kubectl(run, ["logs", f"pod/{pod}", "--container=dhsic", *part])
-    except ClusterError as error:
-        if "(NotFound)" in str(error):
-            return False
-        raise
-    # Kept here, since the log is gone with its pod. The last markers count: the command may have
-    # printed the same lines, and a pod that was killed half a result.
-    match = _PRINTED.fullmatch(log)
-    before, output, result, code = match.groups() if match else (log, "", "", "")
-    lines = (before or "").splitlines(keepends=True)
-    texts = {
-        "error.log": "".join(line for line in lines if not line.startswith("{")),
-        "journal.jsonl": "".join(line for line in lines if line.startswith("{")),
-        "output.txt": output,
-        "result.json": result,
-        "exit": code,
-    }
-    for name, text in texts.items():
-        if text:
-            write_whole(task.folder / name, text)
-    return True
-
-
-_IMAGE = "name an image that the nodes can pull"
-_SECRETS = "make the secrets that the file of the cluster names"
-_REMEDIES = {
-    **dict.fromkeys(("ErrImagePull", "ImagePullBackOff", "InvalidImageName"), _IMAGE),
-    "ErrImageNeverPull": _IMAGE,
-    "CreateContainerConfigError": _SECRETS,
-    "CreateContainerError": _SECRETS,
-    "RunContainerError": "see 'kubectl describe pod {pod}'",
-    "CrashLoopBackOff": "see 'kubectl logs --previous {pod}'",
-    "Unschedulable": "ask for fewer workers, or for less memory or threads, or add nodes",
-    "OOMKilled": "give the cluster more memory",
-    "Evicted": "see 'kubectl describe pod {pod}'",
-    "NodeLost": "wait for its node, or cancel the run and submit it again",
-}
-# The test waits for its pod, that one for the scheduler, and the scheduler for workers.
-_ORDER = ("job-runner", "scheduler", "worker")
+def _keep_printed(run: SubmittedRun, job: str, tail: int) -> bool:
+    """Put what pods printed where files of other runs are; whether there is a pod that leads."""
+    leaders = [(f"{job}-runner", "0")] if run.led else []
+    for one in () if run.led else _pods(run, job):
+        numbers = one["metadata"].get("annotations", {})
+        leaders.append((one["metadata"]["name"], numbers[_INDEX]))
+    tasks, found = run.tasks(), False
+    for pod, number in leaders:
+        task = tasks[int(number)]
+        try:
+            # Kept here, since the log is gone with its pod.
+            log = "" if task.code() is not None else _asked(run, _PODS["log"], pod=pod, tail=tail)
+        except ClusterError as error:
+            if re.search(_PODS["gone"], str(error)):
+                continue
+            raise
+        found = True
+        # The last markers count: the command may have printed the same lines, and a pod that was
+        # killed half a result.
+        match = _PRINTED.fullmatch(log)
+        before, output, result, code = match.groups() if match else (log, "", "", "")
+        lines = (before or "").splitlines(keepends=True)
+        texts = {
+            "error.log": "".join(line for line in lines if not line.startswith("{")),
+            "journal.jsonl": "".join(line for line in lines if line.startswith("{")),
+            "output.txt": output,
+            "result.json": result,
+            "exit": code,
+        }
+        for name, text in texts.items():
+            if text:
+                write_whole(task.folder / name, text)
+    return found
 
 
 def trouble(run: SubmittedRun, *, ended: bool) -> str | None:
@@ -707,39 +653,33 @@ def trouble(run: SubmittedRun, *, ended: bool) -> str | None:
     str or None
         The name of a pod, what is wrong and what to do; None where nothing is known.
     """
-    job = run.job()
-    if run.where != "kubernetes" or job is None:
-        return None
-    try:
-        pods = _pods(run, job)
-    except ClusterError:
-        return None
-    leader = f"{job}-runner"
-    if ended and run.led and leader not in (pod["metadata"]["name"] for pod in pods):
-        return (
-            f"its pod {leader} is gone, with its node or because somebody deleted it: remove the "
-            f"rest by 'dhsic cancel {run.identity}' and submit again; a test with --checkpoint "
-            "goes on from there"
-        )
-    roles = {pod["metadata"]["name"]: pod["metadata"].get("labels", {}) for pod in pods}
-    ranks = {name: labels.get("dask.org/component") for name, labels in roles.items()}
-    for pod in sorted(
-        pods,
-        key=lambda pod: (*_ORDER, ranks[pod["metadata"]["name"]]).index(
-            ranks[pod["metadata"]["name"]]
-        ),
-    ):
-        name, status = pod["metadata"]["name"], pod.get("status", {})
-        places = [status]
-        for one in status.get("conditions", []):
-            if (one["type"], one["status"]) == ("PodScheduled", "False"):
-                places.append(one)
-        states = [container.get("state", {}) for container in status.get("containerStatuses", [])]
-        places += [one[kind] for one in states for kind in ("waiting", "terminated") if kind in one]
-        # The first remedy is enough: others often follow from it.
-        for place in places:
-            if (reason := place.get("reason")) in _REMEDIES:
-                said = " ".join(place.get("message", "").split())[:_SHOWN]
-                detail = f" ({said})" if said else ""
-                return f"pod {name}: {reason}{detail}: {_REMEDIES[reason].format(pod=name)}"
+    job, pods = run.job(), []
+    if run.where == "kubernetes" and job is not None:
+        with suppress(ClusterError):
+            pods = _pods(run, job)
+            leader = f"{job}-runner"
+            if ended and run.led and leader not in (pod["metadata"]["name"] for pod in pods):
+                return (
+                    f"its pod {leader} is gone, with its node or because somebody deleted it: "
+                    f"remove the rest by 'dhsic cancel {run.identity}' and submit again; a test "
+                    "with --checkpoint goes on from there"
+                )
+    for role in (*_PODS["order"], None):
+        for pod in pods:
+            label = pod["metadata"].get("labels", {}).get("dask.org/component")
+            # The first remedy is enough: others often follow from it.
+            if role in (label, None) and (found := _trouble_of_pod(pod)) is not None:
+                return found
+    return None
+
+
+def _trouble_of_pod(pod: dict[str, Any]) -> str | None:
+    name, status = pod["metadata"]["name"], pod.get("status", {})
+    unmet = [one for one in status.get("conditions", []) if one["status"] == "False"]
+    containers = [one.get("state", {}) for one in status.get("containerStatuses", [])]
+    for place in (status, *unmet, *(state for one in containers for state in one.values())):
+        if (reason := place.get("reason")) in _PODS["remedies"]:
+            said = " ".join(place.get("message", "").split())[:_SHOWN]
+            detail = f" ({said})" if said else ""
+            return f"pod {name}: {reason}{detail}: {_PODS['remedies'][reason].format(pod=name)}"
     return None

@@ -47,7 +47,7 @@ def here(files, tmp_path, monkeypatch, queues):
         (tmp_path / f"{name}.yaml").write_text(text)
     queues.answer("sbatch", out="17\n")
     queues.answer("squeue", out="RUNNING\n")
-    queues.answer("kubectl", "apply", out="created\n")
+    queues.answer("kubectl", "apply", out="daskjob.kubernetes.dask.org/dhsic-1 created\n")
     return tmp_path
 
 
@@ -101,8 +101,8 @@ def test_queue__gets_what_render_only_prints(where, submit, queues, invoke, here
     if where == "kubernetes":
         assert called == ["--context=c", "--namespace=lab", "apply", "--filename=-"]
     assert IDENTITY.sub("ID", given) == IDENTITY.sub("ID", printed.stdout)
-    queues.answer("kubectl", "get", out='{"items": []}')
-    queues.answer("kubectl", "logs", out="")
+    queues.answer("kubectl", "get", "daskjob", out="state=ClusterCreated")
+    queues.answer("kubectl", "get", "pods", out='{"items": []}')
     queues.answer("kubectl", "delete", out="deleted\n")
     if where != "kubernetes":
         queues.answer(end)
@@ -114,7 +114,8 @@ def test_queue__gets_what_render_only_prints(where, submit, queues, invoke, here
     selector = f"--selector=app.kubernetes.io/instance=dhsic-{run}"
     assert last == (selector if where == "kubernetes" else "17.host" if where == "pbs" else "17")
     if where == "kubernetes":
-        queues.answer("kubectl", "get", "daskjob", out="")
+        queues.answer("kubectl", "get", "daskjob", code=1, err='"x" (NotFound)')
+        queues.answer("kubectl", "logs", code=1, err='"x" (NotFound)')
     else:
         queues.answer(ask, out=states[-1])
     assert "state      cancelled" in invoke(f"status {run}").stdout
@@ -270,8 +271,7 @@ def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke):
     pods = json.dumps({"items": [{**pod, "status": {"containerStatuses": [waiting]}}]})
 
     def answer(status, log):
-        job = json.dumps({"kind": "DaskJob", "status": {"jobStatus": status}})
-        queues.answer("kubectl", "get", "daskjob", f"dhsic-{run}", out=job)
+        queues.answer("kubectl", "get", "daskjob", f"dhsic-{run}", out=f"state={status}")
         queues.answer("kubectl", "logs", out=log)
         return invoke(f"status {run}").stdout
 
@@ -292,11 +292,9 @@ def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke):
 def test_kubernetes__sweep_is_collected_from_its_pods(submit, queues, invoke):
     command = "test s3://bucket/songs.zarr --variable y"
     run = submit(command, "kubernetes", "--each variable=x,z --detach").stdout.strip()
-    conditions = [{"type": "Complete", "status": "True"}]
-    job = json.dumps({"kind": "Job", "status": {"conditions": conditions}})
     index = "batch.kubernetes.io/job-completion-index"
     names = [{"metadata": {"name": f"p{k}", "annotations": {index: str(k)}}} for k in (0, 1)]
-    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out=job)
+    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=Complete")
     queues.answer("kubectl", "get", "pods", out=json.dumps({"items": names}))
     for code in (0, 1):
         ended = f"\n=== output ===\nt\n\n=== result ===\n{{}}\n\n=== exit {code} ===\n"
