@@ -200,10 +200,14 @@ class SubmittedRun:
 
     def job(self) -> str | None:
         """The queue's name of the job; None before a queue took the run."""
-        try:
-            return (self.folder / "job").read_text("utf-8").strip()
-        except FileNotFoundError:
-            return None
+        return _job_in(self.folder)
+
+
+def _job_in(folder: Path) -> str | None:
+    # One of a sweep may have submitted itself as a job of its own.
+    with suppress(FileNotFoundError):
+        return (folder / "job").read_text("utf-8").strip()
+    return None
 
 
 _FACTS = ("identity", "words", "depth", "takes", "each", "directory", "created")
@@ -232,8 +236,9 @@ def new_run(
     # Names sort by time; random digits keep those of one second apart.
     identity = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     created, folder = now.isoformat(timespec="seconds"), runs / identity
-    if spec.jobs is not None:
+    if spec.kind != "kubernetes":
         plain_path("--runs", runs)
+    if spec.jobs is not None:
         # Workers have the name and the folder of the run, where no other is given. Nobody sits
         # before it, so that they are waited for as long as the job that leads may last.
         own: dict[str, Any] = {
@@ -494,11 +499,11 @@ def standings(run: SubmittedRun) -> list[Standing]:
         if (code := task.code()) is not None:
             interrupted = code in (130, 143)
             found.append(over if interrupted else "failed" if code else "finished")
-        elif phase == "ended":
-            found.append(over)
-        else:
-            begun = not run.each or any(task.folder.iterdir())
-            found.append(phase if begun else "waiting")
+            continue
+        own = _job_in(task.folder) if run.each else None
+        now = phase if own is None else _phase(run, own)
+        begun = not run.each or any(task.folder.iterdir())
+        found.append(over if now == "ended" else now if begun else "waiting")
     return found
 
 
@@ -526,8 +531,10 @@ def cancel_run(run: SubmittedRun, job: str) -> None:
     """End the job and all that it started; what it has done stays in its folder."""
     mark = run.folder / "cancelled"
     mark.touch()  # first, or who follows it sees a failure
+    own = (_job_in(task.folder) for task in run.tasks() if run.each)
     try:
-        _end(run, job)
+        for each in (job, *filter(None, own)):
+            _end(run, each)
     # Nothing was cancelled, so that the run is as before.
     except BaseException:
         mark.unlink()

@@ -261,6 +261,20 @@ def test_local__sweep_runs_here(submit, invoke, here, queues, monkeypatch):
     assert found[0]["result"]["pvalue"] <= 1
 
 
+def test_sweep__of_pbs_has_jobs_that_submitted_themselves(submit, queues, here, invoke):
+    queues.answer("qsub", out="17[].host\n")
+    run = submit(ONE, "pbs", "--each variable=x,z --detach").stdout.strip()
+    (folder,) = folders(here)
+    for task, text in (("0", "18.host\n"), ("1", "")):
+        (folder / task / ("job" if text else "turns")).write_text(text)
+    queues.answer("qstat", "17[].host", code=153, err="qstat: Unknown Job Id 17[].host\n")
+    queues.answer("qstat", "18.host", out="job_state = R\n")
+    queues.answer("qdel")
+    assert "tasks      1 running, 1 failed\n" in invoke(f"status {run}").stdout
+    assert invoke(f"cancel {run}").exit_code == 0
+    assert [words for words, _ in queues.calls("qdel")] == [["17[].host"], ["18.host"]]
+
+
 # --- Kubernetes
 
 
