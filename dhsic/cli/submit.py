@@ -374,7 +374,8 @@ def _trouble(run: SubmittedRun, now: Standing) -> str | None:
         return known
     last = (_journal(run.tasks()[0]) or [{}])[-1].get("event")
     if now == "running" and run.led and last == "command-started" and run.spec.most_workers:
-        return f"waiting for workers (0 of {run.spec.most_workers})"
+        logs = "" if run.spec.jobs is None else f"; their logs are in {run.spec.jobs.log_directory}"
+        return f"waiting for workers (0 of {run.spec.most_workers}){logs}"
     return None
 
 

@@ -27,10 +27,11 @@ from distributed.utils import silence_logging_cmgr
 from dhsic._files import check_regular, parse_json
 from dhsic._validation import nearest
 from dhsic.cluster.manifests import cluster_manifests
-from dhsic.cluster.probe import NOBODY, refusal
 from dhsic.cluster.security import (
+    NOBODY,
     allow_insecure,
     check_address,
+    refusal,
     security_of,
     stays_here,
     temporary_security,
@@ -84,7 +85,7 @@ def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     check_address(address, spec.tls, spec.insecure)
     security = None if spec.tls is None else security_of(spec.tls)
     seconds = spec.answer_seconds
-    # A plain socket asks first, for the reasons in the head of `probe`.
+    # A plain socket asks first, for the reasons beside `refusal`.
     reason = refusal(address, spec.tls, seconds)
     if reason == NOBODY:
         msg = (
