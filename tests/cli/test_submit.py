@@ -324,7 +324,7 @@ REFUSED = {
     ("", SLURM): "give a command to submit, as",
     ("'rm -rf /'", SLURM): "got 'rm -rf /'",
     ("status x", SLURM): "got 'status'",
-    (f"{URL} --estimator v-hsic --landmarks 9", SLURM): "--landmarks goes with",
+    (f"{URL} --estimator v-hsc", SLURM): "'v-hsic'",
     (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
     (f"{TEST} --json o.json", SLURM): "--json cannot be given to a command",
     (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a command",
