@@ -10,7 +10,7 @@ import numpy as np
 
 from dhsic.causal import CausalDirections, directions, plan_direction
 from dhsic.causal import direction as find_direction
-from dhsic.causal.decisions import DirectionCriterion
+from dhsic.causal.directions import DirectionCriterion
 from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_regression, seen
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.missing import MISSING_OPTIONS

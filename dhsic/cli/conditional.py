@@ -22,7 +22,7 @@ from dhsic.cli.options import (
 from dhsic.cli.printing import print_plan, print_test
 from dhsic.cli.recipes import code_of_conditional
 from dhsic.cli.resources import read_resources
-from dhsic.conditional.compare import ConditionalMethod
+from dhsic.conditional.independence import ConditionalMethod
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Returned = TypeVar("Returned")

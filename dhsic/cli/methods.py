@@ -16,7 +16,7 @@ from dhsic.cli.output import aligned
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.features import Form
 from dhsic.estimators.nfsic import Placement
-from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
+from dhsic.estimators.registry import ESTIMATORS, NULLS, nulls_of
 from dhsic.landmarks import Pairing, Selection
 from dhsic.nulls import MixtureMethod, Variance, Within
 
@@ -292,11 +292,11 @@ def pairs_table() -> str:
     load_plugins()
     # Estimators of installed plugins too, which are loaded here for the sake of the table.
     rows = []
-    for entry in TABLE:
-        most = "2+" if entry.most_variables is None else str(entry.most_variables)
-        nulls = " ".join(null.name for null in entry.nulls)
+    for name, cls in ESTIMATORS.items():
+        most = "2+" if cls.most_variables is None else str(cls.most_variables)
+        nulls = " ".join(null.name for null in nulls_of(cls))
         first, *others = textwrap.wrap(nulls, _NULLS_WIDTH, break_on_hyphens=False) or [""]
-        rows.append((entry.estimator.name, entry.cost, most, first))
+        rows.append((name, cls.cost, most, first))
         rows += [("", "", "", more) for more in others]
     return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 

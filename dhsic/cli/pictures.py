@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dhsic._drawing import figure_of
-from dhsic.errors import DataError, require
+from dhsic.errors import DataError, needing
+from dhsic.plots import figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,11 +28,8 @@ def check_picture(path: Path | None) -> None:
     """
     if path is None:
         return
-    try:
+    with needing("matplotlib", "plot", "--plot"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        missing = require("matplotlib", "plot", "--plot")
-        raise missing from error
     # A figure alone has no window, so that this needs no display.
     known = Figure().canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in known:

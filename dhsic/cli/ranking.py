@@ -34,8 +34,7 @@ from dhsic.io.variables import Variable
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
-from dhsic.ranking import ColumnRanking
-from dhsic.ranking.result import By
+from dhsic.ranking import By, ColumnRanking
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -16,8 +16,7 @@ from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.io.zarr_output import check_new_group
 from dhsic.sensitivity import SensitivityMap
-from dhsic.sensitivity.forms import Of
-from dhsic.sensitivity.result import map_columns
+from dhsic.sensitivity.maps import Of, map_columns
 
 _EPILOG = """\b
 Estimators that have a map: nystrom-m, rff-hsic, v-hsic

@@ -45,7 +45,7 @@ from dhsic.cluster.spec import (
     plain_path,
     refuse,
 )
-from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, require
+from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, needing
 
 _REQUIREMENT = "scheduler must be the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
 _LONGEST_NOTICE = 600
@@ -141,11 +141,8 @@ def _kubernetes(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
         )
         raise InvalidArgumentError(msg)
     allow_insecure("the way to a cluster of the Kubernetes operator", spec.insecure)
-    try:
+    with needing("dask-kubernetes", "kubernetes", "a cluster of Kubernetes"):
         from dask_kubernetes.operator import KubeCluster
-    except ImportError as error:
-        missing = require("dask-kubernetes", "kubernetes", "a cluster of Kubernetes")
-        raise missing from error
     # It asks the scheduler's dashboard for more than a cluster of fixed size opens, so the
     # manifest is that of an adaptive one. Its name is random: two runs of one user do not meet.
     adaptive = dataclasses.replace(spec, workers=spec.bounds)
@@ -182,11 +179,8 @@ def _gateway(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     # The gateway hands out certificates on this way: plain http is for this machine alone.
     if url.scheme == "http" and not stays_here(url.hostname or ""):
         allow_insecure(f"the way to the gateway at {section.address}", spec.insecure)
-    try:
+    with needing("dask-gateway", "gateway", "a cluster of Dask Gateway"):
         from dask_gateway import Gateway
-    except ImportError as error:
-        missing = require("dask-gateway", "gateway", "a cluster of Dask Gateway")
-        raise missing from error
     with ExitStack() as stack:
         try:
             gateway = stack.enter_context(Gateway(address=section.address, auth=section.auth))
@@ -221,11 +215,8 @@ def _gateway(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
 
 def queue_class(kind: str) -> Any:
     """The class of dask-jobqueue for a kind of queue."""
-    try:
+    with needing("dask-jobqueue", "cluster", f"a cluster of {kind}"):
         import dask_jobqueue
-    except ImportError as error:
-        missing = require("dask-jobqueue", "cluster", f"a cluster of {kind}")
-        raise missing from error
     return getattr(dask_jobqueue, f"{kind.upper()}Cluster")
 
 
