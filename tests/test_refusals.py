@@ -651,6 +651,7 @@ COMMANDS = {
         "checkpoints clean s3://me:secret@bucket/x --yes": "without user name",
         "checkpoints remove x": "No such command 'remove'",
         "submit -- test": "Missing option '--cluster'",
+        "submit --spec no.yaml -- test x": "write --cluster FILE",
         "submit slurm --spec no.yaml -- test x": "write 'dhsic submit --cluster no.yaml -- test x'",
         "submit --cluster table.csv -- test data.zarr --variable x --variable y": "must be",
         "submit --cluster no.yaml -- test data.zarr --variable x --variable y": "cannot be read",
