@@ -13,6 +13,7 @@ _RATES = "rates of machines were removed: a plan times a block of the data"
 
 REMOVED: Final = {
     "--calibrate": _RATES,
+    "--spec": "write --cluster FILE, whose kind says the queue",
     **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
     "method='linear'": (

@@ -14,9 +14,8 @@ from dhsic.cli.demo import demo
 from dhsic.cli.independence import plan_command, test
 from dhsic.cli.interaction import interaction
 from dhsic.cli.ranking import rank
-from dhsic.cli.runs import cancel, result, runs, status
 from dhsic.cli.sensitivity import sensitivity
-from dhsic.cli.submit import submit
+from dhsic.cli.submit import cancel, result, runs, status, submit
 from dhsic.cli.two_sample import two_sample
 
 _EPILOG = """\b

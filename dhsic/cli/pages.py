@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dhsic.cli.resources import RunResources
-from dhsic.cluster.submit.quoting import shell_line
 from dhsic.engine.events import Event, Listener, RunStarted
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
 from dhsic.io.urls import redacted
@@ -37,7 +37,7 @@ class Page:
             check_report()
         self._path = path
         # The page is passed on, unlike the command that was typed.
-        self._command = shell_line([redacted(word) for word in command])
+        self._command = shlex.join([redacted(word) for word in command])
         self._started: RunStarted | None = None
         self._memory: tuple[MemoryUse, ...] = ()
 

@@ -1,217 +1,457 @@
-"""``dhsic submit``: hand a test to a queue."""
+"""``dhsic submit``, and ``runs``, ``status``, ``result`` and ``cancel`` of what it submitted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from time import sleep
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from dhsic._progress import progress_bar
-from dhsic.cli.independence import test
+from dhsic._files import parse_json
+from dhsic._progress import Bar, progress_bar
+from dhsic.cli.journal import read_journal
 from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import read_request, with_options
-from dhsic.cli.run_status import follow
-from dhsic.cli.runs import finish, runs_option
+from dhsic.cli.options import read_request
+from dhsic.cli.output import print_columns
 from dhsic.cluster import ClusterSpec
-from dhsic.cluster.submit import QUEUES, QueueName, RunState, SubmittedRun, runs_folder
-from dhsic.cluster.submit.quoting import check_words
-from dhsic.errors import InvalidArgumentError
+from dhsic.cluster.submit import (
+    Standing,
+    SubmittedRun,
+    Task,
+    cancel_run,
+    clear_run,
+    find_run,
+    list_runs,
+    new_run,
+    render,
+    runs_folder,
+    standings,
+    submit_run,
+    trouble,
+)
+from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.io.urls import is_url
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_SPEC = "the file of --spec says where the test runs"
+_PROGRESS = "{name}, {done:,} of {amount:,} {unit}"
+_GOING: tuple[Standing, ...] = ("waiting", "running")
+_SECONDS_BETWEEN, _SILENCES, _LOG_END, _SHOWN = 2.0, 10, 4096, 50
+_SPEC = "the file of --cluster says where the command runs"
 # Files of a run lie in its folder, and where it runs is in the file: both are not to be said twice.
 _RESERVED = {
     "--json": "the result is kept with the run, see 'dhsic result --json'",
     "--log-json": "the events are kept with the run",
-    "--report": "it is written on the machine that leads the test; take 'dhsic result --json'",
-    "--performance-report": "it would be written on the machine that leads the test",
     **dict.fromkeys(("--threads", "--workers", "--scheduler", "--scheduler-file"), _SPEC),
     **dict.fromkeys(("--tls-ca", "--tls-cert", "--tls-key", "--insecure"), _SPEC),
     **dict.fromkeys(("--cluster", "--memory"), _SPEC),
 }
+_IN_PODS = ("--report", "--performance-report", "--plot")
+_TAKEN = ("--cluster", "--threads", "--memory", "--json", "--log-json", "--checkpoint")
+_NOT_SUBMITTED = ("submit", "runs", "status", "result", "cancel")
+# Where the result of a command has them, they are columns of a sweep.
+_COLUMNS = ("statistic", "pvalue", "p_value", "estimate", "n")
 
-_OPTIONS = (
-    click.option(
-        "--spec",
-        type=click.Path(path_type=Path),
-        required=True,
-        metavar="CLUSTER.yaml",
-        help="Description of the cluster.",
-    ),
-    runs_option,
-    click.option(
-        "--render-only", is_flag=True, help="Print what would be submitted, and submit nothing."
-    ),
-    click.option(
-        "--detach",
-        is_flag=True,
-        help="Print the name of the run and return; otherwise wait for the result.",
-    ),
-    click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- test DATA ..."),
+_runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder that holds the runs.  [default: $XDG_STATE_HOME/dhsic/runs]",
 )
+_run_argument = click.argument("identity", metavar="RUN")
 
 
-def _queue_options(command: Command) -> Command:
-    return with_options(command, _OPTIONS)
-
-
-@click.group(short_help="Hand a test to SLURM or Kubernetes.")
-def submit() -> None:
-    """Hand a test to a queue, and wait for its result or come back for it.
-
-    A run has a name and a folder, which 'dhsic status', 'dhsic result' and 'dhsic cancel' know.
-    """
-
-
-@submit.command(
-    short_help="Submit a test to SLURM.",
+@click.command(
+    short_help="Hand a command to a queue.",
     epilog="""\b
-Example
-  dhsic submit slurm --spec cluster.yaml -- \\
+Examples
+  dhsic submit --cluster cluster.yaml -- \\
       test songs.zarr --variable features --variable year
+  dhsic submit --cluster cluster.yaml --each variable=loudness,tempo,key -- \\
+      test songs.zarr --variable year
 """,
     context_settings={"allow_interspersed_args": False},
 )
-@_queue_options
-def slurm(**options: Any) -> None:
-    """Submit a job to SLURM that runs a test on workers that are jobs too.
-
-    The test keeps a checkpoint in the folder of the run unless it names another one.
-    """
-    _submit_to("slurm", **options)
-
-
-@submit.command(
-    short_help="Submit a test to Kubernetes.",
-    epilog="""\b
-Example
-  dhsic submit kubernetes --spec cluster.yaml -- \\
-      test s3://bucket/songs.zarr --variable features --variable year
-""",
-    context_settings={"allow_interspersed_args": False},
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    metavar="CLUSTER.yaml",
+    help="Description of the cluster, whose kind says the queue: slurm, pbs, lsf, sge or "
+    "kubernetes; a process here leads for other kinds.",
 )
-@_queue_options
-def kubernetes(**options: Any) -> None:
-    """Submit a DaskJob to Kubernetes, where the Dask operator starts pods for it.
-
-    Data, and a checkpoint where one is wanted, must be URLs that the pods can read.
-    """
-    _submit_to("kubernetes", **options)
-
-
-def _submit_to(
-    queue_name: QueueName,
-    spec: Path,
+@click.option(
+    "--each",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Run the command once for each of several values, separated by commas, or by semicolons "
+    "where values have commas. A value takes the place of {NAME} in the command, or is that of its "
+    "option --NAME. With several of these options all combinations run.",
+)
+@_runs_option
+@click.option(
+    "--render-only", is_flag=True, help="Print what would be submitted, and submit nothing."
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Print the name of the run and return; otherwise wait for the result.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND ...")
+@click.pass_context
+def submit(
+    context: click.Context,
+    cluster: Path | None,
+    each: Sequence[str],
     runs: Path | None,
     render_only: bool,
     detach: bool,
     command: Sequence[str],
 ) -> None:
+    """Hand a command of dhsic to a queue, and wait for its result or come back for it.
+
+    A job runs the command on workers that are jobs, or pods, too. It keeps a checkpoint in the
+    folder of the run unless it names another one, and goes on from there where its time is over.
+    With --each it is an array of jobs without workers, each as large as a worker, as many at a time
+    as the file has workers. A run has a name and a folder, which 'dhsic status', 'dhsic result' and
+    'dhsic cancel' know.
+    """
     if render_only and detach:
         msg = "--render-only submits nothing that could be detached: give one of them"
         raise click.UsageError(msg)
+    if command[:1] in (("slurm",), ("kubernetes",)):
+        new = [re.sub("^--spec", "--cluster", word) for word in command[1:]]
+        msg = f"the file says the queue now: write 'dhsic submit {shlex.join(new)}'"
+        raise click.UsageError(msg)
+    if cluster is None:
+        msg = "Missing option '--cluster': give the file of a cluster"
+        raise click.UsageError(msg)
     # All is judged before anything is written or submitted.
-    cluster = _read_spec(spec, queue_name)
-    words, own_checkpoint = _read_command(command, queue_name)
-    # A job is killed at its limit of time and queued again, to go on from the folder of the run,
-    # which pods do not see.
-    checkpoint = queue_name == "slurm" and not own_checkpoint
-    queue = QUEUES[queue_name]
-    run = queue.prepare(
-        SubmittedRun.new(queue_name, words, cluster, runs_folder(runs), checkpoint=checkpoint)
-    )
-    text = queue.render(run)
+    spec = ClusterSpec.read(cluster)
+    found, depth = _command(context, command)
+    values = dict(map(_values, each))
+    if each and len(values) < len(each):
+        msg = "--each names an option twice: give all of its values at once"
+        raise click.UsageError(msg)
+    takes = [option for option in _TAKEN if any(option in one.opts for one in found.params)]
+    run = new_run(command, depth, takes, values, spec, runs_folder(runs))
+    for task in run.tasks():
+        given = _judged(found, task, run)
+    _check_data(run, given)
+    # Pods see no folder of a run, and a user may name a checkpoint of their own.
+    if run.where == "kubernetes" or given["checkpoint"] is not None:
+        run = replace(run, takes=tuple(option for option in takes if option != "--checkpoint"))
+    text = render(run)
     if render_only:
         click.echo(text, nl=False)
         return
-    job = _handed_over(run, text)
+    job = submit_run(run, text)
     if detach:
         click.echo(run.identity)
         return
     # Stdout has the result alone.
-    click.echo(f"run {run.identity}, {queue_name} job {job}", err=True)
+    click.echo(f"run {run.identity}, {run.where} job {job}", err=True)
     try:
-        with progress_bar() as bar:
-            now = follow(run, bar)
+        _follow(run)
     # Ctrl-C ends the watch and not the run.
     except KeyboardInterrupt:
         click.echo(f"the run goes on: see 'dhsic status {run.identity}'", err=True)
         raise
-    finish(run, now)
+    _print_result(run)
 
 
-def _handed_over(run: SubmittedRun, text: str) -> str:
-    """Submit a run; nothing is left of one that was not, and no job that has no folder."""
-    queue = QUEUES[run.queue]
-    # Before the queue is asked, which may start the job at once.
-    run.write(text)
-    try:
-        job = queue.submit(run, text)
-    except BaseException:
-        run.discard()
-        raise
-    try:
-        run.tell(RunState(job))
-    except BaseException:
-        # A job that no folder names could not be found again.
-        queue.cancel(run, job)
-        raise
-    return job
+def _command(context: click.Context, words: Sequence[str]) -> tuple[click.Command, int]:
+    """The command that words name, and how many of them do."""
+    found, depth = context.find_root().command, 0
+    while isinstance(found, click.Group):
+        name = words[depth] if depth < len(words) else ""
+        below = found.get_command(context, name)
+        if below is None or (depth == 0 and name in _NOT_SUBMITTED):
+            got = f"got {name[:80]!r}" if name else "got nothing"
+            msg = f"give a command to submit, as -- test DATA --variable x --variable y; {got}"
+            raise click.UsageError(msg)
+        found, depth = below, depth + 1
+    return found, depth
 
 
-def _read_spec(path: Path, queue_name: QueueName) -> ClusterSpec:
-    spec = ClusterSpec.read(path)
-    if spec.kind != queue_name:
-        msg = (
-            f"'dhsic submit {queue_name}' needs a cluster of the kind {queue_name}, and {path} has "
-            f"the kind {spec.kind}: give another file"
-        )
-        raise InvalidArgumentError(msg)
-    return spec
+def _values(text: str) -> tuple[str, list[str]]:
+    """The name and the values of a text such as variable=loudness,tempo."""
+    name, equals, values = text.partition("=")
+    # A comma within brackets is that of a selection, as features[:, 0:12].
+    parts = values.split(";") if ";" in values else re.split(r",(?![^\[]*\])", values)
+    found = [part.strip() for part in parts if part.strip()]
+    if not equals or not name.strip("-") or len(found) < 2:
+        msg = f"--each must be NAME=VALUE,VALUE with two values or more, got {text[:80]!r}"
+        raise click.UsageError(msg)
+    return name.strip("-"), found
 
 
-def _read_command(words: Sequence[str], queue_name: QueueName) -> tuple[tuple[str, ...], bool]:
+def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, Any]:
     """Let the command judge its own options now, and not after hours in a queue."""
-    words = check_words(words)
-    if words[:1] != ("test",):
-        got = f"got {words[0][:80]!r}" if words else "got nothing"
-        msg = f"give a test to submit, as -- test DATA --variable x --variable y; {got}"
-        raise click.UsageError(msg)
-    # With the parser of `test` itself, so that both refuse the same.
-    context = test.make_context("dhsic test", list(words[1:]))
-    options = context.params
-    for parameter in test.params:
-        _refuse_reserved(context, parameter)
-    if queue_name == "kubernetes":
-        _check_urls(options)
-    with context:
-        if is_url(options["data"]):  # which perhaps only the nodes may read
-            # Estimator and null need no data, and are judged at any rate.
-            read_estimator(options), read_null(options)
-        else:
-            read_request(options)
-    return words, options["checkpoint"] is not None
+    name = " ".join(("dhsic", *task.given[: run.depth]))
+    # With the parser of the command itself, so that both refuse the same.
+    context = found.make_context(name, list(task.given[run.depth :]))
+    for parameter in found.params:
+        option, source = parameter.opts[0], context.get_parameter_source(parameter.name or "")
+        reason = _RESERVED.get(option)
+        if run.where == "kubernetes" and option in _IN_PODS:
+            reason = "pods leave no files; take 'dhsic result --json'"
+        if reason is not None and source is ParameterSource.COMMANDLINE:
+            msg = f"{option} cannot be given to a command that is submitted: {reason}"
+            raise click.UsageError(msg)
+    options = {"checkpoint": None, "data": "", **context.params}
+    if found.name == "test" and not options["data"].startswith("{"):
+        with context:
+            if is_url(options["data"]):  # which perhaps only the nodes may read
+                # Estimator and null need no data, and are judged at any rate.
+                read_estimator(options), read_null(options)
+            else:
+                read_request(options)
+    return options
 
 
-def _refuse_reserved(context: click.Context, parameter: click.Parameter) -> None:
-    """Refuse an option that says what the run itself decides."""
-    option = parameter.opts[0]
-    given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-    if given and option in _RESERVED:
-        msg = f"{option} cannot be given to a test that is submitted: {_RESERVED[option]}"
-        raise click.UsageError(msg)
-
-
-def _check_urls(options: dict[str, Any]) -> None:
+def _check_data(run: SubmittedRun, options: dict[str, Any]) -> None:
     for what, name in (("DATA", "data"), ("--checkpoint", "checkpoint")):
         value = options[name]
-        if value is not None and not is_url(value):
+        if run.where == "kubernetes" and value and not is_url(value):
             msg = (
                 f"{what} must be a URL that pods can read, as s3://bucket/songs.zarr; got {value!r}"
             )
             raise click.UsageError(msg)
+
+
+@click.command()
+@_runs_option
+def runs(runs: Path | None) -> None:
+    """List submitted commands, the latest first."""
+    submitted = list_runs(runs_folder(runs))
+    # On stderr, so that a program reads no run from it.
+    if not submitted:
+        click.echo("no runs yet: submit one with 'dhsic submit'", err=True)
+        return
+    rows = []
+    for run in submitted:
+        line = " ".join(shlex.join(run.words).split())
+        shown = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
+        rows.append([run.identity, run.where, run.created, shown])
+    print_columns(["run", "where", "submitted", "command"], rows)
+
+
+@click.command()
+@_run_argument
+@_runs_option
+def status(identity: str, runs: Path | None) -> None:
+    """Show the state of a submitted command."""
+    run = find_run(runs_folder(runs), identity)
+    found = standings(run)
+    now, job, tasks = _whole(found), run.job(), run.tasks()
+    progress = _progress(tasks[0]) if now == "running" and not run.each else None
+    counts = ", ".join(f"{count} {standing}" for standing, count in Counter(found).items())
+    each = " ".join(f"--each {name}={','.join(values)}" for name, values in run.each.items())
+    lines = {
+        "state": now,
+        "tasks": counts if run.each else None,
+        "reason": _why(run, found) if now == "failed" else None,
+        "trouble": _trouble(run, now) if now in _GOING else None,
+        "progress": None if progress is None else _PROGRESS.format_map(progress),
+        "queue": run.where if job is None else f"{run.where}, job {job}",
+        "submitted": run.created,
+        "command": " ".join(filter(None, (shlex.join(("dhsic", *run.words)), each))),
+        "folder": str(run.folder),
+    }
+    for label, text in lines.items():
+        if text is not None:
+            click.echo(click.style(f"{label:<11}", bold=True) + text)
+
+
+@click.command(short_help="Print the result of a submitted command.")
+@_run_argument
+@_runs_option
+@click.option("--wait", is_flag=True, help="Wait for the result.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
+def result(identity: str, runs: Path | None, wait: bool, as_json: bool) -> None:
+    """Print what a submitted command printed, or one table of the results of a sweep."""
+    run = find_run(runs_folder(runs), identity)
+    if wait:
+        _follow(run)
+    _print_result(run, as_json=as_json)
+
+
+@click.command(short_help="End a submitted command.")
+@_run_argument
+@_runs_option
+def cancel(identity: str, runs: Path | None) -> None:
+    """End a submitted command; what it has done stays in its checkpoint, where it has one.
+
+    If the command has ended, this removes what it left in Kubernetes; result, log and checkpoint
+    stay.
+    """
+    run = find_run(runs_folder(runs), identity)
+    now, job = _whole(standings(run)), run.job()
+    # A run that ended has nothing to cancel, but may have left objects in its queue.
+    if job is not None and now in _GOING:
+        cancel_run(run, job)
+        click.echo(f"cancelled {identity}")
+    elif job is not None and clear_run(run, job):
+        click.echo(f"{identity} is {now}: removed what it left in {run.where}")
+    else:
+        msg = f"RUN must be waiting or running, and {identity} is {now}: there is nothing to cancel"
+        raise InvalidArgumentError(msg)
+
+
+# --- where a run stands
+
+
+def _whole(found: Sequence[Standing]) -> Standing:
+    """Where a run stands, of where its commands stand."""
+    if "waiting" in found and set(found) <= {"waiting", "finished", "failed"}:
+        return "waiting" if set(found) == {"waiting"} else "running"
+    for standing in ("running", "failed", "cancelled"):
+        if standing in found:
+            return standing
+    return found[0]
+
+
+def _follow(run: SubmittedRun) -> None:
+    """Wait until the run is over; a queue that is busy may be silent for a while."""
+    silences = 0
+    with progress_bar() as bar:
+        while True:
+            try:
+                found, silences = standings(run), 0
+            except ClusterError:
+                silences += 1
+                # A queue that is silent now and then does not end the watch.
+                if silences == _SILENCES:
+                    raise
+            else:
+                if (now := _whole(found)) not in _GOING:
+                    return
+                _show(run, now, found, bar)
+            sleep(_SECONDS_BETWEEN)
+
+
+def _show(run: SubmittedRun, now: Standing, found: Sequence[Standing], bar: Bar) -> None:
+    progress = None if run.each else _progress(run.tasks()[0])
+    if progress is not None:
+        bar.show(progress.pop("name"), progress)
+        return
+    over = f"{sum(one not in _GOING for one in found)} of {len(found)} have ended"
+    usual = "waiting in the queue" if now == "waiting" else over if run.each else "starting"
+    what = _trouble(run, now) or usual
+    if bar.position.name != what:
+        bar.begin(what)
+
+
+def _journal(task: Task) -> list[dict[str, Any]]:
+    try:
+        return read_journal(task.folder / "journal.jsonl")
+    except DataError:  # it is not there yet
+        return []
+
+
+def _progress(task: Task) -> dict[str, Any] | None:
+    """How far the pass is that was last heard of; None before the first."""
+    # The log has lines of several passes; the last with a position is the one that runs.
+    for line in reversed(_journal(task)):
+        if line.get("event") == "command-started":  # what comes before is of an earlier turn
+            break
+        if isinstance(line.get("progress"), dict):
+            return {**line["progress"], "name": line["name"]}
+    return None
+
+
+def _trouble(run: SubmittedRun, now: Standing) -> str | None:
+    """The reason why a run waits, as far as its queue or its journal tells."""
+    if (known := trouble(run, ended=now not in _GOING)) is not None:
+        return known
+    last = (_journal(run.tasks()[0]) or [{}])[-1].get("event")
+    if now == "running" and run.led and last == "command-started" and run.spec.most_workers:
+        logs = "" if run.spec.jobs is None else f"; their logs are in {run.spec.jobs.log_directory}"
+        return f"waiting for workers (0 of {run.spec.most_workers}){logs}"
+    return None
+
+
+def _why(run: SubmittedRun, found: Sequence[Standing]) -> str:
+    """Why a run has no result, as far as it could say so."""
+    task = run.tasks()[found.index("failed")]
+    last = (_journal(task) or [{}])[-1]
+    # The journal knows best, then the queue, then the last line that was printed.
+    if last.get("event") == "error":
+        return str(last.get("message"))
+    if last.get("event") == "interrupted":
+        return "it was interrupted"
+    if (known := _trouble(run, "failed")) is not None:
+        return known
+    for path in (task.folder / "error.log", run.folder / "job.log"):
+        with suppress(OSError), path.open("rb") as log:
+            # The log may be large, and its last line is in the end of it.
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_END))
+            lines = log.read().decode(errors="replace").splitlines()
+            if said := [line.strip() for line in lines if line.strip()]:
+                return said[-1]
+    return "it left no message"
+
+
+# --- results
+
+
+def _print_result(run: SubmittedRun, *, as_json: bool = False) -> None:
+    """Print the result of a run, or say why it has none.
+
+    Raises
+    ------
+    ClusterError
+        It has none.
+    """
+    found, tasks = standings(run), run.tasks()
+    now = _whole(found)
+    if run.each and any(one not in _GOING for one in found):
+        _print_sweep(run, found, as_json=as_json)
+        return
+    if now == "failed":
+        log = run.folder / "error.log"
+        msg = f"run {run.identity} failed: {_why(run, found)} (its log is {log})"
+        raise ClusterError(msg)
+    if now != "finished":
+        msg = f"run {run.identity} has no result, it is {now}: see 'dhsic status {run.identity}'"
+        raise ClusterError(msg)
+    path = tasks[0].folder / ("result.json" if as_json else "output.txt")
+    try:
+        click.echo(path.read_text("utf-8").rstrip("\n"))
+    except OSError as error:
+        msg = f"{path} must hold a result and cannot be read: {error.strerror}"
+        raise DataError(msg) from error
+
+
+def _print_sweep(run: SubmittedRun, found: Sequence[Standing], *, as_json: bool) -> None:
+    """Print a line for every command of a sweep: its values, where it stands, what it found."""
+    rows: list[dict[str, Any]] = []
+    for task, standing in zip(run.tasks(), found, strict=True):
+        held: Any = None
+        with suppress(OSError, ValueError):
+            held = parse_json((task.folder / "result.json").read_text("utf-8"))
+        rows.append(
+            {**dict(zip(run.each, task.values, strict=True)), "state": standing, "result": held}
+        )
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    held = [row["result"] if isinstance(row["result"], dict) else {} for row in rows]
+    columns = [name for name in _COLUMNS if any(name in one for one in held)]
+    texts = [
+        [*(str(row[name]) for name in (*run.each, "state")), *(_cell(one.get(c)) for c in columns)]
+        for row, one in zip(rows, held, strict=True)
+    ]
+    print_columns([*run.each, "state", *columns], texts)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
-from dhsic.cluster import checks
-from dhsic.cluster.local import local_cluster, memory_share, processors
-from dhsic.cluster.sections import TLS, SchedulerAt
-from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
+from dhsic._validation import check_flag, check_integer
+from dhsic.cluster.local import local_cluster, memory_share
+from dhsic.cluster.settings import processors
+from dhsic.cluster.spec import TLS, ClusterSpec, SchedulerAt, refuse
 from dhsic.engine.supervision import STALL_TIMEOUT
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
@@ -81,80 +80,53 @@ def connect(
     """
     import dask  # slow to import
 
-    spec = described(where, memory=memory, tls=tls, insecure=insecure, timeout=timeout)
+    spec = _described(where, memory=memory, tls=tls, insecure=insecure, timeout=timeout)
     # A run without workers is given up after the same time for which the first one is waited for.
     patience = {} if spec.kind == "local" else {STALL_TIMEOUT: spec.patience}
-    with dask.config.set(patience), _started(spec) as client:
-        yield client
+    with dask.config.set(patience):
+        if spec.kind == "local":
+            with local_cluster(spec.workers, spec.memory, spec.threads) as client:
+                yield client
+            return
+        from dhsic.cluster.clients import started  # slow to import
+
+        with started(spec) as client:
+            yield client
 
 
-def described(
-    where: Any,
-    *,
-    memory: int | str | None = None,
-    tls: TLS | None = None,
-    insecure: bool = False,
-    timeout: float | None = None,
-) -> ClusterSpec:
+def _described(where: Any, **options: Any) -> ClusterSpec:
     """Describe what `connect` is asked for; nothing is started."""
-    checks.flag("insecure", insecure)
-    options: dict[str, Any] = {
-        "memory": None if memory is None else parse_bytes(memory),
-        "tls": tls,
-        "insecure": insecure or None,
-        "timeout": timeout,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    check_flag("insecure", options["insecure"])
     # Only what was given, so that defaults stay those of the description.
+    given = {
+        name: value for name, value in options.items() if value is not None and value is not False
+    }
+    if "memory" in given:
+        given["memory"] = parse_bytes(given["memory"])
     if isinstance(where, (str, os.PathLike)):
-        where = _spec_of_call(os.fspath(where), given)
+        address = os.fspath(where)
+        suffix = "" if "://" in address else os.path.splitext(address)[1].lower()
+        if suffix not in (".yaml", ".yml"):
+            _refuse_unused("for a scheduler", ("memory",), given)
+            at = SchedulerAt(None, address) if suffix == ".json" else SchedulerAt(address)
+            return ClusterSpec("scheduler", scheduler=at, **given)
+        # The file says all of it: a second value would win in silence, or lose.
+        _refuse_unused(f"beside {address}", tuple(given), given)
+        return ClusterSpec.read(address)
     if where is None or isinstance(where, int):
-        _drop_unused("on this machine", ("tls", "insecure", "timeout"), given)
+        _refuse_unused("on this machine", ("tls", "insecure", "timeout"), given)
         # Without any choice the machine is used whole, each process with its share of the memory.
         count = processors() if where is None else where
-        spec = ClusterSpec("local", count)
-        return dataclasses.replace(spec, **{"memory": memory_share(count), **given})
+        check_integer("workers", count, minimum=1)
+        return ClusterSpec("local", count, **{"memory": memory_share(count), **given})
     if not isinstance(where, ClusterSpec):
         remedy = "give a number of workers, an address, a file or a ClusterSpec"
-        checks.refuse("where", "a place to run", where, remedy)
+        refuse("where", "a place to run", where, remedy)
     return where
 
 
-def _spec_of_call(address: str, given: dict[str, Any]) -> ClusterSpec:
-    suffix = os.path.splitext(address)[1].lower()
-    if "://" not in address and suffix in (".yaml", ".yml"):
-        # The file says all of it: a second value would win in silence, or lose.
-        _drop_unused(f"beside {address}", tuple(given), given)
-        return ClusterSpec.read(address)
-    _drop_unused("for a scheduler", ("memory",), given)
-    file = "://" not in address and suffix == ".json"
-    at = SchedulerAt(scheduler_file=address) if file else SchedulerAt(address)
-    return ClusterSpec("scheduler", scheduler=at, **given)
-
-
-def _drop_unused(situation: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
+def _refuse_unused(situation: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
     for name in unused:
         if name in given:
             msg = f"{name} must be left out {situation}, got {given[name]!r}: drop it"
             raise InvalidArgumentError(msg)
-
-
-def _started(spec: ClusterSpec) -> AbstractContextManager[Any]:
-    if spec.kind == "local":
-        return local_cluster(spec.workers, spec.memory, spec.threads)
-    # Each of these imports distributed, which is slow.
-    if spec.kind == "scheduler":
-        from dhsic.cluster.remote import scheduler_client
-
-        return scheduler_client(spec)
-    if spec.kind in JOB_QUEUES:
-        from dhsic.cluster.job_queues import job_client
-
-        return job_client(spec)
-    if spec.kind == "kubernetes":
-        from dhsic.cluster.kubernetes import kubernetes_client
-
-        return kubernetes_client(spec)
-    from dhsic.cluster.gateway import gateway_client
-
-    return gateway_client(spec)

@@ -12,38 +12,20 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from dhsic._validation import check_integer
-from dhsic.cluster.sections import Adaptive
-from dhsic.cluster.settings import HERE, LOCAL_SETTINGS, process_limit, process_share
+from dhsic.cluster.settings import (
+    HERE,
+    LOCAL_SETTINGS,
+    default_workers,
+    process_limit,
+    process_share,
+)
+from dhsic.cluster.spec import Adaptive
 from dhsic.engine.units import parse_bytes
 
 _KILL_SECONDS = 0.5
 # Settings of Dask are those of the whole process: of two that start at a time, the second would put
 # back for good what the first had set.
 _STARTING = threading.Lock()
-
-
-def processors() -> int:
-    """Processors that this process may use, by its affinity and its control group.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> from dhsic.cluster import processors
-    >>> processors() >= 1
-    True
-    """
-    from dask.system import CPU_COUNT  # slow to import, as is distributed below
-
-    return int(CPU_COUNT)
-
-
-def default_workers(threads: int) -> int:
-    """Worker processes that keep every processor busy."""
-    # Rounded down: threads of two workers on one processor would slow each other.
-    return max(1, processors() // threads)
 
 
 def memory_share(workers: int) -> int:

@@ -68,3 +68,27 @@ def process_limit(memory: int) -> int:
 def process_share(limit: int) -> int:
     """Bytes that the plan may use in a process of such a limit."""
     return int(limit * _TERMINATE / _HEADROOM)
+
+
+def processors() -> int:
+    """Processors that this process may use, by its affinity and its control group.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from dhsic.cluster import processors
+    >>> processors() >= 1
+    True
+    """
+    from dask.system import CPU_COUNT  # slow to import
+
+    return int(CPU_COUNT)
+
+
+def default_workers(threads: int) -> int:
+    """Worker processes that keep every processor busy."""
+    # Rounded down: threads of two workers on one processor would slow each other.
+    return max(1, processors() // threads)

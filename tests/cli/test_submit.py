@@ -1,20 +1,34 @@
-"""`dhsic submit` and what follows it, with programs in place of those of SLURM and kubectl."""
+"""`dhsic submit` and what follows it, with programs in place of those of queues and kubectl."""
 
 import json
 import re
 
 import pytest
 
-from dhsic.cli import run_status
-from dhsic.cluster.submit.manifests import RESULT
+from dhsic.cli import submit as module
 from tests.cli.queues import queues as queues
+from tests.processes import wait_until
 
 TEST = "test data.zarr --variable x --variable y"
 URL = "test s3://bucket/songs.zarr --variable x --variable y"
+KUBERNETES = "{image: 'dhsic:1', tls_secret: tls, context: c, namespace: lab}"
 SPECS = {
-    "slurm": "kind: slurm\nworkers: 2\nmemory: 500MiB\n",
-    "kubernetes": "kind: kubernetes\nworkers: 2\n"
-    "kubernetes: {image: 'dhsic:1', tls_secret: tls, context: c, namespace: lab}\n",
+    **{
+        kind: f"kind: {kind}\nworkers: 2\nmemory: 500MiB\n"
+        for kind in ("slurm", "pbs", "lsf", "sge", "local")
+    },
+    "kubernetes": f"kind: kubernetes\nworkers: 2\nkubernetes: {KUBERNETES}\n",
+}
+# What programs of a queue answer to a job, and to a question for it that waits, runs, or is over.
+ANSWERS = {
+    "slurm": ("sbatch", "17\n", "squeue", ["PENDING\n", "COMPLETING\n", "\n"], "scancel"),
+    "pbs": ("qsub", "17.host\n", "qstat", [f"x\n  job_state = {s}\n" for s in "QRF"], "qdel"),
+    "lsf": ("bsub", "Job <17> is submitted\n", "bjobs", ["PEND\n", "RUN\n", "EXIT\n"], "bkill"),
+    "sge": (
+        *("qsub", "17\n", "qstat"),
+        [f"ID prior name\n---\n 17 0.5 dhsic me {state} 11/27\n" for state in ("qw", "r")] + [""],
+        "qdel",
+    ),
 }
 IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 PROGRESS = {"pass": 1, "passes": 2, "parts": 2, "parts_done": 1, "amount": 300, "resumed": 0}
@@ -27,26 +41,20 @@ def here(files, tmp_path, monkeypatch, queues):
     """A folder with descriptions of clusters, and a state folder for runs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.zarr").symlink_to(files / "data.zarr")
-    monkeypatch.setattr(run_status, "_SECONDS_BETWEEN", 0.01)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN", 0.01)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name, text in SPECS.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     queues.answer("sbatch", out="17\n")
     queues.answer("squeue", out="RUNNING\n")
-    queues.answer("kubectl", "apply", out="created\n")
+    queues.answer("kubectl", "apply", out="daskjob.kubernetes.dask.org/dhsic-1 created\n")
     return tmp_path
-
-
-@pytest.fixture
-def result_text(here, invoke):
-    assert invoke(f"{TEST} --kernel gaussian --json result.json").exit_code == 0
-    return (here / "result.json").read_text()
 
 
 @pytest.fixture
 def submit(here, invoke):
     def run(command=TEST, where="slurm", options=""):
-        return invoke(f"submit {where} --spec {where}.yaml {options} -- {command}")
+        return invoke(f"submit --cluster {where}.yaml {options} -- {command}")
 
     return run
 
@@ -71,43 +79,71 @@ def refused(done, words):
     assert "secret" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("where", "command", "program", "words"),
-    [
-        ("slurm", TEST, "sbatch", ["--parsable"]),
-        ("kubernetes", URL, "kubectl", ["--context=c", "--namespace=lab", "apply", "--filename=-"]),
-    ],
-)
-def test_queue__gets_what_render_only_prints(
-    where, command, program, words, submit, queues, invoke, here
-):
+def ends(folder, code=0, output="a table\n", result="{}"):
+    """Leave what a job that ended leaves."""
+    for name, text in {"output.txt": output, "result.json": result, "exit": f"{code}\n"}.items():
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("where", [*ANSWERS, "kubernetes"])
+def test_queue__gets_what_render_only_prints(where, submit, queues, invoke, here):
+    pods = ("kubectl", "", "", [], "kubectl")
+    program, said, ask, states, end = ANSWERS.get(where, pods)
+    command = URL if where == "kubernetes" else TEST
     printed = submit(command, where, "--render-only")
     assert (printed.exit_code, printed.stderr, folders(here)) == (0, "", [])
+    if where != "kubernetes":
+        queues.answer(program, out=said)
     run = submit(command, where, "--detach").stdout.strip()
     assert [folder.name for folder in folders(here)] == [run]
     assert folders(here)[0].stat().st_mode & 0o777 == 0o700
     ((called, given),) = queues.calls(program)
-    assert called == words
+    if where == "kubernetes":
+        assert called == ["--context=c", "--namespace=lab", "apply", "--filename=-"]
     assert IDENTITY.sub("ID", given) == IDENTITY.sub("ID", printed.stdout)
-    queues.answer("kubectl", "get", out='{"items": []}')
-    queues.answer("kubectl", "logs", out="")
+    queues.answer("kubectl", "get", "daskjob", out="state=ClusterCreated")
+    queues.answer("kubectl", "get", "pods", out='{"items": []}')
     queues.answer("kubectl", "delete", out="deleted\n")
-    queues.answer("scancel")
+    if where != "kubernetes":
+        queues.answer(end)
+    for state, standing in zip(states, ("waiting", "running"), strict=False):
+        queues.answer(ask, out=state)
+        assert invoke(f"status {run}").stdout.startswith(f"state      {standing}\n")
     assert invoke(f"cancel {run}").stdout == f"cancelled {run}\n"
-    last = queues.calls("scancel" if where == "slurm" else "kubectl")[-1][0][-1]
-    assert last == (
-        "17" if where == "slurm" else f"--selector=app.kubernetes.io/instance=dhsic-{run}"
-    )
-    queues.answer("squeue", out="")
-    queues.answer("kubectl", "get", "daskjob", out="")
+    last = queues.calls(end)[-1][0][-1]
+    selector = f"--selector=app.kubernetes.io/instance=dhsic-{run}"
+    assert last == (selector if where == "kubernetes" else "17.host" if where == "pbs" else "17")
+    if where == "kubernetes":
+        queues.answer("kubectl", "get", "daskjob", code=1, err='"x" (NotFound)')
+        queues.answer("kubectl", "logs", code=1, err='"x" (NotFound)')
+    else:
+        queues.answer(ask, out=states[-1])
     assert "state      cancelled" in invoke(f"status {run}").stdout
-    if where == "slurm":
+    if where != "kubernetes":
         refused(invoke(f"cancel {run}"), "is cancelled: there is nothing to cancel")
 
 
-def test_slurm__is_followed_until_the_result_is_there(
-    submit, queues, here, result_text, monkeypatch
-):
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "rank data.zarr --feature x --target y",
+            "conditional data.zarr --variable x --variable y",
+        ),
+        *("two-sample data.zarr --variable x --variable x", "convert table a.csv b.zarr"),
+    ],
+)
+def test_any_command__is_submitted_with_the_options_that_it_has(command, submit):
+    done = submit(command, options="--render-only")
+    if done.exit_code:  # its own parser knows better what it needs
+        assert "Missing option" in done.stderr or "No such option" in done.stderr
+        return
+    (words,) = (one for one in done.stdout.splitlines() if one.startswith("set -- "))
+    assert words.startswith(f"set -- {command.split()[0]}")
+    assert ("--cluster" in words) is ("--json" in words) is not command.startswith("convert")
+
+
+def test_run__is_followed_until_the_result_is_there(submit, queues, here, monkeypatch):
     asked = []
 
     def tell(_):
@@ -117,33 +153,29 @@ def test_slurm__is_followed_until_the_result_is_there(
             queues.answer("squeue", out="RUNNING\n")
             (run / "journal.jsonl").write_text(block("kernel sums", 100))
         elif len(asked) == 3:
-            (run / "result.json").write_text(result_text)
+            ends(run)
 
     queues.answer("squeue", code=1, err="Unable to contact slurm controller\n")
-    monkeypatch.setattr(run_status, "sleep", tell)
+    monkeypatch.setattr(module, "sleep", tell)
     done = submit(f"{TEST} --alpha 0.9")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == f"run {asked[0]}, slurm job 17\n"
-    assert "rejected at level 0.9" in done.stdout
+    assert done.stdout == "a table\n"
 
 
-def test_slurm__status_and_result_are_those_of_the_queue(
-    submit, queues, invoke, here, result_text, monkeypatch
-):
+def test_status_and_result__are_those_of_the_queue(submit, queues, invoke, here, monkeypatch):
     run = submit(options="--detach").stdout.strip()
     (folder,) = folders(here)
-    journal, result = folder / "journal.jsonl", folder / "result.json"
-    for state, standing in {"PENDING": "waiting", "": "failed", "COMPLETING": "running"}.items():
-        queues.answer("squeue", out=f"{state}\n")
-        assert invoke(f"status {run}").stdout.startswith(f"state      {standing}\n")
+    journal = folder / "journal.jsonl"
     journal.write_text(block("kernel sums", 100) + block("replicates", 200))
     assert "progress   replicates, 200 of 300 rows\n" in invoke(f"status {run}").stdout
     refused(invoke(f"result {run}"), "has no result, it is running")
-    monkeypatch.setattr(run_status, "sleep", lambda _: result.write_text(result_text))
-    assert json.loads(invoke(f"result {run} --wait --json").stdout) == json.loads(result_text)
-    result.write_text("{}")
-    refused(invoke(f"result {run}"), "result.json must hold a result and does not")
-    result.unlink()
+    monkeypatch.setattr(module, "sleep", lambda _: ends(folder, result='{"n": 3}'))
+    assert json.loads(invoke(f"result {run} --wait --json").stdout) == {"n": 3}
+    assert invoke(f"result {run}").stdout == "a table\n"
+    (folder / "output.txt").unlink()
+    refused(invoke(f"result {run}"), "output.txt must hold a result and cannot be read")
+    (folder / "exit").unlink()
     queues.answer("squeue", code=1, err="slurm_load_jobs error: Invalid job id specified\n")
     (folder / "job.log").write_text("first\n\nBus error\n\n")
     journal.write_text("")
@@ -155,15 +187,105 @@ def test_slurm__status_and_result_are_those_of_the_queue(
     refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
 
 
-def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke, result_text):
+def test_job__is_asked_for_where_its_cluster_is(submit, queues, invoke):
+    queues.answer("sbatch", out="17;east\n")
+    run = submit(options="--detach").stdout.strip()
+    invoke(f"status {run}")
+    assert queues.calls("squeue")[-1][0] == [
+        *("--clusters=east", "--noheader", "--format=%T", "--jobs=17")
+    ]
+
+
+# --- sweeps
+
+SWEEP = "--each variable=x,z --each null=shifts,permutation"
+ONE = "test data.zarr --variable y"
+
+
+@pytest.mark.parametrize(
+    ("where", "option"),
+    [
+        ("slurm", ["--parsable", "--array=0-3%2"]),
+        ("pbs", ["-J", "0-3%2"]),
+        ("lsf", ["-J", "dhsic-ID[1-4]%2"]),
+        ("sge", ["-terse", "-t", "1-4", "-tc", "2"]),
+    ],
+)
+def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, invoke):
+    program, said, ask, states, _ = ANSWERS[where]
+    queues.answer(program, out=said)
+    run = submit(ONE, where, f"{SWEEP} --detach").stdout.strip()
+    ((called, _),) = queues.calls(program)
+    assert [IDENTITY.sub("ID", word) for word in called] == option
+    (folder,) = folders(here)
+    queues.answer(ask, out=states[1])
+    assert "tasks      4 waiting\n" in invoke(f"status {run}").stdout
+    refused(invoke(f"result {run}"), "has no result, it is waiting")
+    ends(folder / "0", result='{"pvalue": 0.25, "statistic": 2}')
+    ends(folder / "1", code=2)
+    (folder / "2" / "turns").write_text("\n")  # and then it was killed
+    shown = invoke(f"status {run}").stdout
+    assert "state      running\ntasks      1 finished, 1 failed, 1 running, 1 waiting\n" in shown
+    queues.answer(ask, out=states[2])
+    assert "tasks      1 finished, 3 failed\n" in invoke(f"status {run}").stdout
+    table = [line.split() for line in invoke(f"result {run}").stdout.splitlines()]
+    assert table[0] == ["variable", "null", "state", "statistic", "pvalue"]
+    assert table[1] == ["x", "shifts", "finished", "2", "0.25"]
+    assert table[2:] == [
+        *(["x", "permutation", "failed"], ["z", "shifts", "failed"], ["z", "permutation", "failed"])
+    ]
+    found = json.loads(invoke(f"result {run} --json").stdout)
+    assert found[0]["result"] == {"pvalue": 0.25, "statistic": 2}
+
+
+def test_sweep__values_stand_where_the_command_says(submit):
+    done = submit("test {file} --variable x --variable y", options="--each file=a.csv,b.csv")
+    assert "a.csv" in done.stderr, "which is judged as the command would"
+    text = submit(
+        "test s3://b/{file} --variable x --variable y",
+        options="--render-only --each 'file=a[1, 2].zarr,b.zarr'",
+    ).stdout
+    assert "'s3://b/a[1, 2].zarr' --variable x" in text
+    assert "s3://b/b.zarr --variable x" in text
+    assert "--file" not in text
+
+
+def test_local__sweep_runs_here(submit, invoke, here, queues, monkeypatch):
+    monkeypatch.setenv("PATH", f"{queues.programs}:/usr/bin:/bin")
+    done = submit(f"{ONE} --kernel gaussian", "local", "--each variable=x,z --detach")
+    assert done.exit_code == 0, done.stderr
+    run, (folder,) = done.stdout.strip(), folders(here)
+    wait_until(lambda: all((folder / k / "exit").exists() for k in "01"), 200, "they do not end")
+    found = json.loads(invoke(f"result {run} --json").stdout)
+    assert {one["state"] for one in found} == {"finished"}, (folder / "0/error.log").read_text()
+    assert found[0]["result"]["pvalue"] <= 1
+
+
+def test_sweep__of_pbs_has_jobs_that_submitted_themselves(submit, queues, here, invoke):
+    queues.answer("qsub", out="17[].host\n")
+    run = submit(ONE, "pbs", "--each variable=x,z --detach").stdout.strip()
+    (folder,) = folders(here)
+    for task, text in (("0", "18.host\n"), ("1", "")):
+        (folder / task / ("job" if text else "turns")).write_text(text)
+    queues.answer("qstat", "17[].host", code=153, err="qstat: Unknown Job Id 17[].host\n")
+    queues.answer("qstat", "18.host", out="job_state = R\n")
+    queues.answer("qdel")
+    assert "tasks      1 running, 1 failed\n" in invoke(f"status {run}").stdout
+    assert invoke(f"cancel {run}").exit_code == 0
+    assert [words for words, _ in queues.calls("qdel")] == [["17[].host"], ["18.host"]]
+
+
+# --- Kubernetes
+
+
+def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke):
     run = submit(URL, "kubernetes", "--detach").stdout.strip()
     waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": ""}}}
     pod = {"metadata": {"name": "p", "labels": {"dask.org/component": "worker"}}}
     pods = json.dumps({"items": [{**pod, "status": {"containerStatuses": [waiting]}}]})
 
     def answer(status, log):
-        job = json.dumps({"kind": "DaskJob", "status": {"jobStatus": status}})
-        queues.answer("kubectl", "get", "daskjob", f"dhsic-{run}", out=job)
+        queues.answer("kubectl", "get", "daskjob", f"dhsic-{run}", out=f"state={status}")
         queues.answer("kubectl", "logs", out=log)
         return invoke(f"status {run}").stdout
 
@@ -175,20 +297,39 @@ def test_kubernetes__is_followed_by_its_pods(submit, queues, invoke, result_text
     assert "kernel sums, 100 of 300 rows\n" in answer("Running", block("kernel sums", 100))
     assert "state      failed" in answer("Failed", line("error", message="no such bucket"))
     refused(invoke(f"result {run}"), "failed: no such bucket")
-    answer("Successful", f"table\n\n{RESULT}\n{result_text}")
-    assert json.loads(invoke(f"result {run} --json").stdout) == json.loads(result_text)
+    ended = "\n=== output ===\ntable\n\n=== result ===\n{}\n\n=== exit 0 ===\n"
+    answer("Successful", f"{block('kernel sums', 100)}words\n{ended}")
+    assert invoke(f"result {run}").stdout == "table\n"
+    assert json.loads(invoke(f"result {run} --json").stdout) == {}
 
+
+def test_kubernetes__sweep_is_collected_from_its_pods(submit, queues, invoke):
+    command = "test s3://bucket/songs.zarr --variable y"
+    run = submit(command, "kubernetes", "--each variable=x,z --detach").stdout.strip()
+    index = "batch.kubernetes.io/job-completion-index"
+    names = [{"metadata": {"name": f"p{k}", "annotations": {index: str(k)}}} for k in (0, 1)]
+    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=Complete")
+    queues.answer("kubectl", "get", "pods", out=json.dumps({"items": names}))
+    for code in (0, 1):
+        ended = f"\n=== output ===\nt\n\n=== result ===\n{{}}\n\n=== exit {code} ===\n"
+        queues.answer("kubectl", "logs", f"pod/p{code}", out=ended)
+    table = [line.split() for line in invoke(f"result {run}").stdout.splitlines()]
+    assert table == [["variable", "state"], ["x", "finished"], ["z", "failed"]]
+
+
+# --- what is refused
 
 SLURM = SPECS["slurm"]
 REFUSED = {
-    ("", SLURM): "give a test to submit, as",
+    ("", SLURM): "give a command to submit, as",
     ("'rm -rf /'", SLURM): "got 'rm -rf /'",
-    (f"{URL} --estimator v-hsic --landmarks 9", SLURM): "--landmarks goes with",
+    ("status x", SLURM): "got 'status'",
+    (f"{URL} --estimator v-hsc", SLURM): "'v-hsic'",
     (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
-    (f"{TEST} --json o.json", SLURM): "--json cannot be given to a test",
-    (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a test",
+    (f"{TEST} --json o.json", SLURM): "--json cannot be given to a command",
+    (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a command",
     (TEST, "kind: ["): "must be YAML",
-    (TEST, SPECS["kubernetes"]): "needs a cluster of the kind slurm",
+    (TEST, f"{SLURM}slurm: {{options: {{color: red}}}}"): "arguments of dask-jobqueue for slurm",
     (TEST, f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
     (TEST, f'{SLURM}slurm: {{queue: "a\\n#SBATCH -x"}}'): "queue must be",
 }
@@ -201,13 +342,20 @@ def test_what_cannot_run__is_not_submitted(command, spec, submit, queues, here):
     assert (queues.calls("sbatch"), folders(here)) == ([], [])
 
 
+@pytest.mark.parametrize("each", ["x", "x=1", "--each", "variable=", "a=1,2 --each a=3,4"])
+def test_each__needs_a_name_and_several_values(each, submit, here):
+    refused(submit(options=f"--each {each}"), "--each")
+    assert folders(here) == []
+
+
 @pytest.mark.parametrize(
     ("where", "command", "answer", "words"),
     [
         ("slurm", TEST, {"code": 1, "err": "sbatch: error: a\n"}, "exit code 1: sbatch: error"),
-        ("slurm", TEST, {"out": "job 17\n"}, "must answer with the number of a job"),
+        ("slurm", TEST, {"out": "job\n"}, "must answer with the number of a job"),
         ("kubernetes", TEST, {}, "DATA must be a URL"),
         ("kubernetes", f"{URL} --checkpoint here", {}, "--checkpoint must be a URL"),
+        ("kubernetes", f"{URL} --report r.html", {}, "pods leave no files"),
         ("kubernetes", URL, {"code": 1, "err": 'no matches for kind "DaskJob" in'}, "operator"),
     ],
 )

@@ -18,25 +18,26 @@ HOSTILE = [
 ]
 
 
-def submitted(kind, description, folder, *words, runs="/home/me/runs"):
-    """The command `dhsic submit KIND --render-only`, of a test of data at a URL."""
+def submitted(description, folder, *words, runs="/home/me/runs", each=()):
+    """The command `dhsic submit --render-only`, of a test of data at a URL."""
     folder.mkdir(parents=True, exist_ok=True)
     spec = folder / "cluster.yaml"
     spec.write_text(yaml.safe_dump(description))
-    options = ["--spec", str(spec), "--runs", str(runs), "--render-only"]
-    return CliRunner().invoke(main, ["submit", kind, *options, "--", "test", URL, *PAIR, *words])
+    options = ["--cluster", str(spec), "--runs", str(runs), "--render-only"]
+    options += [f"--each={values}" for values in each]
+    return CliRunner().invoke(main, ["submit", *options, "--", "test", URL, *PAIR, *words])
 
 
-def rendered(kind, description, folder, *words, **options):
+def rendered(description, folder, *words, **options):
     """The text, in which the run is called ID."""
-    done = submitted(kind, description, folder, *words, **options)
+    done = submitted(description, folder, *words, **options)
     assert done.exit_code == 0, done.stderr
     return re.sub(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}", "ID", done.stdout)
 
 
-def slurm_script(folder, *words, runs="/home/me/runs", **section):
-    description = {"kind": "slurm", "workers": 4, "memory": "3GiB", "slurm": section}
-    return rendered("slurm", description, Path(folder), *words, runs=runs)
+def job_script(folder, *words, kind="slurm", each=(), runs="/home/me/runs", **section):
+    description = {"kind": kind, "workers": 4, "memory": "3GiB", kind: section}
+    return rendered(description, Path(folder), *words, runs=runs, each=each)
 
 
 def expanded(word, environment):

@@ -99,7 +99,7 @@ def test_kubernetes__is_asked_for_the_cluster_of_the_manifest(
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
     described = {**spec.to_dict(), "workers": bounds or {"minimum": 2, "maximum": 2}}
     described["kubernetes"]["context"] = "c"
-    document, *_ = yaml.safe_load_all(rendered("kubernetes", described, tmp_path))
+    document, *_ = yaml.safe_load_all(rendered(described, tmp_path))
     expected, names = json.dumps(document["spec"]["cluster"]["spec"]), set()
     for _, arguments in kubernetes.call_args_list:
         manifest = arguments.pop("custom_cluster_spec")

@@ -8,7 +8,7 @@ from dhsic.cluster import TLS, Adaptive, ClusterSpec, JobQueue, SchedulerAt
 from dhsic.errors import InvalidArgumentError
 
 FULL = {
-    "local": "{workers: 3, threads: 2, memory: 1000000000",
+    "local": "{workers: 3, threads: 2, memory: 1GB",
     "scheduler": "{memory: 1GB, timeout: 7, tls: {ca: /t/ca, cert: /t/cert, key: /t/key},"
     " insecure: true, scheduler: {scheduler_file: /t/s.json}",
     "slurm": "{workers: {minimum: 2, maximum: 9}, threads: 4, memory: 4GiB, timeout: 1.5,"
@@ -19,7 +19,7 @@ FULL = {
     " python: /opt/python}",
     "kubernetes": "{workers: 2, insecure: true, kubernetes: {image: registry/dhsic:1.0,"
     " namespace: science, service_account: reader, secrets: [s3], tls_secret: tls,"
-    " resources: {limits: {cpu: '2'}, requests: {memory: 4Gi}}, context: production,"
+    " resources: {limits: {cpu: '2'}, requests: {memory: 2Gi}}, context: production,"
     " operator_namespace: tools, storage_ports: [443, 9000]}",
     "gateway": "{workers: {maximum: 4}, insecure: true, gateway:"
     " {address: https://gateway.example.org, auth: basic, image: i, options: {cores: 2}}",
@@ -74,6 +74,10 @@ def test_read__paths_are_relative_to_its_folder(read, tmp_path, monkeypatch):
     assert spec.tls == TLS(str(tmp_path / "ca.pem"), cert, "/home/someone/key.pem")
     assert spec.jobs.log_directory == str(tmp_path / "logs")
     assert spec.jobs.shared_directory == "/shared"
+    places = "shared_directory: $HOME/x, local_directory: $TMPDIR, python: '${HOME}/bin/python'"
+    jobs = read(f"{{kind: slurm, workers: 1, slurm: {{{places}}}}}").jobs
+    assert jobs.shared_directory == "/home/someone/x", "which this machine must find too"
+    assert (jobs.local_directory, jobs.python) == ("$TMPDIR", "${HOME}/bin/python")
 
 
 SLURM = {"kind": "slurm", "workers": 1}
@@ -108,6 +112,8 @@ BAD = [
     ({"kind": "slurm"}, "workers must be given for the kind slurm"),
     (scheduler(workers=2, address="tcp://h:1"), "workers must be left out for the kind scheduler"),
     ({**SLURM, "workers": {"minimum": 3, "maximum": 2}}, "at least the"),
+    ({**SLURM, "memory": 4}, "memory must be an amount with its unit, got 4: write as 4GiB"),
+    ({**SLURM, "memory": "4.5"}, "memory must be an amount with its unit"),
     ({**SLURM, "memory": "lots"}, "such as '2GiB' or 2000000000, got 'lots'"),
     ({**SLURM, "timeout": float("inf")}, "got inf"),
     ({**SLURM, "insecure": "yes"}, "insecure must be true or false"),
@@ -126,7 +132,14 @@ BAD = [
     (kubernetes(namespace="A_b"), "namespace must be a Kubernetes name, got 'A_b'"),
     (kubernetes(secrets=[{"KEY": "x"}]), "secrets must be text"),
     (kubernetes(resources={"limits": {"cpu": "two"}}), "write as 2, 500m or 4Gi"),
-    (kubernetes(storage_ports=[443, 65536]), "storage_ports must be a list of ports"),
+    (kubernetes(resources={"limits": {"memory": "2Gi"}}), "at least the 2951Mi that a worker asks"),
+    (kubernetes(resources={"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}), "2951Mi"),
+    (kubernetes(resources={"limits": {"cpu": "500m"}}), "at least the 1 that a worker asks for"),
+    (slurm(log_directory="$UNSET/x"), "plain characters"),
+    (
+        kubernetes(storage_ports=[443, 65536]),
+        "must be an integer >= 1 and at most 65,535",
+    ),
     (gateway("https://me:pw@h"), "no name or password"),
     (gateway(auth="me:pw"), "use basic, kerberos or jupyterhub"),
 ]

@@ -1,5 +1,6 @@
 """By night: runs of the daemons of a real SLURM come back with the bits of a local run."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -52,12 +53,26 @@ def check_same(text):
 def test_submit__waits_for_the_result_of_a_local_run(songs, tmp_path):
     text = "kind: slurm\nworkers: 2\nmemory: 500MiB\nslurm:\n  interface: lo\n  host: 127.0.0.1\n"
     (tmp_path / "cluster.yaml").write_text(text)
-    said = dhsic("submit", "slurm", "--spec", "cluster.yaml", "--", "test", songs, *OPTIONS)
+    said = dhsic("submit", "--cluster", "cluster.yaml", "--", "test", songs, *OPTIONS)
     assert "independence" in said
     (folder,) = (tmp_path / "state" / "dhsic" / "runs").iterdir()
     check_same((folder / "result.json").read_text())
     assert dhsic("status", folder.name).splitlines()[0].split()[-1] == "finished"
     check_same(dhsic("result", folder.name, "--json"))
+
+
+def test_sweep__one_of_whose_tasks_is_killed_is_one_table(songs, tmp_path):
+    (tmp_path / "cluster.yaml").write_text("kind: slurm\nworkers: 2\nmemory: 500MiB\n")
+    words = ("--each", "seed=0,1,2,3", "--detach", "--", "test", songs, *OPTIONS)
+    run = dhsic("submit", "--cluster", "cluster.yaml", *words).strip()
+    folder = tmp_path / "state" / "dhsic" / "runs" / run
+    wait_until((folder / "1" / "turns").exists, 60, "the second task does not start")
+    asked("scancel", "--signal=KILL", "--full", f"{(folder / 'job').read_text().strip()}_1")
+    wait_until(lambda: not asked("squeue", "-h"), 150, "the array goes on")
+    found = json.loads(dhsic("result", run, "--json"))
+    assert [one["state"] for one in found] == ["finished", "failed", "finished", "finished"]
+    check_same(json.dumps(found[0]["result"]))
+    assert "1     failed" in dhsic("result", run)
 
 
 def test_one_allocation__runs(songs, tmp_path, monkeypatch):

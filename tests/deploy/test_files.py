@@ -5,7 +5,7 @@ import re
 import shlex
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.cluster.certificates import DEPLOY, make_certificates
-from tests.cluster.rendering import slurm_script
+from tests.cluster.rendering import job_script
 from tests.processes import wait_until
 
 README = (DEPLOY / "README.md").read_text()
@@ -92,51 +92,106 @@ def test_certificates__are_for_the_owner_and_signed_by_the_authority(tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 1, "what is there is never replaced"
 
 
-# --- scripts of jobs whose time is nearly over, with programs in place of SLURM's
+# --- scripts of jobs whose time is nearly over, with programs in place of those of queues
 
 PROGRAMS = {
     "dhsic": "trap 'exit \"$CODE\"' TERM\ntouch started\nwhile :; do sleep 0.02; done",
     "scontrol": 'echo "$@" >> requeued',
+    "qsub": 'echo "$@" >> requeued\necho 18.server',
+    "until_started": "until [[ -e started ]]; do sleep 0.02; done",
     "dask": 'echo {} > "dhsic-$SLURM_JOB_ID/scheduler.json"\nexec sleep 100',
     "srun": "exec sleep 100",
 }
 
 
-@pytest.mark.parametrize("kind", ["rendered", "of deploy"])
-@pytest.mark.parametrize(
-    ("code", "restarts", "again"),
-    [(130, "", True), (130, "49", True), (130, "50", False), (0, "", False), (2, "", False)],
-)
-def test_script__is_queued_again_only_where_there_is_more_to_do(
-    kind, code, restarts, again, tmp_path, monkeypatch
-):
+CASES = [(130, 0, True), (130, 49, True), (130, 50, False), (0, 0, False), (2, 0, False)]
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """Runs a script, with programs on the path, and variables of SLURM; ends what it leaves."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in PROGRAMS.items():
         (programs / name).write_text(f"#!/bin/bash\n{text}\n")
         (programs / name).chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    slurm = {"JOB_ID": "17", "SUBMIT_DIR": str(tmp_path), "MEM_PER_CPU": "1000"}
-    variables = {f"SLURM_{k}": v for k, v in {**slurm, "RESTART_COUNT": restarts}.items()}
-    variables["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    for name, value in {**variables, "DHSIC_CERTIFICATES": str(tmp_path), "CODE": code}.items():
-        monkeypatch.setenv(name, str(value))
-    script = tmp_path / "job.sh"
-    script.write_text(slurm_script(tmp_path, python=str(programs / "dhsic")))
-    words = [str(script)]
-    if kind == "of deploy":
-        words = [str(DEPLOY / "slurm" / "one-allocation.sbatch"), "d.zarr"]
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    for name, value in {"JOB_ID": "17", "SUBMIT_DIR": tmp_path, "MEM_PER_CPU": "1000"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
     quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
-    with subprocess.Popen(["bash", *words], start_new_session=True, **quiet) as job:
-        try:
-            wait_until((tmp_path / "started").exists, 120, "the test does not start")
-            job.send_signal(signal.SIGUSR1)
-            assert job.wait(120) == code
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(job.pid, signal.SIGKILL)  # as SLURM ends what a job leaves
-    requeued = tmp_path / "requeued"
-    assert (requeued.read_text() if requeued.exists() else "") == ("requeue 17\n" * again)
+
+    @contextmanager
+    def started(*words):
+        with subprocess.Popen(["bash", *map(str, words)], start_new_session=True, **quiet) as ran:
+            try:
+                wait_until((tmp_path / "started").exists, 120, "the test does not start")
+                yield ran
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(ran.pid, signal.SIGKILL)  # as a queue ends what a job leaves
+
+    return started
+
+
+@pytest.fixture
+def rendered_job(job, tmp_path, monkeypatch):
+    """Runs the script of a kind of queue whose command ends so, in a folder of so many turns."""
+
+    def started(code, kind="slurm", turns=0, over=False):
+        monkeypatch.setenv("CODE", str(code))
+        folder, python = tmp_path / "runs" / "ID", str(tmp_path / "programs" / "dhsic")
+        folder.mkdir(parents=True)
+        (folder / "turns").write_text("\n" * turns)
+        script = job_script(tmp_path, kind=kind, python=python, runs=tmp_path / "runs")
+        # Its time is over as soon as the command has started.
+        timer = "until_started &" if over else "sleep 3540 &"
+        (tmp_path / "job.sh").write_text(script.replace("sleep 3540 &", timer))
+        return job(tmp_path / "job.sh")
+
+    return started
+
+
+def requeued(tmp_path):
+    path = tmp_path / "requeued"
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.parametrize(("code", "restarts", "again"), CASES)
+def test_script_of_deploy__is_queued_again_only_where_there_is_more_to_do(
+    code, restarts, again, job, tmp_path, monkeypatch
+):
+    values = {"SLURM_RESTART_COUNT": restarts or "", "DHSIC_CERTIFICATES": tmp_path, "CODE": code}
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+    with job(DEPLOY / "slurm" / "one-allocation.sbatch", "d.zarr") as ran:
+        ran.send_signal(signal.SIGUSR1)
+        assert ran.wait(120) == code
+    assert requeued(tmp_path) == ("requeue 17\n" * again)
+
+
+@pytest.mark.parametrize("kind", ["slurm", "pbs", "lsf", "sge"])
+@pytest.mark.parametrize(("code", "turns", "again"), CASES)
+def test_rendered_script__is_queued_again_only_where_there_is_more_to_do(
+    kind, code, turns, again, rendered_job, tmp_path
+):
+    with rendered_job(code, kind, turns, over=True) as ran:
+        assert ran.wait(120) == (99 if again and kind in ("lsf", "sge") else code)
+    asked = {"slurm": "requeue 17\n", "pbs": "-v DHSIC_TASK= "}
+    assert requeued(tmp_path).startswith(asked.get(kind, "") * again)
+    assert (requeued(tmp_path) != "") is (again and kind in asked)
+    folder = tmp_path / "runs" / "ID"
+    assert (folder / "exit").exists() is not again
+    if kind == "pbs" and again:
+        assert (folder / "job").read_text() == "18.server\n"
+
+
+def test_rendered_script__that_is_cancelled_is_not_queued_again(rendered_job, tmp_path):
+    with rendered_job(130) as ran:
+        os.killpg(ran.pid, signal.SIGTERM)
+        assert ran.wait(120) == 130
+    assert requeued(tmp_path) == ""
+    assert (tmp_path / "runs" / "ID" / "exit").read_text() == "130\n"
 
 
 # --- by night: checkers of an environment of their own, which does not go together with the tests'
@@ -175,5 +230,5 @@ def test_linters__have_no_complaints(tmp_path):
     checked("shellcheck", *scripts)
     checked("hadolint", DEPLOY / "Dockerfile")
     script = tmp_path / "job.sh"
-    script.write_text(slurm_script(tmp_path, "--variable", "it's $(x)", "--variable", "\n"))
+    script.write_text(job_script(tmp_path, "--variable", "it's $(x)", "--variable", "\n"))
     checked("shellcheck", "--severity=warning", script)
