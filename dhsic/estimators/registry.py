@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dhsic._plugins import load_plugins
+from dhsic._spec import name_methods
 from dhsic._validation import check_choice, check_integer, nearest, shown
 from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
@@ -31,6 +32,7 @@ from dhsic.nulls import (
     Resampling,
     Shifts,
     Spectral,
+    TimeOrder,
 )
 from dhsic.results import AS_ASKED
 from dhsic.statistics.orbit import exact_null
@@ -114,6 +116,9 @@ ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in
 NULLS: dict[str, type[Null]] = {
     null.name: null for null in (Shifts, Chain, Permutation, Gamma, Spectral, Normal, ChiSquare)
 }
+name_methods("estimator", ESTIMATORS)
+name_methods("null", NULLS)
+name_methods("order", {"time": TimeOrder})
 _Shared = Resampling | Chain
 Counted = _Shared | FromReplicates
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
+from dhsic._spec import name_methods
 from dhsic._validation import check_integer, named_arguments, nearest, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
@@ -226,6 +228,8 @@ def described_regression(regression: Regression) -> dict[str, Any]:
 
 RegressionName = Literal["splines", "random-forest", "gaussian-process"]
 REGRESSIONS = get_args(RegressionName)
+name_methods("regression", {name: partial(CrossFitted, name) for name in _REGRESSORS})
+name_methods("regression", {Splines.name: Splines})
 
 
 @named_arguments

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dhsic._spec import name_methods
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators import (
     ESTIMATORS,
@@ -25,6 +26,7 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "v-mmd": VHSIC,
     "u-mmd": UHSIC,
 }
+name_methods("estimator", MMD_ESTIMATORS)
 
 # NystromHSIC is what "auto" may choose, and bears the name of landmarks here too.
 MMD_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
