@@ -33,7 +33,7 @@ from dhsic.estimators import (
     unregister,
 )
 from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
-from dhsic.io.stored_array import stored_array
+from dhsic.io.open import stored_array
 from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import (
     ApproximateNullWarning,

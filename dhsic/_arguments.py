@@ -39,9 +39,8 @@ from dhsic.estimators.choose import Runner
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment, count_gaps
-from dhsic.io.open import open_labelled_data
+from dhsic.io.open import names_of, open_labelled_data
 from dhsic.io.weights import read_weights
 from dhsic.kernels import (
     Candidates,

@@ -23,7 +23,6 @@ OPTIONAL = {
     "gcsfs": "gcs",
     "matplotlib": "plot",
     "networkx": "causal",
-    "obstore": "obstore",
     "pandas": "tables",
     "prometheus_client": "metrics",
     "pyarrow": "tables",

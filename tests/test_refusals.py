@@ -617,7 +617,7 @@ COMMANDS = {
         "test nowhere.zarr --variable x --variable y": "nowhere.zarr' is not a readable zarr group",
         "test --variable x --variable y -- --debug": "--debug' is not a readable zarr group",
         "plan nowhere.zarr --variable x --variable y": "check the path",
-        "test s3://me:secret@bucket/d --variable x --variable y": "must hold no user name",
+        "test s3://me:secret@bucket/d --variable x --variable y": "without user name",
         "generate out.zarr": "Missing option '--rows'",
         "generate out.zarr --rows 0": "x>=1",
         "generate out.zarr --rows 9 --dependence 2": "from 0 to 1",

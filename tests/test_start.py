@@ -13,7 +13,7 @@ import pytest
 import dhsic
 
 CLUSTERS = {"asyncio", "dask", "distributed", "msgpack", "tornado"}
-STORES = {"botocore", "fsspec", "numcodecs", "obstore", "s3fs", "zarr"}
+STORES = {"botocore", "fsspec", "numcodecs", "s3fs", "zarr"}
 TABLES = {"dask.array", "dask.dataframe", "narwhals", "pandas", "polars", "pyarrow", "xarray"}
 NUMBERS = {
     *("numpy.f2py", "scipy.fft", "scipy.interpolate", "scipy.linalg", "scipy.optimize"),

@@ -28,9 +28,8 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.estimators import ESTIMATORS
-from dhsic.io.forms import AnySource
 from dhsic.io.open import open_variables
-from dhsic.io.sources import GraphSource, StoredSource
+from dhsic.io.variables import Variable
 
 Setting = dict[str, Any]
 
@@ -353,13 +352,13 @@ def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setti
 
 
 @dataclass(frozen=True)
-class FirstRows(StoredSource):
+class FirstRows(Variable):
     """The first rows of a stored array; none is copied.
 
     Parameters
     ----------
     rows : int
-        How many; the other parameters are those of `StoredSource`.
+        How many; the other parameters are those of `Variable`.
     """
 
     rows: int = 0
@@ -380,7 +379,7 @@ class _Data:
         # Rows that there are; None where a function makes as many as are asked for.
         self.rows = self._whole[0].shape[0] if self._whole else None
         # One copy for every size that is asked for: runs of a setting read the same chunks.
-        self._stored: dict[tuple[int, int | None], list[AnySource]] = {}
+        self._stored: dict[tuple[int, int | None], list[Variable]] = {}
 
     def described(self, runtime: Runtime) -> str:
         """Description by which two studies can be told apart: a name, or some of the rows."""
@@ -392,7 +391,7 @@ class _Data:
         digest = hashlib.sha256(content).hexdigest()[:12]
         return f"{self.rows} rows of {columns}, content {digest}"
 
-    def of(self, rows: int, chunk_rows: int | None) -> list[AnySource]:
+    def of(self, rows: int, chunk_rows: int | None) -> list[Variable]:
         """So many rows; what a function makes, and chunks that are asked for, are stored."""
         # What is in memory or stored as it should be needs no copy.
         if self._make is None and chunk_rows is None:
@@ -406,7 +405,7 @@ class _Data:
             ]
         return self._stored[rows, chunk_rows]
 
-    def _made(self, rows: int) -> list[AnySource]:
+    def _made(self, rows: int) -> list[Variable]:
         made = self._make(rows)
         if not isinstance(made, list | tuple):
             msg = (
@@ -428,21 +427,21 @@ def _name_of_function(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 
-def _first(source: AnySource, rows: int) -> AnySource:
+def _first(source: Variable, rows: int) -> Variable:
     if rows == source.shape[0]:
         return source
-    if isinstance(source, StoredSource):
+    if source.is_stored:
         # The fields of the source, of which `FirstRows` reports fewer rows.
         given = {field.name: getattr(source, field.name) for field in fields(source)}
         return FirstRows(**given, rows=rows)
     return replace(source, array=source.array[:rows])
 
 
-def _chunked(source: AnySource, chunk_rows: int | None, place: Path) -> AnySource:
+def _chunked(source: Variable, chunk_rows: int | None, place: Path) -> Variable:
     """Chunks of so many rows: a graph is cut anew, other data are copied to zarr."""
-    if chunk_rows is None and isinstance(source, GraphSource | StoredSource):
+    if chunk_rows is None and (source.place == "graph" or source.is_stored):
         return source
-    if isinstance(source, GraphSource):
+    if source.place == "graph":
         return replace(source, array=source.array.rechunk({0: chunk_rows}))
     n, width = source.shape
     # What is in memory has no chunks of its own.
@@ -461,7 +460,7 @@ def _chunked(source: AnySource, chunk_rows: int | None, place: Path) -> AnySourc
     step = max(1, _COPIED_ROWS // rows) * rows
     for start in range(0, n, step):
         copy[start : start + step] = source.read(start, min(start + step, n))
-    return StoredSource(source.name, copy, rows, kinds=source.kinds)
+    return Variable(source.name, copy, rows, kinds=source.kinds)
 
 
 # --- places

@@ -41,10 +41,9 @@ from dhsic.estimators import (
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import Offer, Way, first_that_fits, plan_once, powers_below, telling
-from dhsic.io.derived import DerivedSource, JoinRows
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import JoinRows, Variable, derived
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.regression.residuals import (
     Regression,
@@ -518,7 +517,7 @@ class _Directed:
         fetch = size + max(source.take_bytes for source in whole.sources)
         # A plan asks for shapes, so that the rows take no memory.
         shapes = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
-        held = map(ArraySource, whole.names, shapes)
+        held = map(Variable, whole.names, shapes)
         return whole.over(list(held)), [DriverStep("select rows", size + fetch, size)]
 
     def _select(self, rows: int) -> Session:
@@ -531,7 +530,7 @@ class _Directed:
         drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
         # In order, so that chunks are read one after another.
         values = whole.take([np.sort(drawn)] * len(whole.sources))
-        return whole.over(list(map(ArraySource, whole.names, values)), "selected rows")
+        return whole.over(list(map(Variable, whole.names, values)), "selected rows")
 
     def _run_chosen(self, rows: int, session: Session) -> object:
         return replace(self, session=session).choose(rows)[0].run(rows)
@@ -689,7 +688,7 @@ def _standardised(session: Session) -> list[Source]:
                 "column out"
             )
             raise DataError(msg)
-        out.append(DerivedSource(source.name, (source,), _Standardise(*units), d))
+        out.append(derived(source.name, (source,), _Standardise(*units), d))
     return out
 
 
@@ -698,6 +697,6 @@ def _plan_standardised(session: Session) -> tuple[list[DriverStep | PassPlan], l
     size = 8 * min(session.n, _UNIT_ROWS) * sum(session.dims)
     fetch = 3 * size + max(source.take_bytes for source in session.sources)
     shapes: list[Source] = [
-        DerivedSource(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
+        derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
     ]
     return [DriverStep(_UNITS, fetch), session.plan(_moments(session))], shapes

@@ -22,8 +22,8 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.io.derived import joined_source
 from dhsic.io.missing import Missing
+from dhsic.io.variables import joined_source
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns
 from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
@@ -685,7 +685,7 @@ class _Search:
         (residual,) = self.fitted.variables({node: [given]})
         joined = joined_source([self.session.sources[j] for j in against])
         # Nodes have units of their own.
-        usual, columns = self.method.estimator.kernel(None), tuple(range(joined.width))
+        usual, columns = self.method.estimator.kernel(None), tuple(range(joined.shape[1]))
         kernels = self.kernels[node], OnColumns(usual, columns, scaled=True)
         score, _ = self.tested([residual, joined], kernels, ("test", node, given, against))
         return SearchTest(names[node], tuple(names[j] for j in given), *score)

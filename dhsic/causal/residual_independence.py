@@ -16,7 +16,7 @@ from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
 from dhsic.engine.graphs import graphs_on
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
-from dhsic.io.held import HeldSource
+from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
 from dhsic.regression.residuals import Regression, RegressionName, find_regression, run_regressions
@@ -178,7 +178,7 @@ def residual_independence_test(
     residuals = fitted.variables(wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
         with graphs_on(client, threads):
-            residuals = [HeldSource(source) for source in residuals]
+            residuals = [held_in_memory(source) for source in residuals]
     tested = session.over(residuals, "residuals")
     # By the residuals, whose spreads set the bandwidths.
     method = choose_method(tested, kernels, estimator, null, n_resamples)

@@ -10,13 +10,11 @@ import click
 
 from dhsic._progress import progress_bar
 from dhsic._text import is_terminal, printable
-from dhsic.io.csv_lines import Quotes
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic
-from dhsic.io.table_variables import columns_by_variable
-from dhsic.io.tabular import convert_table
-from dhsic.io.written import WrittenGroup
+from dhsic.io.tables import Quotes, columns_by_variable, convert_table
+from dhsic.io.zarr_output import WrittenGroup
 
 _LABELS = 4
 _WIDTH = 160  # where no terminal says how wide it is

@@ -20,8 +20,8 @@ from dhsic.cli.missing import GAPS_OPTIONS, MISSING_OPTIONS
 from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources, read_resources
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
-from dhsic.io.forms import AnySource
 from dhsic.io.open import open_group, open_group_labels
+from dhsic.io.variables import Variable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -42,7 +42,7 @@ class Request:
         The public function that plans.
     """
 
-    sources: list[AnySource]
+    sources: list[Variable]
     arguments: dict[str, Any]
     place: RunResources
     planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
@@ -328,7 +328,7 @@ def read_row_labels(options: dict[str, Any], groups: str = "groups") -> dict[str
     """Options that label or weigh rows, of which `groups` is the one of groups of rows."""
     data, allowed = location(options["data"]), options["allow_missing_chunks"]
 
-    def opened_labels(what: str) -> AnySource | list[AnySource]:
+    def opened_labels(what: str) -> Variable | list[Variable]:
         # An option that may be repeated has the labels of one sample after another.
         if isinstance(texts := options[what], str):
             return open_group_labels(data, texts, what, allow_missing_chunks=allowed)
@@ -368,7 +368,7 @@ def _request_of(
     return Request(sources, arguments, place)
 
 
-def opened(options: dict[str, Any], variables: Sequence[str]) -> list[AnySource]:
+def opened(options: dict[str, Any], variables: Sequence[str]) -> list[Variable]:
     """Variables of the data."""
     allowed = options["allow_missing_chunks"]
     return open_group(location(options["data"]), variables, allow_missing_chunks=allowed)

@@ -29,9 +29,8 @@ from dhsic.cli.printing import print_plan
 from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.run_display import check_targets, seen_run
-from dhsic.io.forms import AnySource
-from dhsic.io.table_source import is_table
-from dhsic.io.table_variables import other_columns
+from dhsic.io.tables import is_table, other_columns
+from dhsic.io.variables import Variable
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
@@ -207,7 +206,7 @@ def _all_features(options: dict[str, Any]) -> str:
 
 
 def _ranking_arguments(
-    options: dict[str, Any], place: RunResources, features: AnySource
+    options: dict[str, Any], place: RunResources, features: Variable
 ) -> dict[str, Any]:
     """Arguments that planning and ranking share, besides the client."""
     # --features are columns here, and random features to the estimators' options.
@@ -237,8 +236,8 @@ def _kernel_of_option(text: str | None) -> Kernel | None:
 
 
 def _run_ranking(
-    features: AnySource,
-    target: AnySource,
+    features: Variable,
+    target: Variable,
     arguments: dict[str, Any],
     options: dict[str, Any],
     place: RunResources,

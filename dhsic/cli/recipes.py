@@ -11,8 +11,8 @@ import dhsic
 from dhsic import kernels
 from dhsic.cli.options import Request
 from dhsic.cli.resources import RunResources
-from dhsic.io.forms import AnySource
 from dhsic.io.urls import redacted
+from dhsic.io.variables import Variable
 
 
 def code_of_test(options: Mapping[str, Any], request: Request) -> str:
@@ -137,7 +137,7 @@ def _allowed(options: Mapping[str, Any]) -> str:
 def _are_labels(asked: Any) -> bool:
     """Whether an argument labels rows: only those are made of opened data, one or one a sample."""
     several = asked if isinstance(asked, list) else [asked]
-    return bool(several) and all(isinstance(source, AnySource) for source in several)
+    return bool(several) and all(isinstance(source, Variable) for source in several)
 
 
 def _left_open(asked: Any) -> bool:

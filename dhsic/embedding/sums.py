@@ -16,7 +16,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import ROW_TILE, Tiling, column_sums
 from dhsic.errors import DataError
 from dhsic.io.open import open_samples
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import Variable
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import warn_of_rounding
 
@@ -168,7 +168,7 @@ def open_sample(run: RunOptions, x: Any) -> Session:
     """A session over one sample, whose labels have codes that other rows share."""
     with graphs_on(run.client, run.threads):
         sources: Any = open_samples([x], ["x"])
-    in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
+    in_memory = isinstance(sources[0].array, np.ndarray) and not isinstance(x, Variable)
     # Other rows could give the same labels other codes, and embeddings are compared.
     if in_memory and sources[0].categorical and not _keeps_codes(x):
         msg = (

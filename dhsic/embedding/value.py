@@ -22,8 +22,8 @@ from dhsic.embedding.sums import LIMBS, ExactSums, open_sample, plan_sums, sum_k
 from dhsic.engine.tiles import ROW_TILE
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import plan_of
-from dhsic.io.inventory import inventory_of
-from dhsic.io.stored import check_metadata
+from dhsic.io.chunks import inventory_of
+from dhsic.io.open import check_metadata
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel

@@ -45,7 +45,7 @@ class Cut(Source, Protocol):
 
 def is_cut(source: Source) -> TypeGuard[Cut]:
     """Whether a source says what it is cut from."""
-    return hasattr(source, "cut")
+    return bool(getattr(source, "is_stored", False))
 
 
 def together(sources: Sequence[Source | None]) -> list[tuple[int, ...]]:

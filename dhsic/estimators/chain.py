@@ -18,7 +18,7 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimator
 from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
-from dhsic.io.derived import joined_source
+from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
 from dhsic.kernels.grid import TREND, TREND_OF_MANY
 from dhsic.kernels.wrap import product_of

@@ -25,7 +25,7 @@ from dhsic.estimators.training import (
     independent_covariance,
     place,
 )
-from dhsic.io.rest import RestSource
+from dhsic.io.variables import without_rows
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.linalg import squared_norms
@@ -249,7 +249,7 @@ class NFSIC(Estimator):
 
 def _session_without(session: Session, rows: NDArray[np.intp]) -> Session:
     """The run over all rows but these."""
-    return session.over([RestSource(source, rows) for source in session.sources])
+    return session.over([without_rows(source, rows) for source in session.sources])
 
 
 def _pairs(m: int) -> tuple[Pair, ...]:

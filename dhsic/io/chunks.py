@@ -1,10 +1,51 @@
-"""Where the chunks of a zarr array lie, for what goes wrong with them."""
+"""Chunks of a stored array: where they lie, which are there, and what decoding them takes."""
 
 from __future__ import annotations
 
+import math
+import os
+import stat
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.inventory import Inventory, Stamp
+from dhsic.errors import DataError
+from dhsic.io.marks import marks_of
+from dhsic.io.urls import RefusedError
+
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+
+# Times the decoded bytes that a decoder holds, those included, as measured with zarr 3.1 and
+# numcodecs 0.16: gzip and lzma collect pieces, join them and copy them.
+_DECODERS = {"blosc": 1.0, "lz4": 1.0, "zstd": 1.0, "zlib": 2.5, "bz2": 2.5}
+_OTHERS = 3.0
+_FILTERED = 2.0  # what goes into a filter and what comes out
+_VIEWS = ("crc32c", "transpose")  # of what is there already
+_POOL = 4  # threads more than processors that Python decodes on
+_LARGEST_SHARD = 32 * 2**20
+# Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
+_CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
+_FOLDER = Stamp(0, "folder")
+_PIPE = Stamp(0, "pipe")
+_MARKS = ("ETag", "etag", "e_tag", "md5Hash", "last_modified", "LastModified", "updated", "created")
+_ABSENT = 2**64 - 1
+_AT_A_TIME = 32
+_CHECKSUM_BYTES = 4
+
+Stamps = Mapping[str, Stamp]
+ChunkPlace = tuple[int, ...]
+
+
+def is_zarr(array: Any) -> bool:
+    """Whether it is a zarr array, asked without zarr, which is slow to import."""
+    zarr = sys.modules.get("zarr")
+    return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))
 
 
 def missing_folder(array: Any) -> str | None:
@@ -42,7 +83,385 @@ def broken_chunk(array: Any, start: int, stop: int) -> str | None:
     return None
 
 
-def is_zarr(array: Any) -> bool:
-    """Whether it is a zarr array, asked without zarr, which is slow to import."""
-    zarr = sys.modules.get("zarr")
-    return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))
+# --- which are there
+
+
+def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | None:
+    """List the chunks of a zarr array.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        In any store.
+    name : str
+        Name of the variable.
+    within : bool, optional
+        Whether the index of every shard is read for the chunks that are absent within it; what is
+        written to a shard shows in its size or time anyway.
+
+    Returns
+    -------
+    Inventory or None
+        Inventory of shards where there are such. None where the store cannot be listed, as https.
+
+    Raises
+    ------
+    DataError
+        A folder, a pipe or an empty file is in the place of a chunk, or one is cut off; or the
+        store does not answer.
+    """
+    stamps = _stamps(array, name)
+    if stamps is None:
+        return None
+    sizes = array.shards or array.chunks
+    counts = [-(-length // size) for length, size in zip(array.shape, sizes, strict=True)]
+    # Chunks may cut the columns too: rows are there where all of theirs are.
+    columns = list(product(*map(range, counts[1:])))
+    key_of = array.metadata.encode_chunk_key
+    chunks = tuple(
+        tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
+    )
+    fill = _fill_value_text(array, name)
+    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
+    _refuse_others(inventory)
+    if array.shards is None or fill is None or not within:
+        return inventory
+    shards = (
+        (row, *others)
+        for row, across in enumerate(chunks)
+        for others, stamp in zip(columns, across, strict=True)
+        if stamp is not None
+    )
+    return replace(inventory, within=tuple(absent_within(array, list(shards))))
+
+
+def inventory_of_file(array: Any, name: str) -> Inventory | None:
+    """The file of an HDF5 data set as one chunk; None of an array that names no file.
+
+    HDF5 does not tell chunks that were never written from those that were.
+    """
+    path = getattr(getattr(array, "file", None), "filename", None)
+    if not isinstance(path, str) or not os.path.isfile(path):
+        return None
+    told = os.stat(path)
+    # HDF5 does not tell when a chunk was written, and its file does.
+    stamp = Stamp(told.st_size, str(told.st_mtime_ns))
+    return Inventory(name, array.shape[0], ((stamp,),), array.shape[0], None, ())
+
+
+def _stamps(array: Any, name: str) -> Stamps | None:
+    """Keys within the folder of the array, and what its store says of them."""
+    from zarr.core.sync import sync
+    from zarr.storage import LocalStore, WrapperStore
+
+    store = array.store
+    # Wrappers of zarr stand around the store that is to be listed.
+    while isinstance(store, WrapperStore):
+        store = store._store
+    if isinstance(store, LocalStore):
+        folder = os.path.join(store.root, array.path)
+        stamps = local_stamps(folder, name)
+        if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
+            return stamps
+        return stamps | {k: _whole_blosc(folder, k, s) for k, s in stamps.items() if s.size}
+    if not store.supports_listing:
+        return None
+    prefix = f"{array.path}/" if array.path else ""
+    try:
+        listed = sync(_listed_stamps(store, prefix))
+    except RefusedError:  # to this user; reading what is absent is an error then, too
+        return None
+    return {key.removeprefix(prefix): stamp for key, stamp in listed.items()}
+
+
+async def _listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
+    """The objects of a zarr store under a prefix; of other libraries' stores their names."""
+    from zarr.storage import FsspecStore, ObjectStore
+
+    if isinstance(store, ObjectStore):
+        import obstore  # which made the store
+
+        batches = obstore.list(store.store, prefix=prefix or None)
+        return {listed["path"]: _stamp(listed) async for batch in batches for listed in batch}
+    if isinstance(store, FsspecStore):
+        store.fs.invalidate_cache()  # it remembers listings
+        entries = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
+        return {
+            key.removeprefix(f"{store.path}/"): _stamp(listed) for key, listed in entries.items()
+        }
+    return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
+
+
+def _stamp(told: Mapping[str, Any]) -> Stamp:
+    mark = next((told[name] for name in _MARKS if told.get(name)), "")
+    return Stamp(int(told.get("size") or 0), str(mark))
+
+
+def _whole_blosc(folder: str, key: str, stamp: Stamp) -> Stamp:
+    """The stamp of a chunk, of no bytes where it has less than it says: its decoder reads on."""
+    with open(os.path.join(folder, key), "rb") as file:
+        length = int.from_bytes(file.read(16)[12:], "little")
+    return stamp if length <= stamp.size else Stamp(0, stamp.mark)
+
+
+def local_stamps(root: str, name: str) -> dict[str, Stamp]:
+    """Files and folders in a folder and those within it, with the times when they were written.
+
+    Raises
+    ------
+    DataError
+        The folder cannot be listed.
+    """
+    try:
+        return dict(_files(root))
+    except OSError as error:
+        msg = (
+            f"the stored chunks of variable {name!r} cannot be listed "
+            f"({error.strerror or error}: {error.filename or root}): is the data complete?"
+        )
+        raise DataError(msg) from error
+
+
+def _files(root: str) -> Iterator[tuple[str, Stamp]]:
+    left = [""]
+    while left:
+        folder = left.pop()
+        with os.scandir(os.path.join(root, folder)) as entries:
+            for entry in entries:
+                key = f"{folder}{entry.name}"
+                if entry.is_dir():
+                    yield key, _FOLDER
+                    left.append(f"{key}/")
+                elif os.path.exists(entry.path):  # of a link, what it leads to
+                    told = entry.stat()
+                    regular = stat.S_ISREG(told.st_mode)
+                    yield key, Stamp(told.st_size, str(told.st_mtime_ns)) if regular else _PIPE
+
+
+def _refuse_others(inventory: Inventory) -> None:
+    for number, across in enumerate(inventory.chunks):
+        # Stores that tell no sizes tell no marks either.
+        for stamp in (stamp for stamp in across if stamp and stamp.mark and not stamp.size):
+            start = inventory.chunk_rows * number
+            got = f"a {stamp.mark}" if stamp in (_FOLDER, _PIPE) else "an empty or cut off one"
+            msg = (
+                f"stored chunk {number} along the rows of variable {inventory.name!r} must be a "
+                f"file, not {got}, for rows {start} to "
+                f"{min(start + inventory.chunk_rows, inventory.rows) - 1}: write it again, or take "
+                "an intact copy of the data"
+            )
+            raise DataError(msg)
+
+
+def _fill_value_text(array: Any, name: str) -> str | None:
+    """The number that absent chunks are read as, in words; None where that is NaN or infinite."""
+    value = np.array([0 if array.fill_value is None else array.fill_value], array.dtype)
+    read = marks.decoded(value, name) if (marks := marks_of(array, name)) else value
+    return f"{value[0]:g}" if np.isfinite(read).all() else None
+
+
+def _checksums(array: Any) -> tuple[str, ...]:
+    """Names of the codecs that notice damaged bytes."""
+    return tuple(dict.fromkeys(_checksum_codecs(array.metadata.to_dict())))
+
+
+def _checksum_codecs(value: Any) -> Iterator[str]:
+    """Codecs with a checksum, wherever they are in metadata; those of an index check it alone."""
+    if isinstance(value, Mapping):
+        name = str(value.get("name", value.get("id", ""))).removeprefix("numcodecs.")
+        options = value.get("configuration", value)
+        zstd = name == "zstd" and isinstance(options, Mapping) and options.get("checksum")
+        if name in _CHECKED or zstd:
+            yield name
+        # Attributes are of the user, and the index of a shard has no data.
+        parts = (part for key, part in value.items() if key not in ("attributes", "index_codecs"))
+        for part in parts:
+            yield from _checksum_codecs(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _checksum_codecs(part)
+
+
+# --- which are absent within shards
+#
+# An index has the offset and the length of every chunk of the shard, as little-endian integers of
+# 64 bits, all ones where a chunk is absent; see the codec "sharding_indexed" of the zarr
+# specification, version 3.
+
+
+def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[int, int]]:
+    """Rows of every chunk that is absent within shards.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        Array of shards.
+    shards : sequence of tuple of int
+        Those that are there. A small part of each is read.
+
+    Yields
+    ------
+    start, stop : int
+        Nothing of arrays whose index is encoded in an uncommon way.
+    """
+    from zarr.core.sync import sync
+
+    codec = array.metadata.to_dict()["codecs"][0]["configuration"]
+    checked = _trailer(codec["index_codecs"])
+    if checked is None:
+        return
+    counts = [shard // chunk for shard, chunk in zip(array.shards, array.chunks, strict=True)]
+    size = 16 * math.prod(counts) + checked
+    at_end = codec.get("index_location", "end") == "end"
+    for shard, index in zip(shards, sync(_indices(array, shards, size, at_end)), strict=True):
+        if len(index) in (0, size):  # else it is cut off, which is an error when it is read
+            # An empty shard is read as if all of its chunks were absent.
+            marks = np.frombuffer(index.ljust(size, b"\xff"), "<u8", 2 * math.prod(counts))
+            starts = marks.reshape(*counts, 2)[..., 0]
+            yield from _absent(array, shard, np.argwhere(starts == _ABSENT))
+
+
+def _absent(array: Any, shard: ChunkPlace, inner: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+    """Rows of chunks of a shard, without those that lie beyond the array."""
+    starts = np.multiply(shard, array.shards) + inner * array.chunks
+    for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
+        yield start, min(start + array.chunks[0], array.shape[0])
+
+
+def _trailer(codecs: Sequence[Any]) -> int | None:
+    """Bytes of the checksum behind an index; None where the index is no plain integers."""
+    names = [codec["name"] for codec in codecs]
+    plain = codecs[0].get("configuration", {}).get("endian") == "little"
+    if not plain or names not in (["bytes"], ["bytes", "crc32c"]):
+        return None
+    return _CHECKSUM_BYTES * (len(names) - 1)
+
+
+async def _indices(
+    array: Any, shards: Sequence[ChunkPlace], size: int, at_end: bool
+) -> list[bytes]:
+    import asyncio  # slow to import, as zarr is
+
+    from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+    from zarr.core.buffer import default_buffer_prototype
+
+    part = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
+    # Some at a time, or the store would get thousands of requests at once.
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def read(shard: ChunkPlace) -> bytes:
+        place = array.store_path / array.metadata.encode_chunk_key(shard)
+        async with turns:
+            index = await place.get(default_buffer_prototype(), part)
+        return b"" if index is None else bytes(index.to_bytes())
+
+    return await asyncio.gather(*map(read, shards))
+
+
+# --- memory that decoding takes
+
+
+class Decoding(NamedTuple):
+    """How an array is stored, as far as memory goes.
+
+    The pieces that are read are chunks, or whole shards where these are small.
+    """
+
+    rows: int
+    """Rows of a piece."""
+    across: int
+    """Pieces beside each other."""
+    piece: int
+    """Decoded bytes of a piece."""
+    decoder: float
+    """How many times as many its decoder holds; 0 where bytes are stored as they are."""
+    inner: int
+    """Decoded bytes of a chunk."""
+    shard: int
+    """Decoded bytes of a shard; 0 where there are none."""
+    at_once: int
+    """Pieces, or chunks of a shard, that are read at a time."""
+
+    def bytes(self, rows: int, stored: int) -> int:
+        """Bytes besides the result of a read that touches pieces of so many rows.
+
+        Parameters
+        ----------
+        rows : int
+            Rows of the pieces.
+        stored : int
+            Bytes of the largest piece, or shard, as it is stored.
+        """
+        pieces = self.across * math.ceil(rows / self.rows)
+        if not self.shard:
+            return self._held(min(pieces, self.at_once), stored)
+        # Chunks of a shard are read together and their rows gathered before they are copied.
+        read = self.piece * (pieces if self.piece == self.inner else min(pieces, self.at_once))
+        shards = math.ceil(read / self.shard)
+        gathered = int(read * (1 + min(1.0, stored / self.shard)))
+        if not self.decoder:
+            return gathered
+        return gathered + self._held(min(read // self.inner, shards * self.at_once), 0)
+
+    def _held(self, count: int, stored: int) -> int:
+        """Bytes of so many chunks, as stored and decoded, and of those that decoders work on."""
+        if not self.decoder:
+            return count * self.inner
+        working = min(count, (os.cpu_count() or 1) + _POOL)
+        return int(count * (stored + self.inner) + working * (self.decoder - 1) * self.inner)
+
+
+def decoding_of(array: Any, stored_rows: int | None) -> Decoding:
+    """That of an array; of one that is no zarr array, as if its rows came through a buffer.
+
+    Parameters
+    ----------
+    array : array-like
+        With `shape` and `dtype`.
+    stored_rows : int or None
+        Rows that are stored together.
+
+    Returns
+    -------
+    Decoding
+    """
+    item = int(np.dtype(array.dtype).itemsize)
+    if not is_zarr(array):
+        rows = stored_rows or 0
+        piece = item * rows * math.prod(array.shape[1:])
+        return Decoding(max(rows, 1), 1, piece, 1.0 if piece else 0.0, piece, 0, 1)
+    import zarr
+
+    sizes = piece_shape(array)
+    across = math.prod(-(-d // size) for d, size in zip(array.shape[1:], sizes[1:], strict=True))
+    return Decoding(
+        int(sizes[0]),
+        across,
+        item * math.prod(sizes),
+        _decoder(array),
+        item * math.prod(array.chunks),
+        item * math.prod(array.shards or (0,)),
+        int(zarr.config.get("async.concurrency")),
+    )
+
+
+def piece_shape(array: Any) -> tuple[int, ...]:
+    """Rows and columns of a zarr array that are read together: of a chunk, or a small shard."""
+    shards: tuple[int, ...] | None = array.shards
+    size = math.prod(shards or ()) * np.dtype(array.dtype).itemsize
+    return shards if shards and size <= _LARGEST_SHARD else tuple(array.chunks)
+
+
+def _decoder(array: Any) -> float:
+    """Times the decoded bytes that the codecs of a chunk hold; 0 where they are the stored ones."""
+    codecs = [name for name in map(codec_name, array.compressors) if name not in _VIEWS]
+    filtered = any(codec_name(codec) not in _VIEWS for codec in array.filters)
+    most = max((_DECODERS.get(name, _OTHERS) for name in codecs), default=0.0)
+    return max(most, _FILTERED) if filtered else most
+
+
+def codec_name(codec: Any) -> str:
+    """The name of a codec of either format of zarr."""
+    known = getattr(codec, "codec_id", None)
+    name = codec.to_dict()["name"] if known is None else known
+    return str(name).removeprefix("numcodecs.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,11 +12,8 @@ from typing import Any
 from dhsic._files import check_regular
 from dhsic.engine.folder import FolderEntry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
-from dhsic.io.failures import failure_of, remedy_of
-from dhsic.io.urls import checked_url, credentials_of, redacted, scheme_of
+from dhsic.io.urls import checked_url, failure_of, redacted, scheme_of
 from dhsic.io.whole import put_new, put_whole
-
-_UNKNOWN_REQUEST = re.compile("NotImplemented|ParamValidation|unexpected keyword")
 
 
 @dataclass(frozen=True)
@@ -54,17 +50,11 @@ class Folder:
             return cls(os.path.abspath(os.path.expanduser(url)))
         if url.startswith(("file://", "local://")):
             return cls(os.path.abspath(url.partition("://")[2]))
-        if redacted(url) != url:
-            msg = (
-                f"{what} must be a URL without user name, password or query, since it is shown and "
-                f"sent to workers; got {redacted(url)!r}: {credentials_of(url)}"
-            )
-            raise InvalidArgumentError(msg)
         from fsspec.registry import get_filesystem_class, known_implementations  # slow to import
 
         kind = scheme_of(url)
         try:
-            folder = cls(checked_url(url))
+            folder = cls(checked_url(url, what))
             get_filesystem_class(kind)
         except ImportError as error:
             needed = known_implementations.get(kind, {}).get("err", str(error))
@@ -176,10 +166,8 @@ class Folder:
             fs.pipe_file(path, data, mode="create")
         except FileExistsError:
             return
-        except Exception as error:
-            if not _UNKNOWN_REQUEST.search(f"{type(error).__name__}: {failure_of(error).said}"):
-                raise
-            # The store knows no request for new objects alone: of several writers the last one
+        except Exception:
+            # The store may know no request for new objects alone: of several writers the last one
             # wins.
             fs.pipe_file(path, data)
 
@@ -201,7 +189,7 @@ class Folder:
                 said = getattr(error, "strerror", None) or failure.said
                 remedy = "check that it exists, has room and may be written"
             else:
-                said, remedy = failure.said, remedy_of(failure, self.url)
+                said, remedy = failure.said, failure.remedy(self.url)
             msg = f"cannot {doing} {self} ({said}): {remedy}"
             raise DataError(msg) from error
 

@@ -20,7 +20,7 @@ from dhsic.io.encode import (
     encode_text,
     side_by_side,
 )
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import Variable
 
 _LISTED = 20
 
@@ -76,7 +76,7 @@ def index_of_pandas(schema: Any, *, named: bool = True) -> list[str]:
     return [name for name in names if name.startswith("__index_level_")]
 
 
-def frame_source(frame: Any, name: str) -> ArraySource:
+def frame_source(frame: Any, name: str) -> Variable:
     """A data frame or series of narwhals as a variable.
 
     Columns of one numeric type are not copied where their library has them as one array.
@@ -90,7 +90,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     if not hasattr(frame, "columns"):
         values, kind, categories = _encoded_column(frame, data_name)
         labels_of_series = _own_name(frame.name)
-        return ArraySource(
+        return Variable(
             name, values, kinds=(kind,), labels=labels_of_series, categories=(categories,)
         )
     labels = tuple(map(str, frame.columns))
@@ -103,7 +103,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
         if values.dtype.kind in "fiu":
             for column in frame.iter_columns():
                 _check_digits(column, values, data_name)
-            return ArraySource(name, values, labels=labels)
+            return Variable(name, values, labels=labels)
     columns = [
         _encoded_column(
             column, data_name if len(labels) == 1 else f"column {label!r} of {data_name}"
@@ -111,7 +111,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
         for label, column in zip(labels, frame.iter_columns(), strict=True)
     ]
     values, kinds, categories = side_by_side(columns, data_name)
-    return ArraySource(name, values, kinds=kinds, labels=labels, categories=categories)
+    return Variable(name, values, kinds=kinds, labels=labels, categories=categories)
 
 
 def part_of_frame(frame: Any, names: Sequence[str]) -> Any:

@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, check_exact, read_whole
+from dhsic.engine.blocks import Source, check_exact, kinds_of, read_whole
 from dhsic.engine.graphs import GraphPlace, graph_place, graphs_at
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
-from dhsic.io.rest import OfSources
-from dhsic.io.sources import OfRows
+from dhsic.io.variables import Mapped, Rest
 
 _SHARE = 4  # of the memory
 _ROUNDED = 16 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
-class HeldSource(OfRows, OfSources):
+class HeldSource(Mapped):
     """The rows of another variable, which are read when the first of them is asked for.
 
     Parameters
     ----------
-    whole : source
-        The other variable.
     strata : ndarray of int, shape (n,), optional
         The stratum of every row, from 0 on: numbers are then about the mean of their stratum, in
         its standard deviations.
@@ -36,41 +33,31 @@ class HeldSource(OfRows, OfSources):
         Where a graph is computed; as it is told here where not given.
     """
 
-    whole: Source
     strata: NDArray[np.intp] | None = None
     at: GraphPlace = field(default_factory=graph_place, compare=False, repr=False)
 
-    place: Literal["memory"] = "memory"
-    chunk_rows: int | None = None
+    place = "memory"
+    chunk_rows = None
+    columns = None
+    take_bytes = 0
+
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is decoded."""
+        del rows
+        return 0
 
     @cached_property
     def array(self) -> NDArray[Any]:
         """All rows, shape (n, d)."""
         with graphs_at(self.at):
-            values = read_whole(self.whole)
+            values = read_whole(self.inputs[0])
         if self.strata is None:
             return values
-        numbers = [kind == "number" for kind in self.kinds]
+        numbers = [kind == "number" for kind in kinds_of(self)]
         check_exact(f"variable {self.name!r}", values)
         values = values.astype(np.float64)
         values[:, numbers] = within_strata(values[:, numbers], self.strata)
         return values
-
-    @property
-    def name(self) -> str:
-        """Name of the variable."""
-        return self.whole.name
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.whole.shape
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        doubles = 8 * self.shape[1]
-        return doubles if self.strata is not None else min(self.whole.row_bytes, doubles)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
@@ -80,11 +67,13 @@ class HeldSource(OfRows, OfSources):
         """Rows by number."""
         return self.array[rows]
 
-    def place_of(self, row: int) -> tuple[str, int]:
-        """The name of the variable, and the number of a row in the other's data."""
-        place = getattr(self.whole, "place_of", None)
-        placed: tuple[str, int] = (self.name, row) if place is None else place(row)
-        return placed
+
+def held_in_memory(source: Source, strata: NDArray[np.intp] | None = None) -> HeldSource:
+    """A variable whose rows are held in memory once they are read, about their strata if given."""
+    doubles = 8 * source.shape[1]
+    row_bytes = doubles if strata is not None else min(source.row_bytes, doubles)
+    every = Rest(np.empty(0, np.intp))
+    return HeldSource(source.name, (source,), source.shape, row_bytes, None, every, strata)
 
 
 def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -153,13 +142,13 @@ def held_sources(
     MemoryBudgetError
         They take more than a quarter of the memory.
     """
-    held: list[Source] = [
-        source if source.place == "memory" and strata is None else HeldSource(source, strata)
+    in_memory: list[Source] = [
+        source if source.place == "memory" and strata is None else held_in_memory(source, strata)
         for source in sources
     ]
     # The rest of the memory is for tiles and sums of the passes.
     needed = sum(
-        source.row_bytes * source.shape[0] for source in held if isinstance(source, HeldSource)
+        source.row_bytes * source.shape[0] for source in in_memory if isinstance(source, HeldSource)
     )
     if _SHARE * needed > memory:
         msg = (
@@ -168,4 +157,4 @@ def held_sources(
             "more, or test fewer rows or columns"
         )
         raise MemoryBudgetError(msg)
-    return held
+    return in_memory

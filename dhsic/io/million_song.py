@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_path, check_progress
 from dhsic.errors import DataError
-from dhsic.io.shuffle import shuffled
-from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import OnRowsWritten, new_group
+from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, new_group, shuffled
 
 _COLUMNS = {"features": 90, "year": 1}
 _FIELDS = sum(_COLUMNS.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,15 +14,13 @@ from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.gaps import Gaps
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.forms import AnySource
-from dhsic.io.rest import RestSource
-from dhsic.io.sources import ArraySource, GraphSource
+from dhsic.io.variables import Variable, without_rows
 
 Missing = Literal["refuse", "drop"]
 GapTreatment = Literal["refuse", "drop", "pairwise"]
 
 
-def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[Source], int]:
+def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Source], int]:
     """The variables without the rows in which one of them misses a value, and how many these are.
 
     With "refuse" the variables as they are: missing numbers are refused when they are read, so
@@ -50,12 +49,12 @@ def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[So
     # No row is missing: the variables stay what they are, and are read as before.
     if not len(left_out):
         return list(sources), 0
-    return [RestSource(source, left_out) for source in sources], len(left_out)
+    return [without_rows(source, left_out) for source in sources], len(left_out)
 
 
-def _refuse_missing_categories(source: AnySource) -> None:
+def _refuse_missing_categories(source: Variable) -> None:
     # NaN among numbers is refused by the pass that reads them, in any place and with its row.
-    if not (source.categorical and isinstance(source, ArraySource)):
+    if not source.categorical or source.place == "graph" or source.is_stored:
         return
     gaps = np.flatnonzero(_rows_with_nan(source))
     if len(gaps):
@@ -107,7 +106,7 @@ class _Counts(NamedTuple):
 
 def _gaps_of_source(source: Source) -> Gaps:
     rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
-    for counts in _all_counts(source):
+    for counts in _of_blocks(source, _counts):
         if counts.infinite >= 0:
             row = start + counts.infinite
             msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
@@ -120,35 +119,30 @@ def _gaps_of_source(source: Source) -> Gaps:
     return Gaps(rows, tuple(values.tolist()))
 
 
-def _all_counts(source: Source) -> Iterable[_Counts]:
-    """Those of all rows, some at a time in their order."""
-    if not isinstance(source, GraphSource):
-        return (_counts(block) for block in _blocks(source))
-    import dask
-
-    bounds = np.cumsum([0, *source.array.chunks[0]]).tolist()
-    return compute_graphs(*map(dask.delayed(_counts), source.lazy(bounds)))
-
-
 def _counts(block: NDArray[Any]) -> _Counts:
     gaps, infinite = np.isnan(block), np.isinf(block).any(axis=1)
     first = int(np.argmax(infinite)) if infinite.any() else -1
     return _Counts(len(block), int(gaps.any(axis=1).sum()), gaps.sum(axis=0), first)
 
 
-def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
+def _rows_with_nan(source: Source) -> NDArray[np.bool_]:
     """Whether each row has NaN."""
-    if isinstance(source, GraphSource):
-        import dask.array as da
-
-        (gaps,) = compute_graphs(da.isnan(source.array).any(axis=1))
-        return np.asarray(gaps, np.bool_)
-    return np.concatenate([np.isnan(block).any(axis=1) for block in _blocks(source)])
+    return np.concatenate(list(_of_blocks(source, _incomplete)))
 
 
-def _blocks(source: Source) -> Iterator[NDArray[Any]]:
-    """All rows that can be read by number, in order."""
+def _incomplete(block: NDArray[Any]) -> NDArray[np.bool_]:
+    gaps: NDArray[np.bool_] = np.isnan(block).any(axis=1)
+    return gaps
+
+
+def _of_blocks(source: Source, function: Callable[[NDArray[Any]], Any]) -> Iterable[Any]:
+    """A function of all rows, block by block in their order."""
     n = source.shape[0]
     # Chunk by chunk, so that none is decoded twice and memory does not grow with the rows.
     step = source.chunk_rows or max(1, BLOCK_BYTES // source.row_bytes)
-    return (source.read(start, min(start + step, n)) for start in range(0, n, step))
+    bounds = [*range(0, n, step), n]
+    if source.place != "graph":
+        return (function(source.read(*span)) for span in pairwise(bounds))
+    import dask
+
+    return compute_graphs(*map(dask.delayed(function), source.lazy(bounds)))

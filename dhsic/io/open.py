@@ -1,38 +1,51 @@
-"""Open variables that belong together, and samples of the same columns."""
+"""What users have, as variables: one of any form, several that belong together, samples."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dhsic._validation import shown
-from dhsic.engine.blocks import Source
-from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.encode import rare_labels_taken
-from dhsic.io.forms import AnySource, open_array, open_one
-from dhsic.io.labelled import (
-    check_same_columns,
-    coded_alike,
-    columns_as_variables,
-    names_of,
-    pick_variables,
-)
-from dhsic.io.libraries import is_of
+from dhsic._files import check_regular
+from dhsic._validation import check_flag, named_arguments, nearest, shown
+from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
+from dhsic.engine.graphs import compute_graphs
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.chunks import METADATA, piece_shape
+from dhsic.io.encode import Labels, check_whole, encode_matrix, joined, rare_labels_taken, unusable
+from dhsic.io.frames import as_frame, frame_source, index_of_pandas, part_of_frame, unknown_column
+from dhsic.io.libraries import holds_columns, is_of, is_sparse
+from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
-from dhsic.io.row_labels import check_row_labels
-from dhsic.io.stored import member_of, open_stored, sharing
-from dhsic.io.table_source import is_table
-from dhsic.io.table_variables import open_table_variables, table_index
-from dhsic.io.variable_texts import chosen_columns, parse_variable
+from dhsic.io.tables import is_table, open_table_variables, table_index
+from dhsic.io.urls import is_url
+from dhsic.io.variables import ColumnChoice, Densified, Variable
+
+_KNOWN = (
+    "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
+    "dict of columns, or the path of a zarr array"
+)
+# Damaged metadata may hold any number; sizes are multiplied in 64 bits.
+_MOST_ROWS = 2**62
+_VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
+
+
+# --- several variables, and samples
 
 
 def open_variables(
     data: Sequence[Any], names: Sequence[str] | None = None, beside: Sequence[Any] = ()
-) -> list[AnySource]:
+) -> list[Variable]:
     """Open variables that are aligned row by row.
 
     Parameters
@@ -137,17 +150,15 @@ def open_labelled_data(
         data, variables = variables[0], []
     with rare_labels_taken():  # a group of rows may have one
         told = [_labels_of(given, what, data) for what, given in labels.items()]
-    if data is None:
-        opened = _named_or_opened(variables, names, told)
-    elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        opened = _of_group(data, variables, names)
-        if told:
-            check_row_labels([table_index(data), *told])
-    else:
-        chosen, names_of_columns = pick_variables(variables, data) if variables else ([data], None)
+    try:
+        chosen, names = _chosen(variables, names, data, every=True)
         # A table of Arrow has the labels of its rows in a column beside those that are named.
-        names = names_of_columns if names is None else names
         opened = open_variables(chosen, names, [table_index(data), *told])
+    except DataError as error:
+        if data is None and any(isinstance(variable, str) for variable in variables):
+            msg = f"{error}; to choose columns by name, pass the table too, as data=table"
+            raise DataError(msg) from error
+        raise
     with rare_labels_taken():
         beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     # Before gaps are looked for, which pairs the rows of all.
@@ -170,58 +181,26 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
     )
     if data is None or not named:
         return given
-    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        if not isinstance(given, str):
-            msg = (
-                f"{what} of a zarr group or a file must be one array or column of it, got {given!r}"
-            )
-            raise InvalidArgumentError(msg)
-        (member,) = _members(data, [given], False)
-        return member
-    (chosen,), _ = pick_variables([given], data)
+    (chosen,), _ = _chosen([given], None, data)
     return chosen
 
 
-def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
-    """Arrays of a zarr group or columns of a table, all of them where none is named."""
-    if is_table(data):
-        return _renamed(open_table_variables(data, variables), names)
-    group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
-    # By name, since a store lists its arrays in any order.
-    variables = variables or sorted(key for key, _ in group.arrays())
-    return _renamed(open_group(group, _variable_texts(variables)), names)
+def _chosen(
+    variables: Sequence[Any], names: Sequence[str] | None, data: Any, *, every: bool = False
+) -> tuple[Sequence[Any], Sequence[str] | None]:
+    """What is named of data and its names, or all of it where asked; else what is given itself."""
+    if data is None:
+        return variables, names
+    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        opened = _members(data, variables, every=every)
+        return (_several(opened) if every else opened), names
+    if every and not variables:
+        return [data], names
+    picked, names_of_columns = pick_variables(variables, data)
+    return picked, names_of_columns if names is None else names
 
 
-def _variable_texts(variables: Sequence[Any]) -> list[str]:
-    if all(isinstance(variable, str) for variable in variables):
-        return list(variables)
-    msg = (
-        "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
-        f"got {list(variables)}: store several arrays as one, (n, d), or read them where they fit "
-        "the memory, and pass a dictionary of arrays for each variable"
-    )
-    raise InvalidArgumentError(msg)
-
-
-def _renamed(opened: list[AnySource], names: Sequence[str] | None) -> list[AnySource]:
-    given = _checked_names(opened, names, "variable")
-    return [replace(source, name=name) for source, name in zip(opened, given, strict=True)]
-
-
-def _named_or_opened(
-    variables: Sequence[Any], names: Sequence[str] | None, beside: Sequence[Any]
-) -> list[AnySource]:
-    """Variables that are given themselves; a name alone is no data."""
-    try:
-        return open_variables(variables, names, beside)
-    except DataError as error:
-        if any(isinstance(variable, str) for variable in variables):
-            msg = f"{error}; to choose columns by name, pass the table too, as data=table"
-            raise DataError(msg) from error
-        raise
-
-
-def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[AnySource]:
+def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[Variable]:
     """Open samples of the same columns, one or more, whose rows need not be equally many.
 
     Parameters
@@ -284,12 +263,7 @@ def open_sample_data(
         There are more or fewer labels than rows, or they are of several kinds.
     """
     check_missing(missing, pairwise=False)
-    chosen = samples
-    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        chosen = _members(data, samples if is_table(data) else _variable_texts(samples), False)
-    elif data is not None:
-        chosen, names_of_columns = pick_variables(samples, data)
-        names = names_of_columns if names is None else names
+    chosen, names = _chosen(samples, names, data)
     opened = open_samples(chosen, names)
     with rare_labels_taken():
         beside = [
@@ -302,8 +276,8 @@ def open_sample_data(
 
 
 def _labels_of_samples(
-    given: Any, what: str, data: Any, chosen: Sequence[Any], samples: Sequence[AnySource]
-) -> list[AnySource]:
+    given: Any, what: str, data: Any, chosen: Sequence[Any], samples: Sequence[Variable]
+) -> list[Variable]:
     """Labels of the rows of every sample; equal ones are equal in all of them."""
     if not isinstance(given, list | tuple) or len(given) != len(samples):
         got = len(given) if isinstance(given, list | tuple) else f"one {type(given).__name__}"
@@ -333,7 +307,7 @@ def _labels_of_samples(
 
 def open_group(
     path: Any, variables: Sequence[str], *, allow_missing_chunks: bool = False
-) -> list[AnySource]:
+) -> list[Variable]:
     """Open variables of a zarr group.
 
     Parameters
@@ -361,18 +335,20 @@ def open_group(
     MissingDependencyError
         The library that reads the URL is not installed.
     """
-    opened = _members(path, variables, allow_missing_chunks)
+    return _aligned_sources(_several(_members(path, variables, allow_missing_chunks)))
+
+
+def _several(opened: list[Variable]) -> list[Variable]:
     names = [source.name for source in opened]
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
-    # Variables that are cut from one array share its reads.
-    return _aligned_sources(opened)
+    return opened
 
 
 def open_group_labels(
     path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
-) -> AnySource:
+) -> Variable:
     """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
     with rare_labels_taken():
         (member,) = _members(path, [labels], allow_missing_chunks)
@@ -381,19 +357,31 @@ def open_group_labels(
 
 def open_group_samples(
     path: Any, samples: Sequence[str], *, allow_missing_chunks: bool = False
-) -> list[AnySource]:
+) -> list[Variable]:
     """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
     return open_samples(_members(path, samples, allow_missing_chunks))
 
 
-def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) -> list[AnySource]:
+def _members(
+    path: Any, variables: Sequence[Any], allow_missing_chunks: bool = False, *, every: bool = False
+) -> list[Variable]:
     """Arrays of a group or columns of them, or columns of a table."""
     if is_table(path):
         return open_table_variables(path, variables)
     group = path
     if not is_of(path, "zarr", "Group"):
         group = open_stored(os.fspath(path), "group", fills=allow_missing_chunks)
-    opened: list[AnySource] = []
+    if every and not variables:
+        # By name, since a store lists its arrays in any order.
+        variables = sorted(key for key, _ in group.arrays())
+    if not all(isinstance(variable, str) for variable in variables):
+        msg = (
+            "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
+            f"got {list(variables)}: store several arrays as one, (n, d), or read them where they "
+            "fit the memory, and pass a dictionary of arrays for each variable"
+        )
+        raise InvalidArgumentError(msg)
+    opened: list[Variable] = []
     for text in variables:
         name, key, chosen = parse_variable(text)
         array = member_of(group, key, text, str(path))
@@ -410,7 +398,14 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
     if isinstance(names, str | Mapping) or not (listed or names is None):
         msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
-    given = names_of(data) if names is None else [_word(name) for name in names]
+    given = (
+        names_of(data)
+        if names is None
+        else [
+            str(name) if isinstance(name, str) else name  # of NumPy too
+            for name in names
+        ]
+    )
     words = {name for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {shown(given)}"
@@ -418,13 +413,918 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
     return given
 
 
-def _word(name: Any) -> Any:
-    return str(name) if isinstance(name, str) else name  # of NumPy too
-
-
-def _aligned_sources(sources: Sequence[AnySource]) -> list[AnySource]:
+def _aligned_sources(sources: Sequence[Variable]) -> list[Variable]:
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
     return sharing(sources)
+
+
+# --- one variable
+
+
+def open_one(x: Any, name: str) -> Variable:
+    """Open a variable.
+
+    Parameters
+    ----------
+    x : array-like
+        As for `dhsic.io.open.open_variables`.
+    name : str
+        Name of the variable.
+
+    Returns
+    -------
+    source
+
+    Raises
+    ------
+    DataError
+        It holds neither numbers nor labels, or has other than one or two dimensions, or no rows.
+    """
+    # From the special to the general, since what has columns or chunks may look like an array too.
+    if isinstance(x, Variable):
+        return replace(x, name=name)
+    if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
+        return open_array(open_stored(os.fsdecode(x), "array"), name)
+    if is_of(x, "zarr", "Array"):
+        return open_array(x, name)
+    if holds_columns(x):
+        return join_columns({str(key): x[key] for key in x}, name)
+    if is_of(x, "dask.dataframe", "DataFrame", "Series"):
+        return _dask_frame(x, name)
+    if is_of(x, "xarray", "DataArray"):
+        return _labelled(x, name)
+    if is_of(x, "dask.array", "Array"):
+        return _graph(x, name)
+    if is_sparse(x):
+        return _sparse(x, name)
+    if isinstance(x, list | tuple | range):
+        # A list of texts would be an array of fixed width, in which labels are cut.
+        return _array_source(_array_of_list(x, name), name)
+    if isinstance(x, np.ndarray):
+        return _array_source(x, name)
+    # Categories as of pandas.cut, and others whose type NumPy would lose.
+    if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
+        x = sys.modules["pandas"].Series(x)
+    if (frame := as_frame(x)) is not None:
+        return _with_shape(frame_source(frame, name))
+    if _is_sliced(x):
+        chunks = getattr(x, "chunks", None)
+        rows = int(chunks[0]) if chunks else None
+        return _with_shape(_numeric(Variable(name, x, rows, marks=marks_of(x, name))))
+    return _array_source(_as_array(x, name), name)
+
+
+def _is_sliced(x: Any) -> bool:
+    """HDF5 data sets and what else has shape and type of an array, and is read by slices."""
+    array = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
+    # What has DLPack is in memory, and is taken whole.
+    return array and not hasattr(x, "__dlpack__")
+
+
+def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
+    """Columns in memory as one variable, whose columns have their names.
+
+    Raises
+    ------
+    DataError
+        They are not in memory, or of unequal lengths, or labels of rows differ.
+    """
+    check_row_labels(columns.values())
+    opened = [open_one(x, key) for key, x in columns.items()]
+    arrays = [array for array in opened if isinstance(array.array, np.ndarray | Densified)]
+    if not opened or len(arrays) < len(opened):
+        msg = (
+            f"columns of one variable must be in memory, one or more, got {list(columns)} for "
+            f"{name!r}: read them first, as by .load() of xarray, pass each as a variable, or "
+            "store them as one array (n, d)"
+        )
+        raise DataError(msg)
+    if len({array.shape[0] for array in arrays}) > 1:
+        lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
+        msg = f"columns of one variable must have the same rows; got {lengths}"
+        raise DataError(msg)
+    parts = [array.read(0, array.shape[0]) for array in arrays]
+    values = joined(parts, f"variable {name!r}")
+    return Variable(
+        name,
+        values,
+        kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
+        labels=tuple(label for array in arrays for label in _labels_of_source(array)),
+        categories=tuple(
+            c for array in arrays for c in array.categories or (None,) * array.shape[1]
+        ),
+    )
+
+
+def _labels_of_source(source: Variable) -> tuple[str, ...]:
+    d = source.shape[1]
+    if d == 1:
+        return (source.name,)
+    return tuple(f"{source.name}[{label}]" for label in source.labels or range(d))
+
+
+def _array_source(x: NDArray[Any], name: str) -> Variable:
+    """An array in memory; masked values are missing."""
+    # Masked booleans stay such, beside None.
+    boolean = x.dtype == bool and np.ma.is_masked(x)
+    x, described = unmasked(x.astype(object) if boolean else x), f"variable {name!r}"
+    if x.ndim not in (1, 2):
+        raise _shape_error(name, x.shape)
+    values, kinds, categories = encode_matrix(x, described)
+    return _with_shape(Variable(name, values, kinds=kinds, categories=categories))
+
+
+def _array_of_list(x: Any, name: str) -> NDArray[Any]:
+    try:
+        # NumPy would leave out the masks of rows.
+        masked = any(isinstance(row, np.ma.MaskedArray) for row in x)
+        array = (np.ma.array if masked else np.asarray)(x)
+    except ValueError as error:
+        msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
+        raise DataError(msg) from error
+    if array.dtype.kind in "US":
+        return np.array(x, object)  # numbers stay numbers
+    check_whole(x, array, f"variable {name!r}")
+    return array
+
+
+def _as_array(x: Any, name: str) -> NDArray[Any]:
+    """Read an object that shares its memory by a protocol of arrays."""
+    try:
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x):
+            return np.asarray(x)
+        if hasattr(x, "__dlpack__"):
+            return np.from_dlpack(x)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        msg = (
+            f"variable {name!r} is a {type(x).__name__} that NumPy cannot read ({said}): copy it "
+            "to the memory of the processor as a NumPy array first"
+        )
+        raise DataError(msg) from error
+    msg = f"variable {name!r} must be {_KNOWN}, got {type(x).__name__}"
+    if hasattr(x, "__iter__"):
+        msg += ": call list() on it"
+    raise DataError(msg)
+
+
+def _is_buffer(x: Any) -> bool:
+    try:
+        return memoryview(x).ndim > 0
+    except TypeError:
+        return False
+
+
+def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
+    """An array of zarr, or columns of it."""
+    if array.ndim not in (1, 2):
+        raise _shape_error(name, array.shape)
+    return _with_shape(_numeric(stored_source(array, name, columns)))
+
+
+def _labelled(x: Any, name: str) -> Variable:
+    """An xarray variable, with the labels of its columns."""
+    # Not read yet: a lazy backend of xarray, which tasks slice by themselves.
+    lazy = x.chunks is None and not isinstance(x.variable._data, np.ndarray)
+    if lazy and isinstance(x.dtype, np.dtype):  # categories are of pandas, in memory
+        source: Variable = _with_shape(
+            _numeric(Variable(name, x.variable, marks=marks_of(x.variable, name)))
+        )
+    else:
+        data, marks = x.data, marks_of(x, name)
+        if marks is not None and x.chunks is not None:
+            data = data.map_blocks(marks.decoded, name, dtype=np.float64)
+        elif marks is not None:
+            data = marks.decoded(data, name)
+        source = open_one(data, name)
+        source = source if source.is_stored else replace(source, marks=marks)
+    source = replace(source, kinds=kinds_said(x.attrs, source.shape[1]) or source.kinds)
+    if x.ndim == 2 and x.dims[1] in x.coords:
+        return replace(source, labels=tuple(map(str, x.coords[x.dims[1]].values.tolist())))
+    return source
+
+
+def _dask_frame(x: Any, name: str) -> Variable:
+    """A Dask data frame or a column of one; known categories become codes."""
+    # A series has no columns to assign codes to.
+    frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
+    frame = frame.rename(columns=str)
+    kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
+    codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
+    frame = frame.assign(**{c: code.where(code >= 0) for c, code in codes.items()})  # else missing
+    # Columns of several types would become objects.
+    if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
+        frame = frame.map_partitions(_as_floats, name)
+    labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
+    # A frame of Dask does not know its rows until they are counted: of the partitions that the
+    # array will have, since Dask joins small ones of Parquet where columns are chosen.
+    frame = frame.optimize()
+    (lengths,) = compute_graphs(frame.map_partitions(len))
+    source = _graph(frame.to_dask_array(lengths=tuple(lengths), optimize=False), name)
+    return replace(source, kinds=tuple(kinds.values()), labels=labels)
+
+
+def _as_floats(part: Any, name: str) -> Any:
+    """A partition of a frame, of floats; integers that lose digits so are refused."""
+    columns = (part[column].dropna().to_numpy() for column in part.columns)
+    check_exact(f"variable {name!r}", *columns)
+    return part.astype(np.float64)
+
+
+def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
+    from pandas.api import types
+
+    if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
+        return "category"
+    if types.is_bool_dtype(column.dtype):
+        return "boolean"
+    if types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
+        return "number"
+    msg = (
+        f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
+        f"{column.dtype}: call .astype('category').cat.as_known() on labels, or make numbers of it"
+    )
+    raise DataError(msg)
+
+
+def _graph(x: Any, name: str) -> Variable:
+    if any(np.isnan(size) for size in x.shape):
+        msg = f"variable {name!r} has unknown chunk sizes: call .compute_chunk_sizes() on it first"
+        raise DataError(msg)
+    if x.ndim not in (1, 2):
+        raise _shape_error(name, x.shape)
+    source = _with_shape(_numeric(Variable(name, x[:, None] if x.ndim == 1 else x)))
+    # Of every array: whether a block has a mask, or is sparse, shows when it is computed.
+    floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
+    meta = np.empty((0, 0), np.float64 if floats else x.dtype)
+    return replace(source, array=source.array.map_blocks(_dense, dtype=meta.dtype, meta=meta))
+
+
+def _dense(block: Any) -> NDArray[Any]:
+    """A block of a Dask array without masks, and of one of sparse blocks with its zeros."""
+    if hasattr(block, "todense"):  # of SciPy, and of the library sparse
+        block = np.asarray(block.todense())
+    return unmasked(block)
+
+
+def _sparse(x: Any, name: str) -> Variable:
+    if x.ndim != 2:
+        raise _shape_error(name, x.shape)
+    # CSR is the format of SciPy whose rows are sliced without a search.
+    source = Variable(name, Densified(x.tocsr()))
+    return _with_shape(_numeric(source))
+
+
+def _numeric(source: Variable) -> Variable:
+    """Refuse what is stored or computed as anything but numbers."""
+    if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
+        raise error
+    if source.array.ndim not in (1, 2):
+        raise _shape_error(source.name, source.array.shape)
+    if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
+        boolean: ValueKind = "boolean"
+        return replace(source, kinds=(boolean,) * source.shape[1])
+    return source
+
+
+def _with_shape(source: Variable) -> Variable:
+    n, d = source.shape
+    if n == 0 or d == 0:
+        msg = f"variable {source.name!r} must have rows and columns, got {n} x {d}"
+        raise DataError(msg)
+    return source
+
+
+def _shape_error(name: str, shape: tuple[int, ...]) -> DataError:
+    return DataError(f"variable {name!r} must have shape (n,) or (n, d), got {tuple(shape)}")
+
+
+# --- arrays and groups of zarr
+
+
+@named_arguments
+def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
+    """Open a zarr array as a variable.
+
+    Parameters
+    ----------
+    place : str, path or zarr.Array
+        Path or URL of the array, or the array.
+    allow_missing_chunks : bool, optional
+        Whether chunks may be absent, as where their writer left out those that hold the fill value
+        alone, which zarr does unless ``write_empty_chunks`` is set. They are read as the fill
+        value. Where not, a run over the array is refused with the rows that are absent.
+
+    Returns
+    -------
+    source
+        For all functions that take arrays.
+
+    Raises
+    ------
+    DataError
+        There is no zarr array, or see `open_variables`.
+
+    Examples
+    --------
+    >>> import tempfile, zarr
+    >>> import dhsic
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> flags = zarr.create_array(folder.name + "/flags", shape=100, chunks=10, dtype="int8")
+    >>> flags[5:8] = 1  # nine chunks of zeros are never written
+    >>> x = dhsic.stored_array(flags, allow_missing_chunks=True)
+    >>> found = dhsic.hsic(x, range(100), rng=0)
+    >>> found.data[0].absent
+    9
+    >>> folder.cleanup()
+    """
+    check_flag("allow_missing_chunks", allow_missing_chunks)
+    (name,) = names_of([place], ["x"])
+    array = place
+    if isinstance(place, str | os.PathLike):
+        array = open_stored(os.fspath(place), "array", fills=allow_missing_chunks)
+    if not is_of(array, "zarr", "Array"):
+        msg = f"place must be a zarr array, its path or its URL, got {shown(place)}"
+        raise InvalidArgumentError(msg)
+    return replace(open_array(array, name), allow_missing_chunks=allow_missing_chunks)
+
+
+def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
+    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.RemoteStore`.
+
+    Raises
+    ------
+    DataError
+        There is none.
+    """
+    import zarr  # slow to import, and arrays in memory do without
+
+    opener = zarr.open_array if kind == "array" else zarr.open_group
+    if not is_url(path):
+        check_metadata(path)
+        # A disk lists the arrays, and consolidated metadata may be older than they are.
+        opener = opener if kind == "array" else partial(opener, use_consolidated=False)
+        return _opened_array(opener, path, kind, None)
+    from dhsic.io.storage import RemoteStore  # by zarr
+
+    store = RemoteStore(path, fills=fills)
+    try:
+        # Format by format, since a store may refuse to say that the names of the other are absent.
+        return _opened_array(opener, store, kind, 3)
+    except DataError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        return _opened_array(opener, store, kind, 2)
+
+
+def _opened_array(
+    opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None
+) -> Any:
+    try:
+        return opener(place, mode="r", zarr_format=zarr_format)
+    except DhsicError:
+        raise
+    except Exception as error:
+        if isinstance(place, str) and os.path.isfile(place):
+            msg = (
+                f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
+                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python, by pandas for "
+                "instance, and pass what it holds"
+            )
+            raise DataError(msg) from error
+        msg = (
+            f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
+        )
+        raise DataError(msg) from error
+
+
+def check_metadata(folder: str | os.PathLike[str]) -> None:
+    """Refuse a group or an array on a disk whose metadata are a pipe, for which zarr would wait.
+
+    Raises
+    ------
+    DataError
+        They are.
+    """
+    for name in METADATA:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            try:
+                check_regular(path)
+            except OSError as error:
+                msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
+                raise DataError(msg) from error
+
+
+def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
+    """An array of zarr, with the kinds and names of its columns where its attributes say them.
+
+    Raises
+    ------
+    DataError
+        Its metadata have chunks that no data have.
+    """
+    import zarr
+
+    # Its own metadata: those that a group or an open array has may be older.
+    array = _opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
+    if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
+        msg = (
+            f"the metadata of variable {name!r} must have chunks of 1 row and column or more, got "
+            f"{shown(tuple(array.chunks))}: write it again, or take an intact copy of the data"
+        )
+        raise DataError(msg)
+    stored = piece_shape(array)
+    d = 1 if array.ndim < 2 else int(array.shape[1])
+    chosen = range(d) if columns is None else columns
+    labels = column_labels(array)
+    known = array.attrs.get("categories")
+    categories = (
+        [known.get(label) for label in labels] if labels and isinstance(known, dict) else None
+    )
+    return Variable(
+        name,
+        array,
+        int(stored[0]),
+        columns,
+        kinds=kinds_said(array.attrs, len(chosen)),
+        labels=None if labels is None else tuple(labels[j] for j in chosen),
+        categories=None
+        if categories is None
+        else tuple(map(_tuple, (categories[j] for j in chosen))),
+        marks=marks_of(array, name),
+    )
+
+
+def kinds_said(attributes: Mapping[str, Any], d: int) -> tuple[ValueKind, ...] | None:
+    """Categories where attributes of `dhsic convert` or of climate and forecasts say so."""
+    kind: ValueKind = "category"
+    said = attributes.get("kind") == "categorical" or "flag_meanings" in attributes
+    return (kind,) * d if said else None
+
+
+def sharing(sources: Sequence[Any]) -> list[Any]:
+    """With one object for arrays of zarr that are the same, whose chunks are then decoded once."""
+    arrays: list[Any] = []
+    shared = []
+    for source in sources:
+        place = getattr(getattr(source, "array", None), "store_path", None)
+        if place is not None:
+            same = next((array for array in arrays if array.store_path == place), source.array)
+            arrays.append(same)
+            source = replace(source, array=same)
+        shared.append(source)
+    return shared
+
+
+def column_labels(array: Any) -> list[str] | None:
+    """The names of all columns of an array, as `dhsic convert` writes them."""
+    d = 1 if array.ndim < 2 else int(array.shape[1])
+    labels = array.attrs.get("columns")
+    there = isinstance(labels, list) and len(labels) == d == len(set(map(str, labels)))
+    return list(map(str, labels)) if there else None
+
+
+def _tuple(labels: Any) -> tuple[Any, ...] | None:
+    return tuple(labels) if isinstance(labels, list) else None
+
+
+def member_of(group: Any, key: str, variable: str, path: str) -> Any:
+    """An array of a group; names are listed only where it is not there, since https lists none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is not there.
+    """
+    import zarr
+
+    root = getattr(group.store, "root", None)  # of a store on a disk
+    if root is not None:
+        check_metadata(os.path.join(root, group.path, key))
+    try:
+        array = group[key]
+    except KeyError:
+        array = None
+    except DhsicError:
+        raise
+    except Exception as error:
+        raise _damaged(key, path, error) from error
+    if isinstance(array, zarr.Array):
+        return array
+    try:
+        known = sorted(name for name, _ in group.arrays())
+    except Exception as error:
+        raise _damaged(key, path, error) from error
+    parts = [part.strip() for part in key.split(",")]
+    if len(parts) > 1 and set(parts) <= set(known):
+        msg = (
+            f"variable {variable!r} must be one array of {path!r}, or columns of one, got "
+            f"{len(parts)} arrays: give each as a variable, or store them as one array (n, d)"
+        )
+        raise InvalidArgumentError(msg)
+    msg = (
+        f"variable {variable!r} needs an array {key!r} in {path!r}; there are: "
+        f"{', '.join(known) or 'none'}{nearest(key, known)}"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _damaged(key: str, path: str, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(
+        f"the metadata of {key!r} in {path!r} cannot be read ({type(error).__name__}: {reason}): "
+        "write it again, or take an intact copy of the data"
+    )
+
+
+def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]:
+    """Split ``name=array[:, columns]`` into its parts.
+
+    Examples
+    --------
+    >>> parse_variable("timbre=features[:, 0:12]")
+    ('timbre', 'features', slice(0, 12, None))
+    >>> parse_variable("year")
+    ('year', 'year', None)
+    """
+    match = _VARIABLE.match(text.strip())
+    if match is None:
+        msg = f"a variable is array, array[:, columns] or name=array[:, columns], got {text!r}"
+        raise InvalidArgumentError(msg)
+    array = match["array"].strip()
+    label = array if match["columns"] is None else f"{array}[{match['columns'].strip()}]"
+    name = (match["name"] or label).strip()
+    return name, array, _parse_columns(match["columns"], text)
+
+
+def chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
+    """Column numbers of a choice, all within the array."""
+    d = 1 if array.ndim < 2 else int(array.shape[1])
+    labels = column_labels(array) or []
+    numbers: Any = chosen
+    if isinstance(chosen, list):
+        numbers = [labels.index(label) if label in labels else label for label in chosen]
+        if unknown := [label for label in numbers if isinstance(label, str)]:
+            raise unknown_column(unknown[0], labels)
+    try:
+        columns = tuple(np.arange(d)[numbers].tolist())
+    except (IndexError, ValueError):
+        columns = ()
+    # NumPy cuts a slice at the end in silence, where a mistyped column would go unseen.
+    beyond = isinstance(chosen, slice) and max(chosen.start or 0, chosen.stop or 0) > d
+    if not columns or beyond or len(set(columns)) < len(columns):
+        msg = (
+            f"variable {variable!r} must choose columns of the {d} of the array, each once; "
+            f"got {chosen}"
+        )
+        raise InvalidArgumentError(msg)
+    return columns
+
+
+def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] | None:
+    """Columns behind the colon that stands for all rows, as NumPy has it."""
+    if text is None or text.strip() == ":":
+        return None
+    rows, comma, columns = text.partition(",")
+    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
+    parts = [part.strip() for part in columns.split(",")]
+    if rows.strip() != ":" or not comma or not all(parts):
+        msg = (
+            "columns are written behind the rows, as [:, 0:10], [:, 3], [:, 0,2,5] or by name, got "
+            f"[{text}] in {variable!r}"
+        )
+        if rows.strip() != ":":
+            msg += f": write [:, {text.strip() or 0}] if these are columns"
+        raise InvalidArgumentError(msg)
+    if len(parts) == 1 and re.fullmatch(r"[-+\d\s]*:[-+\d\s:]*", parts[0]):
+        try:
+            return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
+        except (TypeError, ValueError):
+            msg = f"columns are written as [:, 0:10] or [:, 0:10:2], got [{text}] in {variable!r}"
+            raise InvalidArgumentError(msg) from None
+    # Numbers are places; a column whose name is a number is reached by its place alone.
+    return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
+
+
+# --- names and columns
+
+
+def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[str]:
+    """The names that data have of their own, or the usual ones: x1, x2, ... where not given.
+
+    Names that several have say nothing of any, and are not taken.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> names_of([pd.Series([1, 2], name="AT"), [3, 4]])
+    ['AT', 'x2']
+    """
+    # Columns of two tables may have one name: it tells neither then.
+    given_names = [_name_of_column(x) for x in data]
+    counts = Counter(given_names)
+    opened = [isinstance(x, Variable) for x in data]
+    others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
+    names = [
+        name if name is not None and (counts[name] == 1 or is_source) else other
+        for name, other, is_source in zip(given_names, others, opened, strict=True)
+    ]
+    # A name of a user may be x2: all take the usual ones then, so that no two are alike.
+    return names if len(set(names)) == len(names) or any(opened) else others
+
+
+def _name_of_column(x: Any) -> str | None:
+    # A variable that is opened already has the name that its user gave.
+    if isinstance(x, Variable):
+        return x.name
+    if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
+        return PurePosixPath(os.fsdecode(x).replace(os.sep, "/")).name.removesuffix(".zarr") or None
+    if is_of(x, "zarr", "Array"):
+        return x.basename or None
+    if is_of(x, "dask.dataframe", "DataFrame") or is_of(x, "pandas", "DataFrame"):
+        return str(x.columns[0]) if len(x.columns) == 1 else None
+    if is_of(x, "dask.dataframe", "Series") or is_of(x, "xarray", "DataArray"):
+        return None if x.name is None else str(x.name)
+    if is_of(x, "dask.array", "Array") or holds_columns(x):
+        return None
+    frame = as_frame(x)
+    columns = getattr(frame, "columns", None)
+    if columns is not None:
+        return str(columns[0]) if len(columns) == 1 else None
+    name = getattr(frame, "name", None)
+    return None if name in (None, "") else str(name)
+
+
+def columns_as_variables(
+    x: Any, names: Sequence[str] | None
+) -> tuple[list[Any], Sequence[str] | None]:
+    """Split one table, dictionary or matrix into a variable a column, with their names."""
+    if holds_columns(x):
+        held = {str(key): x[key] for key in x}
+        return list(held.values()), list(held) if names is None else names
+    source = open_one(x, "data")
+    labels = labels_of(source) or [f"x{j}" for j in range(1, source.shape[1] + 1)]
+    columns: list[Any] = single_columns(source, labels)
+    return columns, list(labels) if names is None else names
+
+
+def single_columns(source: Variable, names: Sequence[str]) -> list[Variable]:
+    """Every column of a variable as a variable of its own."""
+    changes: list[dict[str, Any]]
+    d = source.shape[1]
+    if source.place == "graph":
+        changes = [{"array": source.array[:, j : j + 1]} for j in range(d)]
+    else:
+        known = source.categories
+        changes = [
+            {"columns": (j,), "categories": None if known is None else (known[at],)}
+            for at, j in enumerate(source.columns or range(d))
+        ]
+    return [
+        replace(source, name=name, kinds=(kind,), labels=(name,), **change)
+        for name, kind, change in zip(names, kinds_of(source), changes, strict=True)
+    ]
+
+
+def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
+    """Variables that are named, from the data that have them.
+
+    Parameters
+    ----------
+    variables : sequence of str, or of sequences of str
+        A column each, or several that make one variable.
+    data : object
+        A data frame, Dataset, dictionary, or zarr group or its path.
+
+    Returns
+    -------
+    variables, names : list, list of str
+
+    Raises
+    ------
+    InvalidArgumentError
+        A name is not there, or data has no names.
+    """
+    listed = [[columns] if isinstance(columns, str) else columns for columns in variables]
+    for columns in listed:
+        known = (
+            isinstance(columns, Sequence)
+            and len(columns) > 0
+            and all(isinstance(c, str) for c in columns)
+        )
+        if not known:
+            msg = (
+                "with data=, a variable must be the name of a column or a list of names, got "
+                f"{shown(columns)}: leave out data= to pass arrays"
+            )
+            raise InvalidArgumentError(msg)
+    names = ["+".join(columns) for columns in listed]
+    return [_part(data, columns, name) for columns, name in zip(listed, names, strict=True)], names
+
+
+def _part(data: Any, columns: Sequence[str], name: str) -> Any:
+    if holds_columns(data):
+        # Keys may be numbers, which texts name all the same.
+        known = {str(key): key for key in data}
+        for column in columns:
+            if column not in known:
+                raise unknown_column(column, list(known))
+        parts = {column: data[known[column]] for column in columns}
+        return parts[columns[0]] if len(columns) == 1 else join_columns(parts, name)
+    if is_of(data, "dask.dataframe", "DataFrame"):
+        for column in columns:
+            if column not in data.columns:
+                raise unknown_column(column, list(map(str, data.columns)))
+        return data[list(columns)]
+    frame = as_frame(data)
+    if not hasattr(frame, "columns"):
+        msg = (
+            "data must be a data frame, an xarray Dataset, a dict of columns, a zarr group, or the "
+            f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out to "
+            "pass arrays as variables"
+        )
+        raise InvalidArgumentError(msg)
+    return part_of_frame(frame, columns)
+
+
+def check_same_columns(samples: Sequence[Variable]) -> None:
+    """Refuse samples whose columns are others, hold something else, or have another order.
+
+    Raises
+    ------
+    DataError
+        The message says what they hold.
+    """
+    # Booleans compare as numbers do; only codes mean something else in another sample.
+    held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
+    if any(sample != held[0] for sample in held):
+        counted = ", ".join(
+            f"{sample.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
+            for sample, kinds in zip(samples, held, strict=True)
+        )
+        msg = f"samples must have the same columns, got {counted}: compare the columns they share"
+        raise DataError(msg)
+    named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
+    for sample in named[1:]:
+        if labels_of(sample) != labels_of(named[0]):
+            msg = (
+                f"samples must have the same columns in the same order, got {labels_of(named[0])} "
+                f"in {named[0].name!r} and {labels_of(sample)} in {sample.name!r}: choose those "
+                "they share, or rename them"
+            )
+            raise DataError(msg)
+
+
+def coded_alike(samples: Sequence[Variable]) -> list[Variable]:
+    """Samples in which equal labels have equal codes; those of arrays in memory are changed.
+
+    Raises
+    ------
+    DataError
+        Stored codes stand for other labels than those of another sample.
+    """
+    known = [sample.categories for sample in samples]
+    if len(samples) < 2 or len(set(known)) == 1 or not all(known):
+        return list(samples)
+    # Codes in storage would have to be translated in every task that reads them.
+    if any(sample.is_stored for sample in samples):
+        names = ", ".join(repr(sample.name) for sample in samples)
+        msg = (
+            f"codes of categories must stand for the same labels in all samples, and do not in "
+            f"{names}: convert them as one table, with a column that tells the samples"
+        )
+        raise DataError(msg)
+    joint = [
+        None if columns[0] is None else tuple(dict.fromkeys(chain.from_iterable(columns)))
+        for columns in zip(*filter(None, known), strict=True)
+    ]
+    return [_recoded(sample, joint) for sample in samples]
+
+
+def _recoded(source: Variable, joint: Sequence[Labels]) -> Variable:
+    # Floats, since missing labels are NaN among the codes.
+    values = source.read(0, source.shape[0])
+    check_exact(f"variable {source.name!r}", values)
+    values = values.astype(np.float64)
+    for j, (labels_here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
+        if labels_here is not None and labels is not None:
+            places = {label: code for code, label in enumerate(labels)}
+            # NaN stands behind the codes, for missing values.
+            codes = np.array([*(places[label] for label in labels_here), np.nan])
+            gaps = np.isnan(values[:, j])
+            values[:, j] = codes[np.where(gaps, len(labels_here), values[:, j]).astype(np.intp)]
+    return replace(source, array=values, columns=None, categories=tuple(joint))
+
+
+# --- rows that belong together
+
+
+def check_row_labels(data: Iterable[Any]) -> None:
+    """Refuse rows whose labels say that they do not belong together.
+
+    Labels of frames of Dask are read by partitions, and compared by sums of their hashes; of
+    columns of one frame they are not read.
+
+    Parameters
+    ----------
+    data : iterable of array-like
+        All that has a value for each row; what has no labels, as an array, goes with anything.
+
+    Raises
+    ------
+    DataError
+        Labels differ or have another order, or the first dimension is that of others' columns.
+    """
+    every = list(_single(data))
+    _check_dimensions([x for x in every if is_of(x, "xarray", "DataArray")])
+    # Polars has no index, nor have arrays.
+    held = [index for x in every if (index := _index_in_memory(x)) is not None]
+    lazy = {_origin(x): x for x in every if _is_labelled_later(x)}
+    alike = all(index.equals(held[0]) for index in held[1:])
+    if alike and len(lazy) + bool(held) < 2:
+        return
+    # Equal labels of several types, as Int64 and int64, are not equal to pandas.
+    sums = [_added([_sums_of(index)]) for index in (held[:1] if alike else held)]
+    if len(set(sums)) < 2:
+        sums += map(_added, compute_graphs(*map(_lazy_sums, lazy.values())))
+        if len(set(sums)) == 1:
+            return
+    what = "in the same order" if len({total[:2] for total in sums}) == 1 else "the same"
+    msg = (
+        f"pandas, xarray and Dask variables must have the same index: rows are paired by position, "
+        f"and their labels are not {what}. Align them, as by pandas.concat(..., axis=1, "
+        "join='inner'), xarray.align or .join of Dask, or call .reset_index(drop=True), "
+        ".drop_vars(...) or .to_dask_array(lengths=True) on each if positions are right"
+    )
+    raise DataError(msg)
+
+
+def _single(data: Iterable[Any]) -> Iterator[Any]:
+    """Variables, and those that are held by name, one by one."""
+    for x in data:
+        yield from _single(x[key] for key in x) if holds_columns(x) else (x,)
+
+
+def _check_dimensions(arrays: Sequence[Any]) -> None:
+    for x in arrays:
+        for other in arrays:
+            # The rows of one are columns of the other: the lengths may agree by chance.
+            if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
+                msg = (
+                    f"rows must be the first dimension of every variable, got {x.dims} and "
+                    f"{other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
+                )
+                raise DataError(msg)
+
+
+def _index_in_memory(x: Any) -> Any:
+    """The index of the rows of pandas and xarray data, or of a table of Arrow that stores one."""
+    if is_of(x, "pandas", "DataFrame", "Series"):
+        return x.index
+    if is_of(x, "xarray", "DataArray") and x.ndim:
+        return x.indexes.get(x.dims[0])
+    if is_of(x, "pyarrow", "Table", "RecordBatch") and (stored := index_of_pandas(x.schema)):
+        return x.select(stored).to_pandas().index
+    return None
+
+
+def _is_labelled_later(x: Any) -> bool:
+    # An index of Dask is a series without one.
+    return is_of(x, "dask.dataframe", "DataFrame", "Series") and hasattr(x, "index")
+
+
+def _origin(x: Any) -> str:
+    """The name of the frame of Dask that columns were chosen of."""
+    expression = x.expr
+    while type(expression).__name__ == "Projection":
+        expression = expression.frame
+    return str(expression._name)
+
+
+def _lazy_sums(x: Any) -> list[Any]:
+    from dask import delayed
+
+    return [delayed(_sums_of)(labels) for labels in x.index.to_delayed()]
+
+
+def _sums_of(index: Any) -> NDArray[np.uint64]:
+    """Number of labels, and sums of their hashes, and of these times their places."""
+    from pandas import Index
+    from pandas.util import hash_pandas_object
+
+    if hasattr(index, "unit"):  # of times, which are equal in any
+        index = Index(index.asi8 * (np.timedelta64(1, index.unit) // np.timedelta64(1, "ns")))
+    hashes = np.asarray(hash_pandas_object(index, index=False), np.uint64)
+    places = np.arange(len(hashes), dtype=np.uint64)
+    return np.array([len(hashes), hashes.sum(), (hashes * places).sum()], np.uint64)
+
+
+def _added(parts: Sequence[NDArray[np.uint64]]) -> tuple[int, ...]:
+    """The same of labels that stand one behind the other, modulo 2**64."""
+    rows, total, placed = np.stack(parts, axis=1)
+    starts = np.cumsum(rows) - rows
+    return int(rows.sum()), int(total.sum()), int((placed + starts * total).sum())

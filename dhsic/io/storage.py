@@ -1,7 +1,7 @@
 """Zarr in object stores: opened anew in every process by its URL, with the credentials found there.
 
-Messages of the store are put in words here: requests that may pass are sent again, a few times;
-others are an error at once.
+File systems of fsspec ask again by rules of their own, or not at all, as that of https: requests
+that may pass are sent again here, a few times, and messages of the store are put in words.
 """
 
 from __future__ import annotations
@@ -9,26 +9,36 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
-from zarr.storage import WrapperStore
+from zarr.abc.store import Store
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore
 
-from dhsic.engine.inventory import Stamp
-from dhsic.errors import MissingDependencyError
-from dhsic.io.backends import backend, listed_stamps
-from dhsic.io.failures import Failure, RefusedError, StorageError, failure_of, remedy_of
-from dhsic.io.stored import METADATA
-from dhsic.io.urls import checked_url, scheme_of
+from dhsic.errors import InvalidArgumentError, MissingDependencyError
+from dhsic.io.chunks import METADATA
+from dhsic.io.urls import RefusedError, StorageError, checked_url, failure_of, scheme_of
+from dhsic.io.whole import Destination
 
 _UNLISTED = ("http", "https")
+_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_VERBS = {"_pipe_file": "take", "_rm": "remove"}
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
 _RETRY_SECONDS = 20.0
+_CLOSE_SECONDS = 2.0
+_METADATA = "zarr.json"
 
 
-class RemoteStore(WrapperStore):  # type: ignore[misc]
+class RemoteStore(FsspecStore):  # type: ignore[misc]
     """A zarr store at a URL, which is all that is pickled of it.
 
     Parameters
@@ -42,32 +52,33 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         so that no inventory tells of them; else reading one is an error.
     """
 
+    allowed_exceptions = _ABSENT
+
     def __init__(self, url: str, *, read_only: bool = True, fills: bool = False) -> None:
+        Store.__init__(self, read_only=read_only)
         self.url = checked_url(url)
-        self._read_only = read_only
-        self._fills = fills or scheme_of(self.url) not in _UNLISTED
-        self._opened: tuple[int, Any] | None = None
+        self.supports_listing = scheme_of(self.url) not in _UNLISTED
+        self._fills = fills or self.supports_listing
+        self._files: tuple[int, Any] = 0, None
 
     @property
-    def _store(self) -> Any:
-        """The store of this process: neither connections nor event loops survive a fork."""
-        # What a store has opened does not survive a fork.
-        process = os.getpid()
-        if self._opened is None or self._opened[0] != process:
-            self._opened = process, backend(self.url, self._read_only)
-        return self._opened[1]
+    def fs(self) -> Any:
+        """The file system of this process: neither connections nor event loops survive a fork."""
+        if self._files[0] != os.getpid():
+            self._files = os.getpid(), _FileSystem(self.url)
+        return self._files[1]
 
     @property
-    def read_only(self) -> bool:
-        """Whether writing is refused."""
-        return self._read_only
+    def path(self) -> Any:
+        """The folder, as its file system names it."""
+        return self.fs.root
 
     def with_read_only(self, read_only: bool = False) -> RemoteStore:
         """The same place, to read or to write."""
         return RemoteStore(self.url, read_only=read_only, fills=self._fills)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored_store, (self.url, self._read_only, self._fills)
+        return _restored_store, (self.url, self.read_only, self._fills)
 
     def __eq__(self, other: object) -> bool:
         # Places of arrays are compared, and so their stores, to decode chunks of one array once.
@@ -79,14 +90,17 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     def __str__(self) -> str:
         return self.url
 
-    def __repr__(self) -> str:
-        return f"RemoteStore({self.url!r})"
+    async def _open(self) -> None:
+        await super()._open()
+        # fsspec leaves connections to the owner of the event loop.
+        loop = asyncio.get_running_loop()
+        weakref.finalize(self, _close, self.fs.asked, loop, os.getpid())
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """The bytes of an object, None where there is none."""
-        data = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
-        # Such a store lists nothing, so that an absent object may be one that was lost; an empty
-        # shard would be read as an absent one.
+        data = await super().get(key, prototype, byte_range)
+        # A store that lists nothing does not tell an object that was lost; an empty shard would be
+        # read as an absent one.
         lost = not self._fills if data is None else not len(data)
         if lost and key.rpartition("/")[2] not in METADATA:
             msg = (
@@ -98,104 +112,155 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
             raise StorageError(msg)
         return data
 
-    async def get_partial_values(self, prototype: Any, key_ranges: Iterable[Any]) -> list[Any]:
-        """Ranges of bytes of objects."""
-        gets = (self.get(key, prototype, byte_range) for key, byte_range in key_ranges)
-        return await asyncio.gather(*gets)
 
-    async def is_empty(self, prefix: str) -> bool:
-        """Whether a folder holds no object."""
-        # None is an absent prefix, and that is empty.
-        return await self._insist(prefix, lambda: self._store.is_empty(prefix)) is not False
+class _FileSystem:
+    """A file system of fsspec that is asked again, and whose refusals are put in words."""
 
-    async def exists(self, key: str) -> bool:
-        """Whether there is such an object."""
-        return bool(await self._insist(key, lambda: self._store.exists(key)))
-
-    async def set(self, key: str, value: Any) -> None:
-        """Write an object as a whole."""
-        await self._insist(key, lambda: self._store.set(key, value), "take")
-
-    async def set_if_not_exists(self, key: str, value: Any) -> None:
-        """Write an object that is not there."""
-        # Stores of zarr have no request for it; conversions have one writer, so that none comes
-        # between.
-        if not await self.exists(key):
-            await self.set(key, value)
-
-    async def delete(self, key: str) -> None:
-        """Remove an object."""
-        await self._insist(key, lambda: self._store.delete(key), "remove")
-
-    async def delete_dir(self, prefix: str) -> None:
-        """Remove the objects in a folder."""
-        await self._insist(prefix, lambda: self._store.delete_dir(prefix), "remove")
-
-    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Names of the objects in a folder and in those within it."""
-        for name in await self._listed(prefix, lambda: self._store.list_prefix(prefix)):
-            yield name
-
-    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Names of the objects and folders in a folder."""
-        for name in await self._listed(prefix, lambda: self._store.list_dir(prefix)):
-            yield name
-
-    async def stamps(self, prefix: str) -> dict[str, Stamp] | None:
-        """The objects under a prefix; None where the store lists none, or not to this user.
-
-        Such a store does not say either that an object is absent: reading it is an error.
-        """
-        if scheme_of(self.url) in _UNLISTED:
-            return None
+    def __init__(self, url: str) -> None:
+        options: dict[str, Any] = {"skip_instance_cache": True}
+        is_s3 = scheme_of(url) in ("s3", "s3a")
+        if is_s3:
+            options["max_concurrency"] = 1  # else it asks for the size of every object first
         try:
-            return await self._insist(prefix, lambda: listed_stamps(self._store, prefix)) or {}
-        except RefusedError:
-            return None
+            store = FsspecStore.from_url(url, storage_options=options)
+        except ImportError as error:
+            msg = f"reading {url} needs another library: {error}"
+            raise MissingDependencyError(msg) from error
+        self.asked, self.root, self._url = store.fs, store.path, url
+        if is_s3:
+            self.asked.retries = 1  # of its own; boto tries again below it, and ours above
 
-    async def _listed(self, prefix: str, ask: Callable[[], AsyncIterator[str]]) -> list[str]:
-        async def names() -> list[str]:
-            return [name async for name in ask()]
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.asked, name)
+        return partial(self._ask, name, method) if iscoroutinefunction(method) else method
 
-        return await self._insist(prefix, names) or []
-
-    async def _insist(self, key: str, ask: Callable[[], Awaitable[Any]], verb: str = "give") -> Any:
-        """Ask again for what may pass; the libraries below have tried already in their ways."""
+    async def _ask(self, name: str, method: Any, path: Any, *args: Any, **options: Any) -> Any:
         began = time.monotonic()
         tries = 0
         while True:
             try:
-                await self._store._ensure_open()
-                return await ask()
-            except MissingDependencyError:
+                return await method(path, *args, **options)
+            except _ABSENT:
                 raise
             except Exception as error:
+                # Of an empty object, which zarr takes for no bytes.
+                if "not satisfiable" in str(error):
+                    raise
                 failure = failure_of(error)
-                # What an absent chunk means is for zarr to say.
-                if failure.kind == "absent" and verb == "give":
-                    return None
                 tries += 1
-                late = time.monotonic() - began > _RETRY_SECONDS
-                if failure.kind != "passing" or tries == _TRIES or late:
+                late = tries == _TRIES or time.monotonic() - began > _RETRY_SECONDS
+                if failure.refused or late:
+                    place = f"{self._url}{str(path).removeprefix(self.root)}".rstrip("/")
+                    tried = "" if failure.refused else f"given up after {tries} tries; "
+                    msg = (
+                        f"the store does not {_VERBS.get(name, 'give')} {place} ({failure.said}): "
+                        f"{tried}{failure.remedy(self._url)}"
+                    )
                     # Not from the error: answers of stores may hold names of keys and signatures.
-                    refused = RefusedError if failure.kind == "refused" else StorageError
-                    raise refused(self._in_words(key, failure, tries, verb)) from None
+                    raise (RefusedError if failure.refused else StorageError)(msg) from None
             # Longer each time and by chance, so that many workers do not ask at once.
             await asyncio.sleep(_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
 
-    def _in_words(self, key: str, failure: Failure, tries: int, verb: str) -> str:
-        place = f"{self.url}/{key}" if key else self.url
-        tried = f"given up after {tries} tries; " if failure.kind == "passing" else ""
-        remedy = remedy_of(failure, self.url)
-        return f"the store does not {verb} {place} ({failure.said}): {tried}{remedy}"
 
-
-async def stamps_of(store: Any, prefix: str) -> dict[str, Stamp] | None:
-    """The objects of any zarr store under a prefix; None where it cannot be listed."""
-    if isinstance(store, RemoteStore):
-        return await store.stamps(prefix)
-    return await listed_stamps(store, prefix) if store.supports_listing else None
+def _close(files: Any, loop: asyncio.AbstractEventLoop, process: int) -> None:
+    """End the connections of a file system, wherever its last user is left behind."""
+    session = getattr(files, "_s3creator", None) or getattr(files, "_session", None)
+    # A loop that has ended, or is of another process, cannot end connections.
+    if session is None or not loop.is_running() or process != os.getpid():
+        return
+    ended = asyncio.run_coroutine_threadsafe(session.__aexit__(None, None, None), loop)
+    try:
+        # On the loop itself, to wait for it would be to wait for ever.
+        asyncio.get_running_loop()
+    except RuntimeError:
+        with suppress(TimeoutError):
+            ended.result(_CLOSE_SECONDS)
 
 
 def _restored_store(url: str, read_only: bool, fills: bool) -> RemoteStore:
     return RemoteStore(url, read_only=read_only, fills=fills)
+
+
+@contextmanager
+def uploading(url: str, overwrite: bool) -> Iterator[Destination]:
+    """Write to an object store; on an exception, remove what was written.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The URL cannot be written to, something is there, or it should be replaced.
+    StorageError
+        The store refuses.
+    """
+    store = Upload(url)
+    if scheme_of(url) in ("http", "https"):
+        msg = f"the destination must be a path or the URL of an object store, got {url!r}: use that"
+        raise InvalidArgumentError(msg)
+    if overwrite:
+        msg = (
+            f"an object store cannot replace a group at once, so {url!r} is not overwritten: "
+            "remove what is there, or choose another destination"
+        )
+        raise InvalidArgumentError(msg)
+    if not sync(store.is_empty("")):
+        msg = f"{store.url!r} holds objects already: choose another destination, or remove them"
+        raise InvalidArgumentError(msg)
+    # Shuffling needs a disk, which a store is not.
+    with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
+        try:
+            yield Destination(Path(scratch), store, store.url)
+            sync(store.publish())
+        # An interrupt leaves nothing, either.
+        except BaseException:
+            with suppress(Exception):  # chunks alone do not open
+                sync(store.withdraw())
+            raise
+
+
+class Upload(RemoteStore):
+    """Keeps the metadata back until all chunks are written.
+
+    Parameters
+    ----------
+    url : str
+        URL of a folder in an object store.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, read_only=False)
+        self._metadata: dict[str, Any] = {}
+
+    async def publish(self) -> None:
+        """Write the metadata, that of the group last."""
+        # The longest names first, so that what makes the group open comes last.
+        for key in sorted(self._metadata, key=len, reverse=True):
+            await super().set(key, self._metadata[key])
+
+    async def withdraw(self) -> None:
+        """Remove what was written, first what makes it open; an interrupted publishing ends."""
+        self._metadata.clear()
+        # First, so that what is left over for a moment does not open as a group.
+        await self.delete(_METADATA)
+        await self.delete_dir("")
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """The part that is kept back, or the file in the store."""
+        if key in self._metadata:
+            return self._metadata[key]
+        return await super().get(key, prototype, byte_range)
+
+    async def exists(self, key: str) -> bool:
+        """Whether it is kept back, or in the store."""
+        return key in self._metadata or await super().exists(key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write a chunk, or keep metadata back."""
+        if key.rpartition("/")[2] == _METADATA:
+            self._metadata[key] = value
+        else:
+            await super().set(key, value)
+
+    def with_read_only(self, read_only: bool = False) -> Upload:
+        """Itself: what is under construction is written."""
+        del read_only
+        return self

@@ -14,8 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_integer, check_number, check_path, check_progress
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import is_url
-from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import OnRowsWritten, check_dtype, new_group
+from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, check_dtype, new_group
 
 Floats = NDArray[np.floating[Any]]
 

@@ -1,13 +1,14 @@
-"""URLs of data: which are allowed, what reads them, and how messages show them."""
+"""URLs of data: which are allowed, how messages show them, and why a store gives nothing."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dhsic._validation import nearest
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, require
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@:]*:(?!\d+/)\S*@")
 _KEYS = re.compile(r"(?<=://)[^/\s@]*:\S*@")
@@ -15,6 +16,7 @@ _KEYS = re.compile(r"(?<=://)[^/\s@]*:\S*@")
 _USER = re.compile(r"(?<=://)[^/\s@]+@")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _CONTAINERS = ("abfs", "abfss", "az")
+_LENGTH = 200
 
 
 class _Library(NamedTuple):
@@ -69,8 +71,8 @@ def redacted(text: str) -> str:
     return _URL.sub(lambda match: _redacted(match[0]), text)
 
 
-def checked_url(url: str) -> str:
-    """Return a URL that can be read here and shown anywhere, or raise.
+def checked_url(url: str, what: str = "data") -> str:
+    """Return a URL of something that can be read here and shown anywhere, or raise.
 
     Raises
     ------
@@ -84,8 +86,8 @@ def checked_url(url: str) -> str:
     # Refused rather than hidden: the URL goes into plans, logs and checkpoints as it is.
     if (shown := _redacted(url)) != url:
         msg = (
-            "the URL of data must hold no user name, password or query, since it is shown and sent "
-            f"to workers; got {shown!r} with one: {credentials_of(url)}"
+            f"{what} must be a URL without user name, password or query, since it is shown and "
+            f"sent to workers; got {shown!r} with one: {credentials_of(url)}"
         )
         raise InvalidArgumentError(msg)
     if not url.isprintable():
@@ -101,7 +103,8 @@ def checked_url(url: str) -> str:
         what = "host" if library is _HTTP else "bucket"
         msg = f"a URL must name a {what}, as {scheme}://{what}/songs.zarr, got {url!r}"
         raise InvalidArgumentError(msg)
-    if library is not None and not _installed(library):
+    # Looked for and not imported: some of these libraries take seconds.
+    if library is not None and find_spec(library.module) is None:
         raise require(library.module, library.extra, f"reading {scheme}:// URLs")
     # A slash at the end would name another object.
     return re.sub(r"(?<!:)/+$", "", url)
@@ -119,13 +122,6 @@ def _fsspec_knows(scheme: str) -> bool:
     return scheme in known_implementations
 
 
-def _installed(library: _Library) -> bool:
-    # Looked for and not imported: some of these libraries take seconds.
-    return find_spec(library.module) is not None or (
-        library is _S3 and find_spec("obstore") is not None
-    )
-
-
 def _redacted(url: str) -> str:
     scheme = scheme_of(url)
     # Buckets have no port, so that a number behind a colon is part of a key there.
@@ -135,3 +131,63 @@ def _redacted(url: str) -> str:
         shown = _USER.sub("***@", shown)
     before, mark, query = shown.partition("?")
     return f"{before}{mark}***" if mark and not query.startswith("***") else shown
+
+
+class StorageError(DataError):
+    """A store does not give an object, for a reason that it stated."""
+
+
+class RefusedError(StorageError):
+    """A store knows the user, or does not, and gives nothing."""
+
+
+class Failure(NamedTuple):
+    """Why a store did not give an object."""
+
+    refused: bool
+    """Whether it would be refused again."""
+    said: str
+    """The answer of the store, in a line without credentials."""
+
+    def remedy(self, url: str) -> str:
+        """What to do, for the store of a URL."""
+        if self.refused:
+            return credentials_of(url)
+        return "check the URL and the settings of the store, or run again when it answers"
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Read an error of a library that reads an object store."""
+    causes = list(_causes_of(error))
+    answers = [answer for one in causes if (answer := _answer(one)) is not None]
+    status, said = answers[0] if answers else (0, f"{type(error).__name__}: {error}")
+    refused = status in (401, 403) or any(
+        isinstance(one, PermissionError) or "Credentials" in type(one).__name__ for one in causes
+    )
+    text = redacted(" ".join(said.split())).rstrip(".:")
+    return Failure(refused, text if len(text) <= _LENGTH else f"{text[:_LENGTH]}...")
+
+
+def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what caused it."""
+    seen: set[int] = set()
+    # A chain of causes may come back to itself.
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__
+
+
+def _answer(error: BaseException) -> tuple[int, str] | None:
+    """The HTTP status behind an error, and what the store said; None where it has none."""
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, dict):  # of boto
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        stated = response.get("Error", {})
+        code = dict.fromkeys((str(status), str(stated.get("Code"))))
+        return status, f"{' '.join(code)}: {stated.get('Message')}"
+    for name in ("status", "status_code", "code"):
+        number = getattr(error, name, None)
+        if isinstance(number, int) and 400 <= number < 600:
+            return number, f"{number} {getattr(error, 'message', error)}"
+    return None

@@ -9,7 +9,7 @@ from dhsic.engine.blocks import Source, kinds_of, read_whole
 from dhsic.engine.units import format_bytes
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, MemoryBudgetError
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import Variable
 
 _SHARE = 4  # of the memory
 _FEWEST = 2.0  # rows, that weights are worth
@@ -56,7 +56,7 @@ def read_weights(source: Source, memory: int) -> RowWeights:
             f"they are worth {n / squares:.3g} rows: correct it, or leave that row out"
         )
         raise DataError(msg)
-    return RowWeights(ArraySource("weights", values[:, None]), squares, cubes)
+    return RowWeights(Variable("weights", values[:, None]), squares, cubes)
 
 
 def _check_positive(values: NDArray[np.float64]) -> None:

@@ -1,13 +1,14 @@
-"""Write a zarr group of row-aligned arrays; it appears at its destination only when complete."""
+"""Write a zarr group of row-aligned arrays, whole or not at all, perhaps in a random order."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,19 +16,89 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._validation import check_flag, check_path
+from dhsic._validation import check_flag, check_integer, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import is_url
 from dhsic.io.whole import Destination
-from dhsic.io.written import WrittenGroup
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
+Block = Mapping[str, NDArray[np.float64]]
+"""The same rows of several named arrays, each of shape (b, d)."""
 
 _CHUNK_BYTES = 8 * 2**20
 _MIN_CHUNK_ROWS = 1024
 _MAX_CHUNK_ROWS = 65536
+_BUCKET_BYTES = 32 * 2**20
+_MAX_BITS = 10
 _NAME = re.compile(r"(?!\.|__|zarr\.json$)[^/=\[\]]+")
+
+
+@dataclass(frozen=True)
+class WrittenColumn:
+    """A column of a table, as it was converted.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column in the table.
+    variable : str
+        The array that it is a column of.
+    type : str
+        Its type in the table.
+    kind : {"numeric", "categorical"}
+        Type of the written column.
+    categories : tuple of str
+        Its labels in the order of their codes; none of numbers.
+    missing : int
+        Missing values, in all rows that were read.
+    rejected : int
+        Values that are text in a column of numbers, and were taken for missing.
+
+    Examples
+    --------
+    >>> WrittenColumn("wind", "wind", "string", "categorical", ("N", "W"), 3, 0).categories
+    ('N', 'W')
+    """
+
+    name: str
+    variable: str
+    type: str
+    kind: str
+    categories: tuple[str, ...]
+    missing: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class WrittenGroup:
+    """Data written by a conversion.
+
+    Parameters
+    ----------
+    path : pathlib.Path or str
+        The zarr group; a string where it is a URL.
+    rows : int
+        Rows of every array in it.
+    shapes : mapping of str to (int, int)
+        Shape of each array.
+    dropped : int
+        Rows of the source that were left out because a value was missing.
+    columns : tuple of WrittenColumn
+        The columns of a table and what became of them.
+
+    Examples
+    --------
+    >>> written = WrittenGroup(Path("songs.zarr"), 5, {"features": (5, 90), "year": (5, 1)})
+    >>> written.rows, written.dropped
+    (5, 0)
+    """
+
+    path: Path | str
+    rows: int
+    shapes: Mapping[str, tuple[int, int]]
+    dropped: int = 0
+    columns: tuple[WrittenColumn, ...] = ()
 
 
 def chunk_rows(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int:
@@ -271,7 +342,7 @@ def new_group(
     (3, 2)
     >>> folder.cleanup()
     """
-    from dhsic.io.upload import uploading  # by zarr, slow to import
+    from dhsic.io.storage import uploading  # by zarr, slow to import
 
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
@@ -405,3 +476,116 @@ def _install(scratch: Path, target: Path, overwrite: bool) -> None:
                 shutil.rmtree(replaced, ignore_errors=True)
             elif replaced.exists() and not target.exists():
                 replaced.rename(target)
+
+
+# --- rows in a random order
+
+
+def shuffled(
+    blocks: Iterable[Block],
+    *,
+    seed: int,
+    scratch: Path,
+    expected_bytes: int,
+    progress: OnRowsWritten | None = None,
+) -> Iterator[dict[str, NDArray[np.float64]]]:
+    """Yield all rows of `blocks` in a random order, the same one for every array.
+
+    Row i gets the i-th 64-bit number of a generator seeded with `seed`, and rows are sorted by it,
+    which makes every order equally likely (up to equal keys, of which ten million rows have one
+    pair with probability 3e-6). The leading bits of the key choose the bucket on disk that the row
+    waits in, and one bucket at a time is sorted in memory. So the order depends on the seed and
+    the number of rows alone, not on the blocks or the number of buckets.
+
+    Parameters
+    ----------
+    blocks : iterable of mappings of str to ndarray, shape (b, d)
+        Row blocks, with the same names in the same order. All are read before the first yield.
+    seed : int
+        Names the order.
+    scratch : pathlib.Path
+        An existing folder for the buckets, which together are as large as the data.
+    expected_bytes : int
+        A guess of the size of the data, in bytes; it sets the number of buckets, thus the memory.
+    progress : callable, optional
+        Called with the number of rows read so far.
+
+    Yields
+    ------
+    dict of str to ndarray, shape (b, d)
+        One bucket of rows: about 32 MiB, more where there are over 32 GiB or the guess is low.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the seed is no whole number from 0.
+    DataError
+        If the disk refuses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> blocks = [{"x": np.arange(6.0)[:, None]}]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     parts = shuffled(blocks, seed=1, scratch=Path(folder), expected_bytes=48)
+    ...     sorted(np.concatenate([part["x"] for part in parts])[:, 0].tolist())
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    """
+    bits = min(max((expected_bytes // _BUCKET_BYTES).bit_length(), 1), _MAX_BITS)
+    # A stream of its own: the data may come from default_rng(seed) with the same small seed.
+    stream = np.random.SeedSequence(
+        check_integer("shuffle", seed, minimum=0), spawn_key=tuple(b"shuffle")
+    )
+    rng = np.random.default_rng(stream)
+    widths: dict[str, int] = {}
+    read = 0
+    for block in blocks:
+        widths = {name: values.shape[1] for name, values in block.items()}
+        records = _keyed(block, rng)
+        with disk_errors(scratch):
+            _deal(records, bits, scratch)
+        read += len(records)
+        if progress is not None:
+            progress(read)
+    for bucket in range(1 << bits):
+        path = _bucket(scratch, bucket)
+        if path.exists():
+            yield _split_columns(_sorted(path, sum(widths.values())), widths)
+            path.unlink()
+
+
+def _keyed(block: Block, rng: np.random.Generator) -> NDArray[np.uint64]:
+    # Bits, not floats: a key may look like a signalling NaN, which a copy as floats may change.
+    values = np.concatenate(list(block.values()), axis=1, dtype=np.float64)
+    records = np.empty((values.shape[0], values.shape[1] + 1), np.uint64)
+    records[:, 0] = rng.integers(0, 2**64 - 1, len(records), np.uint64, endpoint=True)
+    records[:, 1:] = values.view(np.uint64)
+    return records
+
+
+def _deal(records: NDArray[np.uint64], bits: int, scratch: Path) -> None:
+    bucket = records[:, 0] >> np.uint64(64 - bits)
+    order = np.argsort(bucket, kind="stable")
+    records = records[order]
+    starts = np.searchsorted(bucket[order], np.arange((1 << bits) + 1, dtype=np.uint64))
+    for number in np.flatnonzero(np.diff(starts)).tolist():
+        with _bucket(scratch, number).open("ab") as file:
+            file.write(records[starts[number] : starts[number + 1]].data)
+
+
+def _bucket(scratch: Path, number: int) -> Path:
+    return scratch / f"bucket-{number}"
+
+
+def _sorted(path: Path, width: int) -> NDArray[np.float64]:
+    records = np.fromfile(path, np.uint64).reshape(-1, width + 1)
+    order = np.argsort(records[:, 0], kind="stable")
+    return records[order, 1:].view(np.float64)
+
+
+def _split_columns(
+    rows: NDArray[np.float64], widths: Mapping[str, int]
+) -> dict[str, NDArray[np.float64]]:
+    ends = np.cumsum(list(widths.values()))
+    parts = np.split(rows, ends[:-1], axis=1)
+    return dict(zip(widths, parts, strict=True))

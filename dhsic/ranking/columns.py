@@ -19,8 +19,8 @@ from dhsic.estimators import Estimator, Null, choose_estimator, find_estimator
 from dhsic.estimators.base import bandwidth_rows, check_gaps
 from dhsic.estimators.fitting_samples import beyond
 from dhsic.estimators.reach import Planner
-from dhsic.io.labelled import names_of
 from dhsic.io.missing import GapTreatment
+from dhsic.io.open import names_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 

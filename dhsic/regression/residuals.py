@@ -21,8 +21,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.estimators.base import plan_of
-from dhsic.io.derived import DerivedSource, JoinRows
-from dhsic.io.sources import ArraySource
+from dhsic.io.variables import JoinRows, Variable, derived
 from dhsic.regression.ridge import SecondMoments
 from dhsic.regression.splines import PILOT_ROWS, SplineDesign, Splines, check_varied
 
@@ -292,7 +291,7 @@ def plan_regressions(
         numbers = target, *_regressors({target: sets})
         others = tuple(session.sources[j] for j in numbers)
         name, width = called.format(session.names[target]), dims[target] * len(sets)
-        residuals.append(DerivedSource(name, others, JoinRows(), width))
+        residuals.append(derived(name, others, JoinRows(), width))
     if isinstance(regression, Splines):
         reduction = regression.moments(dims, _regressors(wanted), tuple(wanted))
         size = reduction.bound.size
@@ -357,7 +356,7 @@ class FittedRegressions:
             name = called.format(session.names[target])
             if not isinstance(regression, Splines):
                 parts = [self._of_all_rows(target, own) for own in sets]
-                sources.append(ArraySource(name, np.concatenate(parts, axis=1)))
+                sources.append(Variable(name, np.concatenate(parts, axis=1)))
                 continue
             assert self.design is not None
             assert self.sums is not None
@@ -365,7 +364,7 @@ class FittedRegressions:
             for own, left in zip(sets, function.left, strict=True):
                 self._check_noise(target, own, left)
             others = tuple(session.sources[j] for j in function.variables)
-            sources.append(DerivedSource(name, others, function, function.width))
+            sources.append(derived(name, others, function, function.width))
         return sources
 
     def _of_all_rows(self, target: int, given: tuple[int, ...]) -> Vector:

@@ -16,8 +16,7 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import new_group
+from dhsic.io.zarr_output import WrittenGroup, new_group
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
 from dhsic.sensitivity.forms import Of

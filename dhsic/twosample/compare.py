@@ -23,7 +23,7 @@ from dhsic.estimators.registration import is_added
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
-from dhsic.io.pooled import LabelSource, PooledSource
+from dhsic.io.variables import codes_of_rows, pooled_samples
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
@@ -251,8 +251,8 @@ def _open_pooled(
         pooled = {what: pooled_labels(each) for what, each in beside.items()}
         # MMD is HSIC with the codes of the samples as the second variable, see `sample_codes`.
         sizes = tuple(sample.n for sample in told)
-        values: Source = PooledSource(_common_name(opened), tuple(opened))
-        codes: Source = LabelSource(_SAMPLE, sizes, codes_for(estimator, sizes))
+        values: Source = pooled_samples(_common_name(opened), tuple(opened))
+        codes: Source = codes_of_rows(_SAMPLE, sizes, codes_for(estimator, sizes))
         if pooled:  # rows are then read in any order
             memory = parse_bytes(run.memory)
             (values,) = held_sources([values], memory, pooled.get("strata"))

@@ -15,7 +15,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.reduction import Moves
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import UHSIC, BlockHSIC, Estimator
-from dhsic.io.pooled import rows_of_samples
+from dhsic.io.variables import rows_of_samples
 from dhsic.statistics.exchangeable import coded, moves_of, read_labels
 from dhsic.statistics.sets import RowSets
 

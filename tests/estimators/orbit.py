@@ -11,7 +11,7 @@ import numpy as np
 from dhsic._arguments import RunOptions
 from dhsic._random import generator
 from dhsic._rows import RowLabels
-from dhsic.io.pooled import rows_of_samples
+from dhsic.io.variables import rows_of_samples
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation
 from dhsic.statistics.groups import Groups

@@ -257,6 +257,11 @@ def stored(x, place, **options):
     return zarr.create_array(place, data=x, **chunks)
 
 
+def in_dask(form):
+    """Blocks of rows in a sparse form, as AnnData has them."""
+    return da.from_array(X, chunks=(20, 2)).map_blocks(form)
+
+
 FRAME = pd.DataFrame(X, columns=["a", "b"])
 MATRICES = {
     "list": lambda f: X.tolist(),
@@ -284,6 +289,8 @@ MATRICES = {
     "sparse": lambda f: sp.csr_array(X),
     "sparse matrix": lambda f: sp.csr_matrix(X),
     "sparse dictionary": lambda f: sp.dok_array(X),
+    "Dask of sparse": lambda f: in_dask(sp.csr_array),
+    "Dask of sparse matrices": lambda f: in_dask(sp.csr_matrix),
     "torch": lambda f: pytest.importorskip("torch").from_numpy(X),
 }
 

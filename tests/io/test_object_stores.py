@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
-from fsspec.config import conf
 
 import dhsic
 from dhsic.cli import main
@@ -133,13 +132,6 @@ def proxy(port, monkeypatch):
     server.server_close()
 
 
-@pytest.fixture(params=["obstore", "fsspec"])
-def library(request, monkeypatch):
-    """Both libraries that read S3; a setting of fsspec for S3 chooses that."""
-    if request.param == "fsspec":
-        monkeypatch.setitem(conf, "s3", {"use_ssl": False})
-
-
 def bucket():
     """The files of the store."""
     import s3fs
@@ -181,7 +173,7 @@ def expected():
 @pytest.mark.parametrize(
     "options", [{"chunks": (20, 3), "shards": (200, 3)}, {"chunks": (100, 2)}, {"zarr_format": 2}]
 )
-def test_store__is_read_in_every_layout(proxy, library, options, tmp_path, expected):
+def test_store__is_read_in_every_layout(proxy, options, tmp_path, expected):
     place = stored(tmp_path, **options)
     assert values(dhsic.independence_test("x", "y", data=f"{place}/", **OPTIONS)) == expected
     far = dhsic.independence_test(f"{place}/x", f"{place}/y", **OPTIONS)
@@ -206,13 +198,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_store__is_asked_again_for_what_may_pass(url, proxy, library, fault, expected):
+def test_store__is_asked_again_for_what_may_pass(url, proxy, fault, expected):
     proxy.fault = FAULTS[fault]
     assert values(dhsic.independence_test("x", "y", data=url, **OPTIONS)) == expected
 
 
 @pytest.mark.parametrize("fault", [BUSY, DENIED])
-def test_store__that_does_not_give_a_chunk_is_an_error_that_names_it(url, proxy, library, fault):
+def test_store__that_does_not_give_a_chunk_is_an_error_that_names_it(url, proxy, fault):
     proxy.fault = lambda method, path, before: fault if path.endswith("x/c/2/0") else None
     done = invoke("test", url, *TEST)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -223,7 +215,7 @@ def test_store__that_does_not_give_a_chunk_is_an_error_that_names_it(url, proxy,
         assert "set AWS" in done.stderr
 
 
-def test_chunks__that_are_absent_empty_or_broken_are_refused(url, library):
+def test_chunks__that_are_absent_empty_or_broken_are_refused(url):
     chunk = f"{url}/x/c/2/0"
     bucket().pipe(chunk, b"garbage")
     with pytest.raises(DataError, match=r"stored chunk .*/x/c/2/0: .*: is the data complete"):
@@ -238,7 +230,7 @@ def test_chunks__that_are_absent_empty_or_broken_are_refused(url, library):
     assert dhsic.hsic(allowed, f"{url}/y", rng=0).data[0].absent == 1
 
 
-def test_group__is_written_as_on_disk_and_opens_when_it_is_complete(proxy, library, tmp_path):
+def test_group__is_written_as_on_disk_and_opens_when_it_is_complete(proxy, tmp_path):
     place, options = new_url(), ("--rows", 3000, "--features", 3, "--seed", 1)
     for where in (place, tmp_path / "songs.zarr"):
         assert invoke("generate", where, *options).exit_code == 0
@@ -257,7 +249,7 @@ def test_group__is_written_as_on_disk_and_opens_when_it_is_complete(proxy, libra
 
 
 @pytest.mark.parametrize("refused", ["/c/0/0", "year/zarr.json"])
-def test_group__that_the_store_refuses_leaves_nothing(proxy, library, refused):
+def test_group__that_the_store_refuses_leaves_nothing(proxy, refused):
     proxy.fault = lambda method, path, before: (
         DENIED if method == "PUT" and path.endswith(refused) else None
     )

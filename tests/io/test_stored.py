@@ -289,6 +289,18 @@ def test_metadata__that_are_none_are_refused(metadata, text):
         dhsic.hsic(str(metadata.parent), Y)
 
 
+def test_store__of_zarr_by_another_library_is_listed(tmp_path):
+    stores = pytest.importorskip("obstore.store", reason="obstore is not installed")
+    place = zarr.storage.ObjectStore(stores.LocalStore(tmp_path), read_only=False)
+    array = zarr.create_array(place, name="x", data=X, chunks=(50, 1))
+    found = dhsic.hsic(array, Y, **QUICK)
+    assert found.estimate == dhsic.hsic(X, Y, **QUICK).estimate
+    assert (found.data[0].chunks, found.data[0].stored_bytes > 0) == (4, True)
+    lose(tmp_path / "x")
+    with pytest.raises(DataError, match="lacks 1 stored chunk, of rows 50 to 99"):
+        dhsic.hsic(array, Y, **QUICK)
+
+
 # Data that change under a run --------------------------------------------------------------------
 
 

@@ -198,6 +198,7 @@ REFUSED = [
     ("\n".join(numbers(9_000, 8_990)), "", "line 8,992 of .* that nothing closes: .*--quotes no"),
     ("\n".join(ENCLOSED), "", "line 1,002 of .* closes in line 5,901, .*--quotes line-breaks"),
     ('x,b\n1,"x\n2,"y"\n', "", "line 3 of .* a field, which opens in line 2, got"),
+    ('x,b\n"1" ,2\n', "", "line 2 of .* must have a delimiter behind the quote that closes a"),
     ('x,b\n1,"x"y\n', "", "line 2 of .* must have a delimiter behind the quote that closes a"),
     ('x,b\nx,"\n1,2\ny,"\n', "", "line 2 of .* closes in line 4, "),
     ('x,b,c\n1,"x,3\n4,",6\n', "", "line 2 of .* closes in line 3, "),

@@ -1,0 +1,1261 @@
+"""CSV and Parquet files: their rows and the types of their columns, as variables and in zarr."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._validation import (
+    check_choice,
+    check_path,
+    check_progress,
+    named_arguments,
+    nearest,
+    shown,
+)
+from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
+from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
+from dhsic.io.frames import as_frame, categories_of_pandas, frame_source, index_of_pandas
+from dhsic.io.libraries import is_of
+from dhsic.io.missing import Missing, check_missing
+from dhsic.io.variables import Variable
+from dhsic.io.zarr_output import (
+    GroupWriter,
+    OnRowsWritten,
+    WrittenColumn,
+    WrittenGroup,
+    chunk_rows,
+    new_group,
+    shuffled,
+)
+
+FieldKind = Literal["numeric", "categorical"]
+Quotes = Literal["checked", "line-breaks", "none"]
+Variables = Mapping[str, Sequence[str]]
+
+_SEPARATORS = ";\t|"  # that are common besides the comma
+_ROW_LENGTH = 2**24  # of the longest row, which the parser of the values holds many times
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_SHOWN = 20
+# The reader keeps some 35 blocks of CSV ahead; every Parquet column has a buffer.
+_CSV_BLOCK_BYTES = 2**20
+_PARQUET_BUFFER_BYTES = 2**18
+_ROWS_SEEN = 10_000
+_ROWS_HELD = 65_536
+_NAMED = 5
+_SHARE = 0.5  # of the free memory: the columns are copied once, to lie side by side
+# Labels of more kinds than this hardly repeat, and each is kept in memory.
+_MAX_CATEGORIES = 65536
+_NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
+_CSV_NAMES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_PARQUET_NAMES = (".parquet", ".pq")
+_NO_QUOTES = (
+    "correct it, or tell 'dhsic convert table' that quotes mean nothing: --quotes none "
+    "(quotes='none')"
+)
+_LINE_BREAKS = ", or that fields hold line breaks: --quotes line-breaks (quotes='line-breaks')"
+
+
+# --- rows of CSV
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written.
+
+    Parameters
+    ----------
+    delimiter : str, optional
+        The one ASCII character between fields.
+    quotes : {"checked", "line-breaks", "none"}, optional
+        Whether quotes are checked, or trusted to hold line breaks, or mean nothing.
+    encoding : str, optional
+        Encoding of the text.
+    """
+
+    delimiter: str = ","
+    quotes: Quotes = "checked"
+    encoding: str = "utf-8"
+
+    def check(self) -> None:
+        """Refuse what a file cannot be written in.
+
+        Raises
+        ------
+        InvalidArgumentError
+            One of the three is none of its kind.
+        """
+        delimiter = self.delimiter
+        if (
+            not isinstance(delimiter, str)
+            or len(delimiter) != 1
+            or not delimiter.isascii()
+            or delimiter in '"\r\n'
+        ):
+            msg = f"delimiter must be one character such as ';' or a tab, got {shown(delimiter)}"
+            raise InvalidArgumentError(msg)
+        check_choice("quotes", self.quotes, get_args(Quotes))
+        try:
+            codecs.getincrementaldecoder(self.encoding)()
+            " ".encode(self.encoding)
+        except (LookupError, TypeError, ValueError):
+            got = shown(self.encoding)
+            msg = f"encoding must name one of text, as 'utf-8' or 'latin-1', got {got}"
+            raise InvalidArgumentError(msg) from None
+
+
+class CsvRows(NamedTuple):
+    """What a CSV file holds, as `count_rows` found it."""
+
+    dialect: Dialect
+    rows: int
+    """Rows below the header; empty lines are none."""
+    longest: int
+    """Characters of the longest row."""
+    line_breaks: bool
+    """Whether a field holds a line break."""
+
+
+def count_rows(path: Path, dialect: Dialect) -> CsvRows:
+    """Count the rows of a CSV file without the parser that reads its values.
+
+    Python's reader refuses text behind the quote that closes a field, and a field that no quote
+    closes. Refused here is a field with line breaks whose first and last lines are whole rows, as
+    many fields as the header has, if its quote is a character as others: rows would vanish between
+    two stray quotes. "line-breaks" takes them for one field.
+
+    Raises
+    ------
+    DataError
+        A quote is stray, a line cannot be decoded or a row is longer than 16 MiB, with the line;
+        or the file cannot be read.
+    """
+    sign = re.escape(dialect.delimiter)
+    # A whole field in quotes; two quotes together stand for one.
+    quoted = re.compile(rf'(?:^|(?<={sign}))"[^"]*(?:""[^"]*)*"(?={sign}|[\r\n]|$)')
+    count = longest = width = 0
+    line_breaks = False
+    for line, lines, fields in _rows_of_csv(path, dialect):
+        if not fields:
+            continue
+        count += 1
+        width = width or len(fields)
+        longest = max(longest, sum(map(len, lines)))
+        if len(lines) > 1:
+            line_breaks = True
+            if dialect.quotes == "checked":
+                _refuse_swallowed(path, dialect, quoted, width, line, lines)
+    return CsvRows(dialect, max(count - 1, 0), longest, line_breaks)
+
+
+def _rows_of_csv(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str], list[str]]]:
+    """The number of the first line, the lines and the fields of every row, of the header too."""
+    utf_8 = codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig")
+    # The mark at the start of the file is no part of the first name.
+    encoding = "utf-8-sig" if utf_8 else dialect.encoding
+    quoting: Any = csv.QUOTE_NONE if dialect.quotes == "none" else csv.QUOTE_MINIMAL
+    opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    line, lines = 1, list[str]()
+    before = csv.field_size_limit(_ROW_LENGTH)
+    try:
+        with opened(path, "rt", encoding=encoding, newline="") as file:
+            kept = (lines.append(text) or text for text in file)  # type: ignore[func-returns-value]
+            for fields in csv.reader(
+                kept, delimiter=dialect.delimiter, quoting=quoting, strict=True
+            ):
+                yield line, lines, fields
+                line += len(lines)
+                lines.clear()
+    except csv.Error as error:
+        raise _misquoted(path, line, lines, str(error)) from error
+    except UnicodeError as error:
+        raise _undecodable(path, line + len(lines), dialect, error) from error
+    except (OSError, EOFError, zlib.error) as error:
+        msg = f"cannot read {path} as a table: {error}"
+        raise DataError(msg) from error
+    finally:
+        csv.field_size_limit(before)
+
+
+def _refuse_swallowed(
+    path: Path, dialect: Dialect, quoted: re.Pattern[str], width: int, line: int, lines: list[str]
+) -> None:
+    """Refuse fields with line breaks that look like rows between two stray quotes."""
+
+    def is_row(text: str) -> bool:
+        return quoted.sub("", text).count(dialect.delimiter) + 1 == width
+
+    ends = list(accumulate(map(len, lines)))
+    for field in quoted.finditer("".join(lines)):
+        first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
+        if first < last and is_row(lines[first]) and is_row(lines[last]):
+            msg = (
+                f"line {line + first:,} of {path} opens a field by "
+                f"{field[0][:_SHOWN].splitlines()[0]!r} that closes in line {line + last:,}, and "
+                f"each of these lines would be a row of {width} fields by itself: the quote looks "
+                f"stray and would make one row of {last - first + 1:,}; {_NO_QUOTES}{_LINE_BREAKS}"
+            )
+            raise DataError(msg)
+
+
+def _misquoted(path: Path, line: int, lines: list[str], said: str) -> DataError:
+    """The error of a row that Python's reader does not take."""
+    if "limit" in said:
+        told = "begins a row that is longer than 16 MiB, perhaps by a quote that nothing closes"
+        return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}, or leave long text out")
+    if "end of data" in said:
+        told = "opens a field with a quote that nothing closes"
+        return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}")
+    opening = f", which opens in line {line:,}" if len(lines) > 1 else ""
+    return DataError(
+        f"line {line + len(lines) - 1:,} of {path} must have a delimiter behind the quote that "
+        f"closes a field{opening}, got {lines[-1].strip()[: 2 * _SHOWN]!r}: {_NO_QUOTES}"
+    )
+
+
+def _undecodable(path: Path, line: int, dialect: Dialect, error: UnicodeError) -> DataError:
+    """The error of bytes that are no text, in a piece of a file that begins in some line."""
+    shown = ""
+    if isinstance(error, UnicodeDecodeError):
+        at, piece = error.start, error.object
+        if not at and piece.startswith(_UTF_16):
+            return DataError(
+                f"{path} must be text in UTF-8, and line 1 begins as UTF-16 does: store it in "
+                "UTF-8, or tell 'dhsic convert table' the encoding: --encoding utf-16 "
+                "(encoding='utf-16')"
+            )
+        line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(dialect.encoding, "replace")))
+        near = piece[max(at - _SHOWN, 0) : at + _SHOWN].decode("ascii", "replace")
+        shown = f", and has the byte 0x{piece[at]:02x} in {near!r}"
+    return DataError(
+        f"line {line:,} of {path} must be text in {dialect.encoding}{shown}: store the file in "
+        "UTF-8, or tell 'dhsic convert table' the encoding, as --encoding latin-1 "
+        "(encoding='latin-1')"
+    )
+
+
+def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
+    """Say what to do where fields are not separated as they were taken to be."""
+    separator = next((candidate for candidate in separators if candidate in text), None)
+    if separator is None:
+        return ""
+    return (
+        f"its fields seem to be separated by {separator!r}: convert it by 'dhsic convert table "
+        f"--delimiter' (delimiter={separator!r}), or read it by pandas.read_csv(..., "
+        f"sep={separator!r})"
+    )
+
+
+# --- numbers that are text
+
+
+def numbers_of_text(
+    texts: Any, notation: Notation
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers of Arrow's strings, and which of these are no numbers; null and these are NaN.
+
+    With a comma between thousands, "1,200" is a number as well, and "1,20" is none.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_number = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), notation.pattern)
+    plain = notation.plain(texts)
+    numbers = pc.if_else(is_number, plain, pa.scalar(None, plain.type)).cast("float64")
+    stray = pc.fill_null(pc.invert(is_number), False)
+    return (
+        np.asarray(pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False), np.float64),
+        np.asarray(stray.to_numpy(zero_copy_only=False), np.bool_),
+    )
+
+
+def are_inexact(texts: Any, notation: Notation) -> bool:
+    """Whether some strings of Arrow are integers that lose digits as floats."""
+    import pyarrow.compute as pc
+
+    plain = notation.plain(texts)
+    long = pc.filter(plain, pc.match_substring_regex(plain, r"^[-+]?\d{16,}$"))
+    return any(abs(int(text)) > LARGEST_EXACT for text in long.to_pylist())
+
+
+# --- tables
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """A table file whose column names and types are known.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+    columns : tuple of str
+        The names of its columns.
+    kinds : mapping of str to {"numeric", "categorical"}
+        Kind of every usable column. Those that are neither, as dates, are absent.
+    types : mapping of str to str
+        The type of each column, for messages.
+    rows : int
+        Rows of the table: as Parquet says, and of CSV as its lines do.
+    written : CsvRows, optional
+        How a CSV file is written, and what its lines say of its rows.
+    chosen : frozenset of str, optional
+        The columns whose kind was given: those of numbers are read as text, to find what is none.
+    na_values : tuple of str, optional
+        Texts that stand for a missing value, besides the usual ones.
+    notation : Notation, optional
+        How numbers are written: its decimal sign in all of CSV, and both in chosen columns.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    kinds: Mapping[str, FieldKind]
+    types: Mapping[str, str]
+    rows: int
+    written: CsvRows | None = None
+    chosen: frozenset[str] = frozenset()
+    na_values: tuple[str, ...] = ()
+    notation: Notation = USUAL
+
+    def reading(
+        self,
+        categorical: Sequence[str],
+        numeric: Sequence[str],
+        na_values: Sequence[str],
+        notation: Notation,
+    ) -> TableSource:
+        """The same table with some columns read as labels or as numbers, whatever they look like.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A column is not there, or is to be both.
+        """
+        for column in (*categorical, *numeric):
+            self._check_name(column)
+            if column in categorical and column in numeric:
+                msg = f"column {column!r} must be categorical or numeric, got both: choose one"
+                raise InvalidArgumentError(msg)
+            if self.types[column].startswith(_NESTED):
+                msg = (
+                    f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
+                    "numbers nor labels: make a column of each part of it"
+                )
+                raise DataError(msg)
+        given: dict[str, FieldKind] = dict.fromkeys(categorical, "categorical")
+        given |= dict.fromkeys(numeric, "numeric")
+        return replace(
+            self,
+            kinds={**self.kinds, **given},
+            chosen=frozenset(given),
+            na_values=tuple(na_values),
+            notation=notation,
+        )
+
+    def check_column(self, column: str, what: str = "the table") -> None:
+        """Refuse a column that the table does not have, or that holds neither numbers nor labels.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is none; the message names the nearest that there is.
+        DataError
+            There are two, or it holds something else.
+        """
+        self._check_name(column, what)
+        if column not in self.kinds:
+            msg = (
+                f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
+                "numbers nor labels: convert it first, a time for example to seconds"
+            )
+            raise DataError(msg)
+
+    def _check_name(self, column: str, what: str = "the table") -> None:
+        if column not in self.columns:
+            if len(self.columns) == 1 and (
+                hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
+            ):
+                msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
+                raise InvalidArgumentError(msg)
+            some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
+            msg = (
+                f"{what} needs column {column!r}, which is not in {self.path}"
+                f"; there are: {some}{nearest(column, self.columns)}"
+            )
+            raise InvalidArgumentError(msg)
+        if self.columns.count(column) > 1:
+            msg = f"{self.path} has more than one column {column!r}: rename them"
+            raise DataError(msg)
+
+    def check_text(self, columns: Sequence[str]) -> None:
+        """Refuse columns of text most of which is numbers, by their first rows.
+
+        Raises
+        ------
+        DataError
+            Tells the lines and values that are no numbers.
+        """
+        texts = [c for c in columns if self.holds_text(c)]
+        batch = next(self.batches(texts, _ROWS_SEEN), None) if texts else None
+        if batch is not None:
+            for column in texts:
+                if written_numbers(batch.column(column).unique().drop_null().to_pylist())[0]:
+                    raise self.stray(column)
+
+    def holds_text(self, column: str) -> bool:
+        """Whether a column is text that nobody called labels."""
+        return column not in self.chosen and self.types[column] in ("string", "large_string")
+
+    def stray(self, column: str) -> DataError:
+        """The error of text in a column of numbers, with the lines and values."""
+        strays = self._strays(column)
+        head = f"column {column!r} of {self.path}"
+        listed = ", ".join(f"{value!r} in {place}" for place, value in strays)
+        notations = notations_of([value for _, value in strays])
+        if column in self.chosen:
+            told = " or ".join(one.told() for one in notations)
+            remedy = f"read them by {told}" if told else "correct them"
+            return DataError(
+                f"{head} must hold numbers, got {listed}: {remedy}, or leave out such rows "
+                "with missing='drop' (--missing drop)"
+            )
+        what = (
+            f"text most of which holds numbers, {listed}: correct it"
+            if strays
+            else "numbers that are written as text: store them as numbers"
+        )
+        told = " or ".join(one.told(column) for one in notations or [USUAL])
+        return DataError(
+            f"{head} holds {what}, or tell 'dhsic convert table' what the column is: {told}, where "
+            f"other text is missing, or --categorical {column} (categorical=[{column!r}])"
+        )
+
+    def _strays(self, column: str) -> list[tuple[str, str]]:
+        """The first values of a column that are no numbers, after the line or row of each."""
+        import pyarrow as pa
+
+        values = self._texts_of_csv(column) if self.written else self._texts(column)
+        strays: list[tuple[str, str]] = []
+        while len(strays) < _NAMED and (some := list(islice(values, _ROWS_SEEN))):
+            texts = pa.array([text for _, text in some], pa.string())
+            strays += [some[j] for j in np.flatnonzero(numbers_of_text(texts, self.notation)[1])]
+        return strays[:_NAMED]
+
+    def _texts_of_csv(self, column: str) -> Iterator[tuple[str, str]]:
+        # By Python's reader: Arrow does not tell the line of a value.
+        assert self.written is not None
+        missing = set(_null_values(self.na_values))
+        rows = _rows_of_csv(self.path, self.written.dialect)
+        place = next(fields for _, _, fields in rows if fields).index(column)
+        for line, lines, fields in rows:
+            if place < len(fields) and fields[place] not in missing:
+                yield f"line {line + len(lines) - 1:,}", fields[place]
+
+    def _texts(self, column: str) -> Iterator[tuple[str, str]]:
+        batches = self.batches([column], _ROWS_SEEN)
+        columns = (batch.column(column).cast("string").to_pylist() for batch in batches)
+        for row, text in enumerate(chain.from_iterable(columns)):
+            if text is not None:
+                yield f"row {row:,}", text
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Read some columns in order, a batch of rows at a time.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            The columns to read; no other is converted, nor, in Parquet, read.
+        rows : int
+            Rows of a batch at most, for Parquet; a batch of CSV is 1 MiB of text.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+
+        Raises
+        ------
+        DataError
+            If the file is damaged, or a CSV column that began with numbers has something else; or
+            if not every row was read.
+        """
+        read = 0
+        csv_or_parquet = self._csv_batches if self.written else self._parquet_batches
+        with _readable(self.path):
+            for batch in csv_or_parquet(columns, rows):
+                read += batch.num_rows
+                yield batch
+        # Rows of CSV were counted by another reader: none may be lost on the way.
+        if read != self.rows:
+            msg = (
+                f"{self.path} has {self.rows:,} rows, and {read:,} could be read: convert it while "
+                "nothing writes to it, and look for damaged lines"
+            )
+            raise DataError(msg)
+
+    def _csv_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow as pa
+
+        assert self.written is not None
+
+        # Types are inferred from one block, so they are fixed here: whole numbers may be followed
+        # by fractions, and labels that look like numbers must keep their text ("01").
+        numbers = [c for c in columns if self.kinds[c] == "numeric" and c not in self.chosen]
+        whole = list(numbers)
+        options = {
+            "include_columns": list(columns),
+            "column_types": {c: pa.float64() if c in numbers else pa.string() for c in columns},
+            "strings_can_be_null": True,
+            "null_values": _null_values(self.na_values),
+            "decimal_point": self.notation.decimal,
+        }
+        try:
+            with _csv_reader(self.path, self.written, options) as reader:
+                for batch in reader:
+                    self._check_digits(batch, whole)
+                    yield batch
+        except pa.ArrowInvalid as error:
+            if "conversion error" not in str(error):
+                raise
+            stray = next((c for c in numbers if self._strays(c)), None)
+            if stray is None:
+                raise
+            raise self.stray(stray) from error
+
+    def _check_digits(self, batch: Any, whole: list[str]) -> None:
+        """Refuse integers that lost digits; columns whose large numbers are none are taken out."""
+        for column in list(whole):
+            numbers = batch.column(column).to_numpy(zero_copy_only=False)
+            # The largest is one, which the next integer has become; the text tells.
+            if (np.abs(numbers) >= LARGEST_EXACT).any():
+                texts = replace(self, chosen=frozenset({column})).batches([column], _ROWS_SEEN)
+                if any(are_inexact(part.column(0), self.notation) for part in texts):
+                    raise self.inexact(column)
+                whole.remove(column)
+
+    def inexact(self, column: str) -> DataError:
+        """The error of integers that lose digits as floats."""
+        return DataError(
+            f"column {column!r} of {self.path} has {INEXACT}, or convert it as labels, by "
+            f"--categorical {column} (categorical=[{column!r}])"
+        )
+
+    def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow.parquet as pq
+
+        # Buffered, because otherwise whole column chunks are read: all of a one-group file.
+        with pq.ParquetFile(self.path, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False) as file:
+            yield from file.iter_batches(rows, columns=list(columns))
+
+
+def open_table(
+    path: Path, dialect: Dialect | None = None, na_values: Sequence[str] = (), decimal: str = "."
+) -> TableSource:
+    """Read the header of a table, and count the rows of CSV.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        A file whose name ends in ``.csv``, ``.csv.gz``, ``.tsv``, ``.tsv.gz``, ``.parquet`` or
+        ``.pq``.
+    dialect : Dialect, optional
+        How a CSV file is written.
+    na_values : sequence of str, optional
+        Texts that stand for a missing value, besides the usual ones.
+    decimal : str, optional
+        The decimal sign of a CSV file.
+
+    Returns
+    -------
+    TableSource
+
+    Raises
+    ------
+    DataError
+        If the file is absent, or is not what its name says; or, with the line, if a quote of CSV
+        is stray or text is not of its encoding.
+    MissingDependencyError
+        If pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        missing = require("pyarrow", "tables", "Reading CSV and Parquet files")
+        raise missing from error
+    if not os.path.isfile(path):
+        msg = f"{path} is not a file: give the path of a CSV or Parquet file"
+        raise DataError(msg)
+    if is_csv(path):
+        options = {"null_values": _null_values(na_values), "decimal_point": decimal}
+        return _open_csv(path, dialect or Dialect(usual_delimiter(path)), options)
+    if not is_parquet(path):
+        known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
+        msg = f"{path} is no known kind of table: its name must end in one of {known}"
+        raise DataError(msg)
+    with _readable(path), pq.ParquetFile(path) as file:
+        return _described_table(path, file.schema_arrow, file.metadata.num_rows)
+
+
+def usual_delimiter(path: Path) -> str:
+    """A tab of ``.tsv`` files, else a comma."""
+    return "\t" if ".tsv" in path.suffixes else ","
+
+
+def _open_csv(path: Path, dialect: Dialect, options: Mapping[str, Any]) -> TableSource:
+    written = count_rows(path, dialect)
+    with _readable(path), _csv_reader(path, written, options) as reader:
+        table = _described_table(path, reader.schema, written.rows)
+    return replace(table, written=written)
+
+
+def is_table(path: object) -> bool:
+    """Whether a path is named as a table is."""
+    return _ends_with(path, _CSV_NAMES + _PARQUET_NAMES)
+
+
+def is_parquet(path: object) -> bool:
+    """Whether a path is named as a Parquet file is."""
+    return _ends_with(path, _PARQUET_NAMES)
+
+
+def is_csv(path: object) -> bool:
+    """Whether a path is named as a CSV file is."""
+    return _ends_with(path, _CSV_NAMES)
+
+
+def _ends_with(path: object, names: tuple[str, ...]) -> bool:
+    return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(names)
+
+
+def _null_values(more: Sequence[str]) -> list[str]:
+    """Texts of missing values in CSV: those of Arrow, and more."""
+    from pyarrow import csv
+
+    return [*csv.ConvertOptions().null_values, *more]
+
+
+def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
+    import pyarrow as pa
+
+    types = dict(zip(schema.names, schema.types, strict=True))
+    for name in categories_of_pandas(schema):
+        if not pa.types.is_dictionary(types[name]):
+            types[name] = pa.dictionary(pa.int32(), types[name])
+    kinds = {
+        name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
+    }
+    names = {name: str(type_) for name, type_ in types.items()}
+    unnamed = index_of_pandas(schema, named=False)
+    columns = tuple(name for name in schema.names if name not in unnamed)
+    return TableSource(path, columns, kinds, names, rows)
+
+
+def _kind_of_field(type_: Any) -> FieldKind | None:
+    from pyarrow import types
+
+    if types.is_dictionary(type_):
+        return None if types.is_nested(type_.value_type) else "categorical"
+    number = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    label = (types.is_string, types.is_large_string, types.is_boolean)
+    if any(is_type(type_) for is_type in number):
+        return "numeric"
+    return "categorical" if any(is_type(type_) for is_type in label) else None
+
+
+def _csv_reader(path: Path, written: CsvRows, convert: Mapping[str, Any]) -> Any:
+    from pyarrow import csv
+
+    dialect = written.dialect
+    return csv.open_csv(
+        path,
+        # Without threads, an error has the number of the row. A character has up to 4 bytes.
+        read_options=csv.ReadOptions(
+            use_threads=False,
+            block_size=max(_CSV_BLOCK_BYTES, 4 * written.longest),
+            encoding=dialect.encoding,
+        ),
+        parse_options=csv.ParseOptions(
+            delimiter=dialect.delimiter,
+            quote_char=False if dialect.quotes == "none" else '"',
+            newlines_in_values=written.line_breaks,
+        ),
+        convert_options=csv.ConvertOptions(**convert),
+    )
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        hint = _delimiter_hint(reason) if is_csv(path) else ""
+        msg = f"cannot read {path} as a table: {reason}{'; ' if hint else ''}{hint}"
+        raise DataError(msg) from error
+
+
+# --- columns as variables
+
+
+def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any]) -> list[Variable]:
+    """Read columns of a table into memory.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV or Parquet file.
+    variables : sequence of str, or of sequences of str
+        Each a column, or several that make one variable, as a list or as ``name=column,column``;
+        all columns, one a variable, where none is given.
+
+    Returns
+    -------
+    list of source
+        Codes of labels, for columns that hold text.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A column is not there.
+    DataError
+        The file cannot be read, a column holds neither numbers nor labels, or the columns do not
+        fit the memory.
+    """
+    table = open_table(Path(path))
+    chosen = {name: [name] for name in table.columns}
+    if variables:
+        chosen = columns_by_variable(variables, table.columns)
+    columns = list(dict.fromkeys(column for listed in chosen.values() for column in listed))
+    for column in columns:
+        table.check_column(column)
+    table.check_text(columns)
+    held = _held(table, columns)
+    return [frame_source(as_frame(held.select(listed)), name) for name, listed in chosen.items()]
+
+
+def table_index(data: Any) -> Any:
+    """The labels of the rows of a Parquet file or a table of Arrow, as a table, or None."""
+    if not is_parquet(data):
+        return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(data) as file:
+        return file.read(index_of_pandas(file.schema_arrow))
+
+
+def other_columns(path: str | os.PathLike[str], variables: Sequence[str]) -> str:
+    """All columns of a table but those of some variables, as `columns_by_variable` reads them.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV or Parquet file.
+    variables : sequence of str
+        As for `columns_by_variable`.
+
+    Returns
+    -------
+    str
+        ``features=column,column``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no others, or a variable cannot be read.
+    DataError
+        The file cannot be read.
+    """
+    known = open_table(Path(path)).columns
+    taken = {name for names in columns_by_variable(variables, known).values() for name in names}
+    others = [name for name in known if name not in taken]
+    if not others:
+        msg = (
+            f"{path} must have columns besides {', '.join(sorted(taken))}, got no others: add some"
+        )
+        raise InvalidArgumentError(msg)
+    listed = io.StringIO()
+    csv.writer(listed, lineterminator="").writerow(others)
+    return f"features={listed.getvalue()}"
+
+
+def columns_by_variable(
+    variables: Sequence[Any], known: Sequence[str] = (), *, named: bool = False
+) -> dict[str, list[str]]:
+    """Read ``name=column,column`` of every variable; a column alone names itself.
+
+    Parameters
+    ----------
+    variables : sequence of str, or of sequences of str
+        Columns with a comma in their names are quoted as in CSV.
+    known : sequence of str, optional
+        Columns of the table: what is one of them is read as it is.
+    named : bool, optional
+        Whether every variable must be named.
+
+    Returns
+    -------
+    dict of str to list of str
+
+    Raises
+    ------
+    InvalidArgumentError
+        One cannot be read so, or a name is given twice.
+
+    Examples
+    --------
+    >>> columns_by_variable(["air=o3,no2", "wind"])
+    {'air': ['o3', 'no2'], 'wind': ['wind']}
+    """
+    columns_of: dict[str, list[str]] = {}
+    for text in variables:
+        name, columns = (
+            _variable_of_text(text, known, named)
+            if isinstance(text, str)
+            else _joined_variable(text)
+        )
+        if not name or not columns or not all(columns):
+            form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
+            msg = f"--variable must be {form}; got {text!r}: name the columns"
+            raise InvalidArgumentError(msg)
+        if name in columns_of:
+            msg = f"--variable {name!r} is given twice: list all its columns in one"
+            raise InvalidArgumentError(msg)
+        columns_of[name] = columns
+    return columns_of
+
+
+def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str, list[str]]:
+    # A column may have a comma or an equals sign in its name.
+    if text in known:
+        return text, [text]
+    name, equals, listed = text.partition("=")
+    if not (equals or named):
+        name = listed = text
+    return name.strip(), _split_names(listed)
+
+
+def _joined_variable(columns: Any) -> tuple[str, list[str]]:
+    """Columns of one variable, which is named after them."""
+    if isinstance(columns, Sequence) and all(isinstance(column, str) for column in columns):
+        return "+".join(columns), list(columns)
+    msg = (
+        "a variable of a table must be the name of a column or a list of names, got "
+        f"{type(columns).__name__}: leave out data= to pass arrays"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _split_names(listed: str) -> list[str]:
+    return [column.strip() for column in next(csv.reader([listed], skipinitialspace=True), [])]
+
+
+def _held(table: TableSource, columns: Sequence[str]) -> Any:
+    import psutil
+    import pyarrow as pa
+
+    allowed, read = _SHARE * psutil.virtual_memory().available, 0
+    batches = []
+    # Counted as they come: the size of a compressed file says little of that of its rows.
+    for batch in table.batches(columns, _ROWS_HELD):
+        batches.append(batch)
+        read += batch.nbytes
+        if read > allowed:
+            msg = (
+                f"{table.path} does not fit the memory of this machine: convert it by 'dhsic "
+                "convert table', and test the zarr group"
+            )
+            raise DataError(msg)
+    if not any(batch.num_rows for batch in batches):
+        msg = f"{table.path} has no rows: give a table with some"
+        raise DataError(msg)
+    return pa.Table.from_batches(batches)
+
+
+# --- conversion to zarr
+
+
+@named_arguments
+def convert_table(
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    variables: Variables,
+    missing: Missing = "refuse",
+    na_values: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+    thousands: str | None = None,
+    decimal: str = ".",
+    delimiter: str | None = None,
+    quotes: Quotes = "checked",
+    encoding: str = "utf-8",
+    shuffle: int | None = None,
+    overwrite: bool = False,
+    progress: OnRowsWritten | None = None,
+) -> WrittenGroup:
+    r"""Convert columns of a CSV or Parquet file to a zarr group.
+
+    The file is read as a stream, and of a Parquet file only the columns in use; the rows of a CSV
+    file are counted first, by another reader, and all are there in the end or nothing is. Each
+    variable becomes a float64 array (n, d) with one column for each of its d columns; the array's
+    attribute ``columns`` lists them. Text, category and true/false columns become codes 0, 1, ...
+    in the order in which the labels first appear. An array of such columns has the attributes
+    ``kind = "categorical"`` and ``categories``, a dictionary of each column's labels in code order.
+
+    Parameters
+    ----------
+    source : path
+        A CSV file with a header, ``.csv``, ``.tsv`` or either with ``.gz``, or a ``.parquet`` or
+        ``.pq`` file. The first MiB of a CSV file decides whether a column is numeric; a column of
+        text is refused if most of it is numbers, or if most rows have a label of their own. Empty
+        fields, ``NA``, ``NaN``, ``null`` and the like are missing.
+    destination : path
+        The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
+    variables : mapping of str to sequence of str
+        The columns of each variable, all numeric or all categorical.
+    missing : {"refuse", "drop"}
+        Treatment of rows where a chosen column has no value: refuse, or leave the row out.
+    na_values : sequence of str
+        Further texts that stand for a missing value, as "-999"; in columns of numbers all of the
+        same value do.
+    categorical : sequence of str
+        Columns whose values are labels, whatever they look like.
+    numeric : sequence of str
+        Columns whose values are numbers; those that are not are missing.
+    thousands : str, optional
+        The character between thousands in the columns of `numeric`, as the comma of "1,200". A
+        space stands also for one that does not break.
+    decimal : {".", ","}
+        The decimal sign of the numbers in a CSV file, and in the columns of `numeric`.
+    delimiter : str, optional
+        The one character between the fields of a CSV file; a comma where not given, or a tab in a
+        ``.tsv`` file.
+    quotes : {"checked", "line-breaks", "none"}
+        Meaning of quotes in a CSV file. They enclose fields, which may hold delimiters and line
+        breaks. "checked" refuses those that look stray: rows would vanish in the field that one
+        opens. "line-breaks" takes fields for what they are whose lines might be rows; with "none"
+        a quote is a character as others.
+    encoding : str
+        Encoding of the text of a CSV file, as Python names it.
+    shuffle : int, optional
+        A seed, to write the rows in a random order, the same one for all variables; needs free
+        disk space for the data twice.
+    overwrite : bool
+        Replace a zarr group at the destination, once the new one is complete. Not for URLs.
+    progress : callable, optional
+        Called with the number of rows written so far; with `shuffle`, first with the number of
+        rows read so far, and then from the start with the number written.
+
+    Returns
+    -------
+    WrittenGroup
+        Its ``dropped`` counts the rows that were left out, and its ``columns`` tell of every
+        column its type, its labels, and how many values were missing or no numbers.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a column does not exist or is repeated in a variable, if a variable has no column or
+        columns of both kinds, or if the destination or another option cannot be used.
+    DataError
+        If the file is absent, damaged or empty, if values are missing (with ``missing="refuse"``)
+        or infinite, if most of a column of text is numbers or labels that occur once, if a
+        column is neither numbers nor labels or has more than 65,536 labels, if a quote is stray or
+        text is not of the encoding (the message has the line, of columns that are not converted
+        too), if the parser reads another number of rows than there are, or if the disk refuses.
+        Nothing is left behind.
+    MissingDependencyError
+        If pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> table = Path(folder.name) / "air.csv"
+    >>> _ = table.write_text("o3,temp,wind\n61,20.5,N\n58,,W\n40,12.0,N\n")
+    >>> variables = {"ozone": ["o3"], "weather": ["temp"], "wind": ["wind"]}
+    >>> written = convert_table(
+    ...     table, table.with_name("air.zarr"), variables=variables, missing="drop"
+    ... )
+    >>> written.rows, written.dropped
+    (2, 1)
+    >>> folder.cleanup()
+    """
+    _check_options(variables, missing)
+    path = Path(check_path("source", source))
+    given = usual_delimiter(path) if delimiter is None else delimiter
+    dialect = Dialect(given, quotes, encoding)
+    dialect.check()
+    check_progress(progress)
+    _check_lists_of_words(na_values=na_values, categorical=categorical, numeric=numeric)
+    notation = Notation(thousands, decimal)
+    _check_notation(notation, numeric, path)
+    table = open_table(path, dialect, na_values, decimal)
+    table = table.reading(categorical, numeric, na_values, notation)
+    for name, names in variables.items():
+        for column in names:
+            table.check_column(column, f"variable {name!r}")
+    table.check_text(list(dict.fromkeys(c for names in variables.values() for c in names)))
+    for name, names in variables.items():
+        _check_kinds(table, name, names)
+    widths = {name: len(names) for name, names in variables.items()}
+    encoder = _Encoder(table, variables, missing)
+    with new_group(destination, widths, overwrite=overwrite) as writer:
+        blocks = encoder.blocks(chunk_rows(widths))
+        if shuffle is not None:
+            blocks = shuffled(
+                blocks,
+                seed=shuffle,
+                scratch=writer.scratch,
+                expected_bytes=8 * sum(widths.values()) * table.rows,
+                progress=progress,
+            )
+        for block in blocks:
+            writer.append(block)
+            if progress is not None:
+                progress(writer.rows)
+        # Known at the end alone: rows are dropped as they are read.
+        encoder.check_rows()
+        encoder.describe(writer)
+    return replace(writer.summary(encoder.dropped), columns=encoder.columns)
+
+
+class _Encoder:
+    """Turns record batches into row blocks, and remembers the labels it met."""
+
+    def __init__(self, table: TableSource, variables: Variables, missing: Missing) -> None:
+        import pyarrow as pa
+
+        self.dropped = self._read = 0
+        self._table, self._variables, self._missing = table, variables, missing
+        tokens = pa.array(table.na_values, pa.string())
+        self._missing_numbers = [x for x in numbers_of_text(tokens, table.notation)[0] if x == x]
+        self._columns = list(dict.fromkeys(c for names in variables.values() for c in names))
+        labelled = [c for c in self._columns if table.kinds[c] == "categorical"]
+        # For every column of labels their codes, and the rows of each.
+        self._codes: dict[str, dict[str, int]] = {column: {} for column in labelled}
+        self._counts: dict[str, Counter[str]] = {column: Counter() for column in labelled}
+        self._missed: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
+
+    @property
+    def columns(self) -> tuple[WrittenColumn, ...]:
+        return tuple(
+            WrittenColumn(
+                name=column,
+                variable=variable,
+                type=self._table.types[column],
+                kind=self._table.kinds[column],
+                categories=tuple(self._codes.get(column, ())),
+                missing=self._missed[column] - self._rejected[column],
+                rejected=self._rejected[column],
+            )
+            for variable, columns in self._variables.items()
+            for column in columns
+        )
+
+    def blocks(self, rows: int) -> Iterator[dict[str, NDArray[np.float64]]]:
+        for batch in self._table.batches(self._columns, rows):
+            read = {column: self._readable(batch, column) for column in self._columns}
+            kept = self._kept(read, batch.num_rows)
+            values = {column: self._values(read[column], column, kept) for column in self._columns}
+            yield {
+                name: np.stack([values[column] for column in columns], axis=1)
+                for name, columns in self._variables.items()
+            }
+            self._read += batch.num_rows
+            self.dropped += batch.num_rows - len(kept)
+
+    def check_rows(self) -> None:
+        if self.dropped == self._read:
+            none = f"all {self._read:,} rows miss a chosen column" if self._read else "it has none"
+            msg = f"{self._table.path} has no rows to convert: {none}"
+            raise DataError(msg)
+        for column, counted in self._counts.items():
+            if self._table.holds_text(column):
+                check_repeated([*counted.values()], [*counted], self._where(column))
+
+    def describe(self, writer: GroupWriter) -> None:
+        for name, columns in self._variables.items():
+            writer.describe(name, columns=list(columns))
+            if columns[0] in self._codes:
+                labels = {column: list(self._codes[column]) for column in columns}
+                writer.describe(name, kind="categorical", categories=labels)
+
+    def _readable(self, batch: Any, column: str) -> Any:
+        """The labels of a column as they are, or numbers, NaN where one is missing."""
+        array, tokens = batch.column(column), self._table.na_values
+        if column in self._codes:
+            return _labels_of_arrow(array, tokens, as_text=column in self._table.chosen)
+        if column in self._table.chosen:
+            texts = array.cast("string")
+            values, stray = numbers_of_text(texts, self._table.notation)
+            if are_inexact(texts, self._table.notation):
+                raise self._table.inexact(column)
+            # With missing="drop" a text among numbers counts as missing, and is told as rejected.
+            if stray.any() and self._missing == "refuse":
+                raise self._table.stray(column)
+            self._rejected[column] += int(stray.sum())
+        else:
+            values = self._numbers(array, column)
+        return np.where(np.isin(values, self._missing_numbers), np.nan, values)
+
+    def _kept(self, read: Mapping[str, Any], rows: int) -> NDArray[np.intp]:
+        gaps = {column: _missing_in_arrow(values) for column, values in read.items()}
+        incomplete = np.any(list(gaps.values()), axis=0)
+        if self._missing == "refuse" and incomplete.any():
+            row = int(np.argmax(incomplete))
+            column = next(column for column, gap in gaps.items() if gap[row])
+            msg = (
+                f"{self._where(column)} is missing in row {self._read + row:,} (from 0): "
+                "leave out such rows with missing='drop', or fill them in first"
+            )
+            raise DataError(msg)
+        self._missed.update({column: int(gap.sum()) for column, gap in gaps.items()})
+        return np.flatnonzero(~incomplete)
+
+    def _values(self, read: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
+        if column in self._codes:
+            return self._coded(read, column, kept)
+        values: NDArray[np.float64] = read[kept]
+        infinite = np.flatnonzero(np.isinf(values))
+        if infinite.size:
+            row = self._read + kept[infinite[0]]
+            msg = f"{self._where(column)} is infinite in row {row:,} (from 0): remove it"
+            raise DataError(msg)
+        return values
+
+    def _numbers(self, array: Any, column: str) -> NDArray[np.float64]:
+        from pyarrow import ArrowInvalid
+
+        try:
+            numbers = array.cast("float64")
+        except ArrowInvalid as error:
+            msg = f"{self._where(column)} does not fit float64: {error}"
+            raise DataError(msg) from error
+        return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+
+    def _coded(self, array: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
+        coded = array if hasattr(array, "dictionary") else array.dictionary_encode()
+        labels = coded.dictionary.to_pylist()
+        # Rows with a missing label are not among those that are kept.
+        local: NDArray[np.intp] = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[kept]
+        # Codes follow the rows that are kept, neither the batch's dictionary nor its size.
+        used, first, counts = np.unique(local, return_index=True, return_counts=True)
+        codes = self._codes[column]
+        translated: NDArray[np.float64] = np.zeros(len(labels))
+        for at in np.argsort(first):
+            # By their text, since a dictionary of Arrow may hold booleans or numbers.
+            label = str(labels[used[at]])
+            translated[used[at]] = codes.setdefault(label, len(codes))
+            self._counts[column][label] += int(counts[at])
+        if len(codes) > _MAX_CATEGORIES:
+            msg = (
+                f"{self._where(column)} has more than {_MAX_CATEGORIES:,} labels, so it names rows "
+                "rather than groups of rows: leave it out, or make it numeric first"
+            )
+            raise DataError(msg)
+        return translated[local]
+
+    def _where(self, column: str) -> str:
+        name = next(name for name, columns in self._variables.items() if column in columns)
+        return f"column {column!r} (variable {name!r}) of {self._table.path}"
+
+
+def _labels_of_arrow(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any:
+    """Labels of Arrow, null where one is a token of a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if as_text or (tokens and pa.types.is_dictionary(array.type)):
+        array = array.cast("string")
+    if not tokens or not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return array
+    gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
+    return pc.if_else(gone, pa.scalar(None, array.type), array)
+
+
+def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
+    if isinstance(values, np.ndarray):
+        return np.isnan(values)
+    return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _check_options(variables: Variables, missing: str) -> None:
+    check_missing(missing, pairwise=False)
+    if not isinstance(variables, Mapping) or not all(
+        isinstance(name_of_variable, str) for name_of_variable in variables
+    ):
+        got = shown(variables)
+        msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
+        raise InvalidArgumentError(msg)
+    for name, columns in variables.items():
+        if not isinstance(columns, Sequence) or isinstance(columns, str) or not columns:
+            msg = f"variable {name!r} needs a list of one or more columns, got {columns!r}"
+            raise InvalidArgumentError(msg)
+        if not all(isinstance(column, str) for column in columns):
+            msg = f"variable {name!r} needs names of columns, got {shown(columns)}"
+            raise InvalidArgumentError(msg)
+        if repeated := sorted({c for c in columns if list(columns).count(c) > 1}):
+            msg = (
+                f"variable {name!r} has columns more than once: {', '.join(repeated)}; "
+                "name each column once"
+            )
+            raise InvalidArgumentError(msg)
+
+
+def _check_notation(notation: Notation, numeric: Sequence[str], path: Path) -> None:
+    thousands, decimal = notation
+    check_choice("decimal", decimal, (".", ","))
+    one = isinstance(thousands, str) and len(thousands) == 1 and thousands not in "0123456789+-eE"
+    if thousands is not None and not one:
+        msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
+        raise InvalidArgumentError(msg)
+    if thousands == decimal:
+        msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
+        raise InvalidArgumentError(msg)
+    # The decimal sign of a CSV file is that of all its columns.
+    unread = [name for name in notation.signs if name == "thousands" or not is_csv(path)]
+    if unread and not numeric:
+        msg = (
+            f"{unread[0]} is read in the columns of numeric, got none: name them, as "
+            "numeric=['price'] (--numeric price)"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_lists_of_words(**options: Sequence[str]) -> None:
+    for name, words in options.items():
+        listed = isinstance(words, Sequence) and not isinstance(words, str)
+        if not listed or not all(isinstance(word, str) for word in words):
+            msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
+            raise InvalidArgumentError(msg)
+
+
+def _check_kinds(table: TableSource, name: str, columns: Sequence[str]) -> None:
+    kinds = {column: table.kinds[column] for column in columns}
+    if len(set(kinds.values())) > 1:
+        described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())
+        msg = (
+            f"variable {name!r} mixes numeric and categorical columns: {described}; "
+            "split it into two variables"
+        )
+        raise InvalidArgumentError(msg)

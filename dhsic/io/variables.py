@@ -1,0 +1,710 @@
+"""Variables wherever their rows are, and variables that are made of others block by block."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Source, ValueKind, chunk_starts, kinds_of, labels_of
+from dhsic.engine.inventory import Inventory
+from dhsic.engine.reduction import pickled, unpacked
+from dhsic.errors import DataError
+from dhsic.io.chunks import (
+    Decoding,
+    broken_chunk,
+    decoding_of,
+    inventory_of,
+    inventory_of_file,
+    is_zarr,
+    missing_folder,
+)
+from dhsic.io.encode import Labels
+from dhsic.io.libraries import is_of
+from dhsic.io.marks import Marks, unmasked
+from dhsic.io.urls import StorageError
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+ColumnChoice = tuple[int, ...] | None
+Indices = NDArray[np.intp]
+Place = Literal["memory", "storage", "graph"]
+
+_READERS = 4
+_TAKE_ROWS = 4096
+_TILE_ROWS = 4096
+_READ_BYTES = 256 * 2**20
+_TRIES = 3
+_PAUSE_SECONDS = 0.5
+_LARGEST_PRODUCT = 2**62
+
+
+# --- rows that are somewhere
+
+
+@dataclass(frozen=True)
+class Densified:
+    """A sparse matrix whose rows are made dense when they are sliced."""
+
+    matrix: Any
+
+    ndim = 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        dtype: np.dtype[Any] = np.dtype(self.matrix.dtype)
+        return dtype
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        dense: NDArray[Any] = self.matrix[rows].toarray()
+        return dense
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Rows of numbers: in memory, in storage that any task can open, or of a Dask graph.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    array : array-like, shape (n,) or (n, d)
+        A NumPy array, a Dask array of known chunks (n, d), or what has `shape`, `dtype`, `ndim` and
+        slicing and is pickled by reference: zarr, HDF5, a lazy xarray.
+    stored_rows : int, optional
+        Rows that are stored together, of an array in storage.
+    columns : tuple of int, optional
+        The columns that make the variable; all where not given.
+    kinds : tuple of {"number", "boolean", "category"}, optional
+        Kinds of the columns of the variable; numbers where not given. Categories are codes.
+    labels : tuple of str, optional
+        The names of the columns of the variable.
+    categories : tuple, optional
+        For every column the labels that its codes stand for, or None.
+    marks : Marks, optional
+        By which stored values are read, and those of others were found to be missing.
+    allow_missing_chunks : bool, optional
+        Whether absent chunks are data that their writer left out, and read as the fill value.
+    """
+
+    name: str
+    array: Any
+    stored_rows: int | None = None
+    columns: ColumnChoice = None
+    kinds: tuple[ValueKind, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    categories: tuple[Labels, ...] | None = None
+    marks: Marks | None = None
+    allow_missing_chunks: bool = False
+
+    @cached_property
+    def place(self) -> Place:
+        """Held in this process, readable by any task, or computed by a Dask graph."""
+        if is_of(self.array, "dask.array", "Array"):
+            return "graph"
+        # Tasks of other processes would open an empty store by the same name.
+        unshared = is_zarr(self.array) and str(self.array.store).startswith("memory:")
+        return "memory" if unshared or not self.is_stored else "storage"
+
+    @cached_property
+    def is_stored(self) -> bool:
+        """Whether rows are read by slices of an array that other variables may share."""
+        here = isinstance(self.array, np.ndarray | Densified)
+        return not here and not is_of(self.array, "dask.array", "Array")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.array.shape[0]), self._width(self.columns)
+
+    def _width(self, columns: ColumnChoice) -> int:
+        d = 1 if self.array.ndim == 1 else int(self.array.shape[1])
+        return d if columns is None else len(columns)
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return "category" in (self.kinds or ())
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that are read for a row; of a stored one all columns are decoded."""
+        item = int(np.dtype(self.array.dtype).itemsize)
+        if self.is_stored:
+            return self._width(None) * (8 if self.marks else item)
+        return self.shape[1] * item
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows that are stored together, or of the largest chunk of a graph."""
+        return int(max(self.array.chunks[0])) if self.place == "graph" else self.stored_rows
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1; not of Dask arrays, whose blocks are computed by the graph."""
+        if self.is_stored:
+            return self._read(start, stop, lambda: self.array[start:stop])
+        return self._as_rows(self.array[start:stop])
+
+    def take(self, rows: Indices) -> Any:
+        """Rows by increasing number; each chunk is read, or computed, at most once."""
+        if self.place == "graph":
+            return self.array[rows]
+        if not self.is_stored:
+            return self._as_rows(self.array[rows])
+        # A chunk for each reader, so that none is read twice.
+        groups = np.split(rows, chunk_starts(rows, self._step))
+        with ThreadPoolExecutor(self.readers) as pool:
+            return np.concatenate(list(pool.map(self._pick, groups)))
+
+    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+        """Delayed blocks between the bounds: neighbours are cut and joined, nothing else moves."""
+        sizes = tuple(int(b - a) for a, b in pairwise(bounds))
+        aligned = self.array.rechunk({0: sizes, 1: -1}, method="tasks")
+        # Not optimized one by one, since variables may share chunks, computed once for all.
+        return list(aligned.to_delayed(optimize_graph=False).ravel())
+
+    def _as_rows(self, block: Any) -> NDArray[Any]:
+        values = unmasked(block)
+        values = self.cut(values[:, None] if values.ndim == 1 else values)
+        # NumPy does not subtract booleans.
+        return values.view(np.int8) if values.dtype == bool else values
+
+    # What follows is of stored arrays.
+
+    def _read(self, start: int, stop: int, slicing: Callable[[], Any]) -> NDArray[Any]:
+        """Rows among start..stop-1."""
+        what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
+        # Where the folder is not there, zarr would read fill values.
+        if (folder := missing_folder(self.array)) is not None:
+            msg = (
+                f"{what}: process {os.getpid()} on {socket.gethostname()} sees no folder {folder}; "
+                "put the data where every worker finds it by the same path"
+            )
+            raise DataError(msg)
+        try:
+            block = self._as_rows(_insist(slicing))
+        except StorageError as error:
+            msg = f"{what}: {error}"
+            raise DataError(msg) from error
+        except Exception as error:
+            chunk = broken_chunk(self.array, start, stop)
+            place = "" if chunk is None else f"stored chunk {chunk}: "
+            said = f"{type(error).__name__}: {error}"
+            msg = f"{what} ({place}{said}): is the data complete and intact?"
+            raise DataError(msg) from error
+        return block if self.marks is None else self.marks.decoded(block, self.name)
+
+    @property
+    def _step(self) -> int:
+        return self.stored_rows or _TAKE_ROWS
+
+    def _pick(self, rows: Indices) -> NDArray[Any]:
+        """Rows of one chunk."""
+        start = int(rows[0]) // self._step * self._step
+        stop = min(start + self._step, self.shape[0])
+        if is_zarr(self.array):  # which copies no others from the chunk
+            return self._read(start, stop, lambda: self.array.oindex[rows])
+        return self.read(start, stop)[rows - start]
+
+    @property
+    def whole(self) -> Variable:
+        """All columns of the array."""
+        if self.columns is None:
+            return self
+        return replace(self, columns=None, kinds=None, labels=None, categories=None)
+
+    def cut(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The columns of the variable, of rows of the array."""
+        return block if self.columns is None else block[:, self.columns]
+
+    @property
+    def stored(self) -> tuple[Variable, ...]:
+        """Itself, where it is stored: what a run takes an inventory of."""
+        return (self,) if self.is_stored else ()
+
+    @property
+    def identity(self) -> object:
+        """Equal for variables of one array."""
+        return str(self.array.store_path) if is_zarr(self.array) else id(self.array)
+
+    def inventory(self, *, within: bool) -> Inventory | None:
+        """The stored chunks, see `dhsic.io.chunks`; of HDF5 the file."""
+        if is_zarr(self.array):
+            return inventory_of(self.array, self.name, within=within)
+        return inventory_of_file(self.array, self.name)
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        """Memory that reading the array takes besides its rows."""
+        return decoding_of(self.array, self.stored_rows)
+
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
+        return self.decoding.shard or self.decoding.piece
+
+    def seen(self, inventory: Inventory) -> None:
+        """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
+        # In the place of the guess that is kept until a listing tells.
+        self.__dict__["largest"] = min(self.largest, inventory.largest)
+
+    def decode_bytes(self, rows: int) -> int:
+        """Chunks as they are stored, decoded, and what decoding takes; of a graph its chunks."""
+        if not self.is_stored:
+            return rows * self.row_bytes if self.place == "graph" else 0
+        # Values before they are unpacked, and where each of the marks is.
+        marked = 0 if self.marks is None else 12 + len(self.marks.fills)
+        return self.decoding.bytes(rows, self.largest) + rows * self._width(None) * marked
+
+    @property
+    def take_bytes(self) -> int:
+        """Chunks that are decoded, or computed, at a time, and of others than zarr their rows."""
+        if self.place == "graph":
+            return 2 * _READERS * (self.chunk_rows or 0) * self.row_bytes
+        return self.readers * self._pick_bytes if self.is_stored else 0
+
+    @property
+    def _pick_bytes(self) -> int:
+        rows = 0 if is_zarr(self.array) else min(self._step, self.shape[0])
+        return self.decode_bytes(self._step) + rows * self.row_bytes
+
+    @property
+    def readers(self) -> int:
+        """Chunks that `take` reads at a time: fewer of large ones, which are read no faster so."""
+        chunks = -(-self.shape[0] // self._step)
+        return max(1, min(_READERS, chunks, _READ_BYTES // max(1, self._pick_bytes)))
+
+
+def _insist(slicing: Callable[[], Any]) -> Any:
+    """Slice an array; a network's file system may fail for a moment."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return slicing()
+        except OSError as error:
+            # A file that is absent or forbidden stays so.
+            if not left or isinstance(error, (FileNotFoundError, PermissionError)):
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError
+
+
+# --- rows that are made of others
+
+
+class RowFunction(Protocol):
+    """Rows of a variable from the same rows of others."""
+
+    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """Rows (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
+        ...
+
+
+class Spans(Protocol):
+    """Which rows of some inputs are the rows of a variable; every input keeps its order."""
+
+    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
+        """For every input which of some increasing rows are of it, and its rows there."""
+        ...
+
+    def before(self, rows: Indices) -> list[Indices]:
+        """For every input the first of its rows that does not come before each of some rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A variable that is made of others when it is read, never held as a whole.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    inputs : tuple of source
+        The variables that it is made of.
+    shape : tuple of int
+        Rows and columns.
+    row_bytes : int
+        Bytes that are read for a row.
+    function : RowFunction, optional
+        Computes it from the same rows of the inputs; travels to the tasks.
+    spans : Spans, optional
+        Whose rows these are, where no function is given; inputs are of the same columns then.
+    """
+
+    name: str
+    inputs: tuple[Source, ...]
+    shape: tuple[int, int]
+    row_bytes: int
+    function: RowFunction | None = None
+    spans: Spans | None = None
+
+    @property
+    def place(self) -> Place:
+        """A graph where any of the inputs is one; storage where all are in storage."""
+        places = {source.place for source in self.inputs}
+        return "graph" if "graph" in places else "memory" if "memory" in places else "storage"
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows for which the longest input is read in whole chunks, about."""
+        longest = max((source.shape[0] for source in self.inputs), default=0)
+        same = (source for source in self.inputs if source.shape[0] == longest)
+        if not (rows := max((source.chunk_rows or 0 for source in same), default=0)):
+            return None
+        return min(self.shape[0], max(1, round(rows * self.shape[0] / longest)))
+
+    @property
+    def take_bytes(self) -> int:
+        """Bytes that `take` holds besides its result."""
+        return max((source.take_bytes for source in self.inputs), default=0)
+
+    def decode_bytes(self, rows: int) -> int:
+        """Those of the input that needs most, and its rows before they are put in order."""
+        most = max((source.decode_bytes(rows) for source in self.inputs), default=0)
+        return most + (rows * self.row_bytes if self.spans else 0)
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return self.spans is not None and self.inputs[0].categorical
+
+    @property
+    def kinds(self) -> tuple[ValueKind, ...] | None:
+        """Kinds of the columns."""
+        return kinds_of(self.inputs[0]) if self.spans else None
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the columns."""
+        return labels_of(self.inputs[0]) if self.spans else None
+
+    @property
+    def columns(self) -> ColumnChoice:
+        """The columns of what is stored that make the variable; None for all."""
+        alone = self.spans is not None and len(self.inputs) == 1
+        return getattr(self.inputs[0], "columns", None) if alone else None
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """The stored arrays of which rows are left."""
+        parts = self.inputs if self.spans else ()
+        return tuple(array for part in parts for array in getattr(part, "stored", ()))
+
+    @property
+    def marks(self) -> Any:
+        """How the values of the first input are read that says it."""
+        parts = self.inputs if self.spans else ()
+        return next((marks for x in parts if (marks := getattr(x, "marks", None))), None)
+
+    def place_of(self, row: int) -> tuple[str, int]:
+        """The name of the input that a row is of, and its row there."""
+        for source, (_, there) in zip(self.inputs, self._making.of(np.array([row])), strict=True):
+            if self.spans and len(there):
+                at = int(there[0])
+                return source.place_of(at) if isinstance(source, Mapped) else (source.name, at)
+        return self.name, row
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1."""
+        firsts, parts = [], []
+        # One contiguous read of every input: storage gives chunks, not rows.
+        for source, (_, there) in zip(
+            self.inputs, self._making.of(np.arange(start, stop)), strict=True
+        ):
+            firsts.append(int(there[0]) if len(there) else 0)
+            parts.append(source.read(firsts[-1], int(there[-1]) + 1) if len(there) else None)
+        return self._making.block(start, stop, firsts, *parts)
+
+    def take(self, rows: Indices) -> Any:
+        """Rows by increasing number."""
+        every = zip(self.inputs, self._making.of(rows), strict=True)
+        values: list[Any] = [
+            source.take(there) if len(there) else None for source, (_, there) in every
+        ]
+        if self.place == "graph":
+            import dask.array as da  # with pandas and Xarray, slow to import
+            from dask import delayed
+
+            made = delayed(_rows_of, pure=False)(self._sent, rows, *values)
+            return da.from_delayed(made, (len(rows), self.shape[1]), dtype=np.float64)
+        if self.function is not None and (size := self.chunk_rows) and self.place == "storage":
+            # As tasks take them, a chunk at a time: products with more rows round anew.
+            starts = chunk_starts(rows, size)
+            parts = zip(*(np.split(x, starts) for x in (rows, *values)), strict=True)
+            return np.concatenate([self.function(at, others) for at, *others in parts])
+        return self._making.rows(rows, values)
+
+    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+        """Delayed blocks between the bounds, where one of the inputs is a Dask array."""
+        from dask import delayed
+
+        inner = self._making.before(np.array(bounds[1:-1], np.intp))
+        edges = [
+            [0, *rows.tolist(), source.shape[0]]
+            for source, rows in zip(self.inputs, inner, strict=True)
+        ]
+        columns = map(_lazy_parts, self.inputs, edges)
+        make, sent = delayed(_block_of, pure=False), self._sent
+        return [
+            make(sent, *span, [edge[i] for edge in edges], *parts)
+            for i, (span, *parts) in enumerate(zip(pairwise(bounds), *columns, strict=True))
+        ]
+
+    @property
+    def _making(self) -> _Making:
+        return _Making(self.function, self.spans, len(self.inputs), self.shape[1])
+
+    @property
+    def _sent(self) -> Any:
+        from dask import delayed
+
+        # Dask would look for tasks within its arrays otherwise, element by element.
+        return delayed(self._making, traverse=False)
+
+
+class _Making(NamedTuple):
+    """How rows are made of those of the inputs; it travels with its arrays inside."""
+
+    function: RowFunction | None
+    spans: Spans | None
+    inputs: int
+    width: int
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (_Making, pickled(tuple(self)))
+
+    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
+        return self.spans.of(rows) if self.spans else [(slice(None), rows)] * self.inputs
+
+    def before(self, rows: Indices) -> list[Indices]:
+        return self.spans.before(rows) if self.spans else [rows] * self.inputs
+
+    def block(self, start: int, stop: int, firsts: Sequence[int], *parts: Any) -> NDArray[Any]:
+        """Rows start..stop-1, of parts of the inputs from some row of each on."""
+        rows = np.arange(start, stop)
+        values: list[Any] = [
+            # Arrays may arrive unaligned, see `unpacked`.
+            None if part is None else _picked(np.require(part, requirements="A"), there - first)
+            for part, first, (_, there) in zip(parts, firsts, self.of(rows), strict=True)
+        ]
+        if self.function is None:
+            return self.rows(rows, values)
+        out = np.empty((len(rows), self.width))
+        # A few at a time, so that what the function needs stays small.
+        for first in range(0, len(out), _TILE_ROWS):
+            at = slice(first, first + _TILE_ROWS)
+            out[at] = self.function(rows[at], [block[at] for block in values])
+        return out
+
+    def rows(self, rows: Indices, values: Sequence[Any]) -> NDArray[Any]:
+        """Some rows, of those of the inputs."""
+        if self.function is not None:
+            return self.function(rows, values)
+        there = [(at, x) for (at, _), x in zip(self.of(rows), values, strict=True) if x is not None]
+        if len(there) == 1:
+            return np.asarray(there[0][1])
+        merged = np.empty((len(rows), self.width), np.result_type(*(x for _, x in there)))
+        for at, x in there:
+            merged[at] = x
+        return merged
+
+
+def _picked(part: NDArray[Any], rows: Indices) -> NDArray[Any]:
+    # Increasing rows, as many as there are, are all of them.
+    return part if len(part) == len(rows) else part[rows]
+
+
+def _block_of(making: _Making, *given: Any) -> NDArray[Any]:
+    return making.block(*given)
+
+
+def _rows_of(making: _Making, rows: Indices, *values: Any) -> NDArray[Any]:
+    # Arrays may arrive unaligned, see `unpacked`.
+    return making.rows(
+        rows, [None if x is None else np.require(x, requirements="A") for x in values]
+    )
+
+
+def _lazy_parts(source: Source, bounds: Sequence[int]) -> list[Any]:
+    """Parts of an input, None for one without rows: in storage tasks read it, in memory here."""
+    spans = list(pairwise(bounds))
+    if source.place == "graph":
+        different = sorted(set(bounds))
+        parts = dict(zip(pairwise(different), source.lazy(different), strict=True))
+        return [parts.get(span) for span in spans]
+    if source.place == "memory":
+        return [source.read(*span) if span[0] < span[1] else None for span in spans]
+    from dask import delayed
+
+    read = delayed(source.read, pure=False)
+    return [read(*span) if span[0] < span[1] else None for span in spans]
+
+
+def derived(name: str, inputs: Sequence[Source], function: RowFunction, width: int) -> Mapped:
+    """A function of the rows of other variables."""
+    row_bytes = sum(source.row_bytes for source in inputs) + 8 * width
+    return Mapped(name, tuple(inputs), (inputs[0].shape[0], width), row_bytes, function)
+
+
+class JoinRows:
+    """Rows of several variables side by side, as a `RowFunction`."""
+
+    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """Concatenate the columns."""
+        del rows
+        return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
+
+
+def joined_source(sources: Sequence[Source]) -> Mapped:
+    """All columns of some variables side by side, as one."""
+    name = ", ".join(source.name for source in sources)
+    return derived(name, sources, JoinRows(), sum(source.shape[1] for source in sources))
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The rows that are left where some are left out, ascending."""
+
+    left_out: Indices
+
+    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
+        return [(slice(None), self.before(rows)[0])]
+
+    def before(self, rows: Indices) -> list[Indices]:
+        # How many rows that stay come before each that is left out.
+        gaps = self.left_out - np.arange(len(self.left_out))
+        return [rows + np.searchsorted(gaps, rows, side="right")]
+
+
+def without_rows(whole: Source, left_out: Indices) -> Mapped:
+    """The rows of another variable that are not left out, in their order.
+
+    Parameters
+    ----------
+    whole : source
+        The other variable.
+    left_out : ndarray of int, shape (t,)
+        Its rows that this one lacks, ascending; fewer than it has.
+
+    Examples
+    --------
+    >>> rest = without_rows(Variable("x", np.arange(6)), np.array([0, 3]))
+    >>> rest.shape, rest.read(1, 4).ravel().tolist()
+    ((4, 1), [2, 4, 5])
+    """
+    n, d = whole.shape
+    shape = n - len(left_out), d
+    return Mapped(whole.name, (whole,), shape, whole.row_bytes, spans=Rest(left_out))
+
+
+# --- samples that are pooled
+
+
+def rows_of_samples(rows: Indices, sizes: Sequence[int]) -> tuple[Indices, Indices]:
+    """The sample of every pooled row, and its row there.
+
+    Two samples of n and m rows are mixed evenly: of the first i pooled rows, floor(i n / (n + m))
+    are of the first. More are mixed one after another, each into all before it. So every run of
+    pooled rows has of every sample about its share of the whole, and as many rows of each where
+    samples are equally long, K to a run of K = 2, 4, 8, ...
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (b,)
+        Pooled rows.
+    sizes : sequence of int
+        Rows of every sample.
+
+    Returns
+    -------
+    samples, places : ndarray of int, shapes (b,)
+
+    Examples
+    --------
+    >>> rows_of_samples(np.arange(6), [4, 2])
+    (array([1, 0, 0, 1, 0, 0]), array([0, 0, 1, 1, 2, 3]))
+    """
+    samples, places = np.zeros(len(rows), np.intp), np.asarray(rows, np.intp).copy()
+    left = np.arange(len(rows))
+    totals = list(accumulate(sizes))
+    # From the last sample back, since each was mixed into all before it.
+    for k in range(len(sizes) - 1, 0, -1):
+        position = places[left]
+        before = _share(position, totals[k - 1], totals[k])
+        # A row is of the earlier samples where their share grows with it.
+        earlier = _share(position + 1, totals[k - 1], totals[k]) > before
+        of_sample = left[~earlier]
+        samples[of_sample], places[of_sample] = k, (position - before)[~earlier]
+        left = left[earlier]
+        places[left] = before[earlier]
+    return samples, places
+
+
+def _share(position: Indices, part: int, whole: int) -> Indices:
+    """floor(position * part / whole), however large they are."""
+    # Larger products would overflow; Python's whole numbers do not.
+    if whole * whole < _LARGEST_PRODUCT:
+        return position * part // whole
+    return (position.astype(object) * part // whole).astype(np.intp)
+
+
+@dataclass(frozen=True)
+class _Mixed:
+    """Samples whose rows are mixed in a fixed order that needs no memory."""
+
+    sizes: tuple[int, ...]
+
+    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
+        numbers, places = rows_of_samples(rows, self.sizes)
+        mine = (np.flatnonzero(numbers == k) for k in range(len(self.sizes)))
+        return [(at, places[at]) for at in mine]
+
+    def before(self, rows: Indices) -> list[Indices]:
+        totals, firsts = list(accumulate(self.sizes)), list[Indices]()
+        for k in range(len(self.sizes) - 1, 0, -1):
+            earlier = _share(rows, totals[k - 1], totals[k])
+            firsts.append(rows - earlier)
+            rows = earlier
+        return [rows, *reversed(firsts)]
+
+
+def pooled_samples(name: str, samples: Sequence[Source]) -> Mapped:
+    """Two or more samples of the same columns as one variable, see `rows_of_samples`."""
+    sizes = tuple(sample.shape[0] for sample in samples)
+    row_bytes = max(sample.row_bytes for sample in samples)
+    shape = sum(sizes), samples[0].shape[1]
+    return Mapped(name, tuple(samples), shape, row_bytes, spans=_Mixed(sizes))
+
+
+class _CodesOfSamples(NamedTuple):
+    """The code of the sample of every pooled row, as a `RowFunction`."""
+
+    sizes: tuple[int, ...]
+    codes: NDArray[np.float64]
+
+    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        del values
+        codes: NDArray[np.float64] = self.codes[rows_of_samples(rows, self.sizes)[0]]
+        return codes
+
+
+def codes_of_rows(name: str, sizes: Sequence[int], codes: NDArray[np.float64]) -> Mapped:
+    """The code (c,) of the sample of every pooled row; codes have shape (K, c)."""
+    # Nothing is read: 1 is the least that a plan can divide by.
+    return Mapped(name, (), (sum(sizes), codes.shape[1]), 1, _CodesOfSamples(tuple(sizes), codes))
