@@ -47,7 +47,7 @@ from dhsic.nulls import (
     Spectral,
     TimeOrder,
 )
-from dhsic.pairwise import DependenceMatrix, dependence_matrix
+from dhsic.pairwise import DependenceMatrix, dependence_matrix, plan_matrix
 from dhsic.ranking import (
     ColumnRanking,
     ColumnSelection,
@@ -120,6 +120,7 @@ __all__ = [
     "plan",
     "plan_conditional",
     "plan_interaction",
+    "plan_matrix",
     "plan_ranking",
     "plan_two_sample",
     "rank_features",

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import click
 
 from dhsic._progress import progress_bar
-from dhsic.cli.independence import test
 from dhsic.cli.output import print_columns, print_result
 from dhsic.cli.run_status import Standing, follow, progress_of, read_result, standing, trouble, why
+from dhsic.cli.table import COMMANDS
 from dhsic.cluster.submit import QUEUES, RunState, SubmittedRun, find_run, list_runs, runs_folder
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError
@@ -128,6 +128,7 @@ def finish(run: SubmittedRun, now: Standing, *, as_json: bool = False) -> None:
             click.echo(outcome.to_json(indent=2))
             return
         # The level is in the words of the command, and not in the result.
+        test = COMMANDS["test"]
         options = test.make_context("dhsic test", list(run.command[1:])).params
         print_result(outcome, options["alpha"])
         return

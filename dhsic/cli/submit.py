@@ -10,11 +10,9 @@ import click
 from click.core import ParameterSource
 
 from dhsic._progress import progress_bar
-from dhsic.cli.independence import test
-from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import read_request, with_options
 from dhsic.cli.run_status import follow
 from dhsic.cli.runs import finish, runs_option
+from dhsic.cli.table import COMMANDS
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.submit import QUEUES, QueueName, RunState, SubmittedRun, runs_folder
 from dhsic.cluster.submit.quoting import check_words
@@ -57,7 +55,9 @@ _OPTIONS = (
 
 
 def _queue_options(command: Command) -> Command:
-    return with_options(command, _OPTIONS)
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.group(short_help="Hand a test to SLURM or Kubernetes.")
@@ -183,6 +183,7 @@ def _read_command(words: Sequence[str], queue_name: QueueName) -> tuple[tuple[st
         msg = f"give a test to submit, as -- test DATA --variable x --variable y; {got}"
         raise click.UsageError(msg)
     # With the parser of `test` itself, so that both refuse the same.
+    test = COMMANDS["test"]
     context = test.make_context("dhsic test", list(words[1:]))
     options = context.params
     for parameter in test.params:
@@ -190,11 +191,9 @@ def _read_command(words: Sequence[str], queue_name: QueueName) -> tuple[tuple[st
     if queue_name == "kubernetes":
         _check_urls(options)
     with context:
-        if is_url(options["data"]):  # which perhaps only the nodes may read
-            # Estimator and null need no data, and are judged at any rate.
-            read_estimator(options), read_null(options)
-        else:
-            read_request(options)
+        if not is_url(options["data"]):  # which perhaps only the nodes may read
+            # Estimator and null need no data, and were judged already.
+            test.judge(options)
     return words, options["checkpoint"] is not None
 
 

@@ -347,12 +347,19 @@ def _several(opened: list[Variable]) -> list[Variable]:
 
 
 def open_group_labels(
-    path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
+    path: Any, labels: str | Sequence[str], what: str, *, allow_missing_chunks: bool = False
 ) -> Variable:
-    """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
+    """Open labels of rows in a zarr group or a table, as `open_group` variables.
+
+    Several are crossed: rows are alike where all of their labels are.
+    """
+    listed = [labels] if isinstance(labels, str) else labels
     with rare_labels_taken():
-        (member,) = _members(path, [labels], allow_missing_chunks)
-    return replace(member, name=what)
+        members = _aligned_sources(_members(path, listed, allow_missing_chunks))
+        if len(members) > 1:
+            crossed = [member.read(0, member.shape[0]) for member in members]
+            return open_one(np.concatenate(crossed, axis=1), what)
+    return replace(members[0], name=what)
 
 
 def open_group_samples(

@@ -718,8 +718,8 @@ def read_grid(given: Any, *, of_one: bool = False) -> Any:
     Parameters
     ----------
     given : object
-        As given for `kernels`. Kernels to try stand between bars, as in "gaussian|laplacian"; fields
-        of `Candidates` and `Grid` behind "grid:", as in
+        As given for `kernels`. Kernels to try stand between bars, as in "gaussian|laplacian", and
+        fields of `Candidates` and `Grid` behind "grid:", as in
         "grid:gaussian|laplacian,factors=0.5|1|2,combine=all".
     of_one : bool, optional
         Whether it is given for one variable of several.

@@ -32,7 +32,6 @@ from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue
 from dhsic.results import (
-    AS_ASKED,
     MOST_SHIFTS,
     Findings,
     LandmarkSummary,
@@ -337,17 +336,9 @@ def dependence_matrix(
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(strata, groups, order)
     session = run.open(variables, names, data, missing, rows, pairwise=True)
-    # Pairs are tested; kernels are chosen as by what takes several variables.
-    _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    combinations = Combinations.pairs(fitting)
-    law, reason = _chosen_null(session, combinations, null, n_resamples)
-    planner, runner = partial(_plan, null=law), partial(_tested, null=law)
-    estimator: Estimator
-    if n_landmarks is None:
-        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
-    else:
-        estimator, choice = NystromHSIC(n_landmarks), AS_ASKED
-    session.begin(planned(planner, estimator, session, combinations))
+    method = _choose(session, kernels, n_landmarks, null, n_resamples)
+    estimator, combinations, fitting, law = method[:4]
+    session.begin(planned(partial(_plan, null=law), estimator, session, combinations))
     session.resume(
         computes="dependence matrix",
         estimator=estimator,
@@ -378,11 +369,94 @@ def dependence_matrix(
         cka=np.minimum(cka, 1.0),
         pvalues=found.pvalues,
         null=law.name,
-        null_reason="; ".join(filter(None, (reason, found.detail))),
+        null_reason="; ".join(filter(None, (method.reason, found.detail))),
         variables=tuple(map(variable_summary, session.sources, found.drawn.combinations.kernels)),
-        landmarks=replace(found.landmarks, choice="" if choice == AS_ASKED else choice),
+        landmarks=replace(found.landmarks, choice=method.choice),
         **run_fields(session),
     )
+
+
+@named_arguments
+def plan_matrix(
+    *variables: Any,
+    kernels: Kernels | None = None,
+    n_landmarks: int | str | None = None,
+    null: PairNullName | PairNull = "auto",
+    n_resamples: int | None = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: GapTreatment = "refuse",
+    strata: Any = None,
+    groups: Any = None,
+    order: Order | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    time: float | str | None = None,
+) -> Plan:
+    """Plan `dependence_matrix`: its steps, their memory and their time; runs nothing.
+
+    Parameters
+    ----------
+    *variables, kernels, n_landmarks, null, n_resamples, names, data, missing
+        As for `dependence_matrix`.
+    strata, groups, order, precision, client, threads, memory, time
+        As for `dependence_matrix`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `dependence_matrix`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> columns = np.random.default_rng(0).standard_normal((4, 500))
+    >>> dhsic.plan_matrix(*columns).n
+    500
+    """
+    run = RunOptions(0, precision, client, threads, memory, time)
+    rows = RowLabels(strata, groups, order)
+    session = run.open(variables, names, data, missing, rows, pairwise=True)
+    method = _choose(session, kernels, n_landmarks, null, n_resamples)
+    planner = partial(_plan, null=method.law)
+    plan = planned(planner, method.estimator, session, method.combinations)
+    pilot = partial(_tested, method.estimator, combinations=method.combinations, null=method.law)
+    return replace(plan, pilot=partial(session.timed, pilot))
+
+
+class _Chosen(NamedTuple):
+    """How a matrix is made, and why so."""
+
+    estimator: Estimator
+    combinations: Combinations
+    kernels: tuple[Kernel, ...]
+    law: PairNull
+    reason: str
+    choice: str
+
+
+def _choose(
+    session: Session, kernels: Any, n_landmarks: int | str | None, null: Any, n_resamples: Any
+) -> _Chosen:
+    """Check what the user passed, and choose the rest."""
+    # Pairs are tested; kernels are chosen as by what takes several variables.
+    _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
+    combinations = Combinations.pairs(fitting)
+    law, reason = _chosen_null(session, combinations, null, n_resamples)
+    estimator: Estimator
+    if n_landmarks is None:
+        planner, runner = partial(_plan, null=law), partial(_tested, null=law)
+        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
+    else:
+        estimator, choice = NystromHSIC(n_landmarks), ""
+    return _Chosen(estimator, combinations, fitting, law, reason, choice)
 
 
 def _chosen_null(

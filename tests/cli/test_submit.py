@@ -183,7 +183,7 @@ SLURM = SPECS["slurm"]
 REFUSED = {
     ("", SLURM): "give a test to submit, as",
     ("'rm -rf /'", SLURM): "got 'rm -rf /'",
-    (f"{URL} --estimator v-hsic --landmarks 9", SLURM): "--landmarks goes with",
+    (f"{URL} --estimator v-hsic:n_landmarks=9", SLURM): "got 'n_landmarks'",
     (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
     (f"{TEST} --json o.json", SLURM): "--json cannot be given to a test",
     (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a test",
