@@ -633,7 +633,7 @@ COMMANDS = {
         "convert table table.csv data.zarr --variable x=a": "exists",
         "demo --rows 3": "x>=4",
         "demo --rows 1000 --keep no/where": "--keep must be a folder",
-        "rank data.zarr --target y": "--features must name the array",
+        "rank data.zarr --target y": "--features must name arrays",
         "rank data.zarr --features gone --target y": "needs an array 'gone'",
         "rank data.zarr --features x --target label --target-kernel imq": "holds categories",
         "two-sample data.zarr --sample x": "at least two samples, got 1",

@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
+from dhsic._text import printable
 from dhsic._validation import nearest
 from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.signature import DATA, LABELS, Options
 from dhsic.engine.plan import Plan
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
-from dhsic.io.tables import is_table, other_columns
+from dhsic.io.tables import is_table, text_of_columns, usable_columns
 from dhsic.io.variables import Variable
 from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.grid import grid_fields, is_grid
@@ -116,7 +117,10 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
         msg = f"two variables are needed: give --variable twice; got {len(options['x'])}"
         raise click.UsageError(msg)
     if "features" in parameters and options["features"] is None:
-        options["features"] = _all_features(options)
+        options["features"] = text_of_columns("features", *_usable(options, "--features"))
+    if "variables" in parameters and not options["variables"]:
+        # A name that is one of a column is read as it is.
+        options["variables"] = _usable(options, "--variable")
     texts: list[str] = []
     for name in DATA:
         if name in parameters:
@@ -124,13 +128,18 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
     return texts
 
 
-def _all_features(options: Options) -> str:
-    """All columns of a table that have no other task."""
+def _usable(options: Options, option: str) -> list[str]:
+    """All columns of a table that have no other task, and that can be variables."""
     if not is_table(options["data"]):
-        msg = "--features must name the array whose columns are ranked, got none: name it"
+        msg = f"{option} must name arrays of the group, got none: name them"
         raise click.UsageError(msg)
-    labels = [text for what in LABELS for text in options.get(what) or ()]
-    return other_columns(options["data"], [options["target"], *labels])
+    beside = [options[name] for name in ("target", "weights") if options.get(name)]
+    beside += [text for name in (*LABELS, "exclude") for text in options.get(name) or ()]
+    usable, others = usable_columns(options["data"], list(dict.fromkeys(beside)))
+    if others:
+        told = f"dhsic: columns are left out: {'; '.join(others.values())}"
+        click.echo(printable(told), err=True)
+    return usable
 
 
 def _argument(name: str, value: Any, options: Options, sources: Sequence[Variable]) -> Any:

@@ -71,39 +71,22 @@ _HELP: Final = {
     "time": "Limit of time, as 10min; what is left open is made to fit.",
     "checkpoint": "Keep finished parts here, and go on from them.",
 }
-# Fields that had options of their own, with the argument whose text has them now.
-_FLAGS: Final = ("--orthogonal", "--unbiased", "--root")
-MOVED: Final = {
-    **{
-        option: ("estimator", field)
-        for option, field in {
-            "--landmarks": "n_landmarks",
-            "--features": "n_features",
-            "--locations": "n_locations",
-            "--training-rows": "training_rows",
-            "--block-rows": "block_rows",
-            **{
-                f"--{field}": field
-                for field in (
-                    *("pairing", "selection", "pool", "placement", "regularisation", "form"),
-                    *("orthogonal", "exponent", "unbiased", "root"),
-                )
-            },
-        }.items()
-    },
-    "--within": ("null", "within"),
-    "--group-rows": ("null", "group_rows"),
-    "--variance": ("null", "variance"),
-    "--method": ("null", "method"),
-    "--lag": ("order", "lag"),
-    "--period": ("order", "period"),
-    "--knots": ("regression", "n_knots"),
-    "--folds": ("regression", "n_folds"),
-    "--factors": ("kernels", "factors"),
-    "--combine": ("kernels", "combine"),
-    "--aggregate": ("kernels", "aggregate"),
-    "--reference-share": ("kernels", "reference_share"),
+# Options of single fields that there were, by the argument whose text has the field now.
+_OLD: Final = {
+    "estimator": "landmarks=n_landmarks features=n_features locations=n_locations training-rows "
+    "block-rows pairing selection pool placement regularisation form orthogonal exponent unbiased "
+    "root",
+    "null": "within group-rows variance method",
+    "order": "lag period",
+    "regression": "knots=n_knots folds=n_folds",
+    "kernels": "factors combine aggregate reference-share",
 }
+_MOVED: Final = {
+    f"--{option}": (argument, field or option.replace("-", "_"))
+    for argument, options in _OLD.items()
+    for option, _, field in (one.partition("=") for one in options.split())
+}
+_FLAGS: Final = ("--orthogonal", "--unbiased", "--root")
 # What options of fields chose where no method was named.
 _CHOSEN: Final = ("nystrom-m", "nystrom-mmd", "permutation", "normal", "spectral", "time")
 
@@ -259,12 +242,12 @@ class Command(click.Command):
     def _moved(self, args: Sequence[str]) -> str:
         """Which texts say what old options said; empty where no option is one of them."""
         known = {option for parameter in self.params for option in parameter.opts}
-        words = [piece for word in args for piece in _split(word)]
+        words = [piece for word in args for piece in (_split(word) if word[:2] == "--" else [word])]
         moved: dict[str, dict[str, str]] = {}
         old: list[str] = []
         for number, word in enumerate(words):
-            if word in MOVED and word not in known:
-                argument, field = MOVED[word]
+            if word in _MOVED and word not in known:
+                argument, field = _MOVED[word]
                 value = "true" if word in _FLAGS else " ".join(words[number + 1 : number + 2])
                 moved.setdefault(argument, {})[field] = _in_text(field, value)
                 old.append(word)
@@ -290,18 +273,18 @@ class Command(click.Command):
         ]
         if parameter is None or not takers:
             return ""
-        option = f"--{argument}"
-        named = words[words.index(option) + 1] if option in words else str(parameter.default)
+        option, on_the_line = f"--{argument}", dict(itertools.pairwise(words))
+        named = on_the_line.get(option, str(parameter.default)).partition(":")[0]
         likely = _CHOSEN if named in ("auto", "None") else (named,)
         name = next((one for one in likely if one in takers), takers[0])
-        if "--resamples" in words and "n_resamples" in fields_of_method(makers[name]):
-            fields += f",n_resamples={words[words.index('--resamples') + 1]}"
+        if "--resamples" in on_the_line and "n_resamples" in fields_of_method(makers[name]):
+            fields += f",n_resamples={on_the_line['--resamples']}"
         return f"{option} {name}:{fields}"
 
 
 def _split(word: str) -> list[str]:
     option, equals, value = word.partition("=")
-    return [option, value] if equals and option in MOVED else [word]
+    return [option, value] if equals else [word]
 
 
 def _in_text(field: str, value: str) -> str:
@@ -380,7 +363,8 @@ def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter 
     flag = _WORDS.get(name, f"--{name.replace('_', '-')}")
     if name in DATA and hint is Any:
         flag, multiple = DATA[name]
-        required = name != "features"
+        # Of a table these commands take all columns.
+        required = name != "features" and "matrix" not in dotted
         settings.update(multiple=multiple, required=required, metavar=_ARRAY)
         return click.Option([flag, name], **settings)
     if (name in LABELS and name != "groups") or (name == "groups" and hint is Any):

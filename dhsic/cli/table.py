@@ -86,6 +86,11 @@ _PLAN: Final = click.Option(
 )
 
 
+_EXCLUDE: Final = click.Option(
+    ["--exclude"], multiple=True, metavar="COLUMN", help="Leave a column out; may be repeated."
+)
+
+
 # --- ways to print
 
 
@@ -251,6 +256,7 @@ ROWS: Final = (
                 help="Correction for many tests; bh and by: false discovery rate.",
             ),
             _top(20, "features"),
+            _EXCLUDE,
         ),
         told=lambda result: {
             "features": len(result.features),
@@ -262,9 +268,9 @@ ROWS: Final = (
         "dhsic:dependence_matrix",
         _show_matrix,
         "dhsic:plan_matrix",
-        "dhsic matrix weather.csv --variable ozone --variable wind \\\n"
-        "    --variable humidity --plot matrix.png",
-        (_level(), _top(20, "pairs")),
+        "dhsic matrix weather.csv --plot matrix.png\n"
+        "dhsic matrix weather.zarr --variable ozone --variable wind --variable rain",
+        (_level(), _top(20, "pairs"), _EXCLUDE),
     ),
     Row(
         "two-sample",
