@@ -752,7 +752,6 @@ COMMANDS = {
         "--of both": "'both' is not one of 'statistic', 'estimate'",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
         "--null gamma": "No such option",
-        "--json table.csv": "exists: give another name",
     },
     "rank data.zarr --features x --target y": {
         "--lag 5": "write --order time:lag=5 instead",
@@ -765,7 +764,6 @@ COMMANDS = {
         "--target y": "--target is given twice",
         "--features gone": "--features is given twice",
         "--control fdr": "'bh'",
-        "--json table.csv": "exists: give another name",
     },
     "two-sample data.zarr --sample x --sample far": {
         "--sample y": "samples must have the same columns",
@@ -776,7 +774,6 @@ COMMANDS = {
         "--kernel x=gaussian": "there are: values",
         "--estimator nystrom-mmd:501": "n_landmarks must be at most the number of rows",
         "--groups fives": "labels of each of the 2 samples",
-        "--json table.csv": "exists: give another name",
     },
     "interaction data.zarr --variable x --variable y --variable z": {
         "--variable 'w=x[:, 0:1]'": "takes three variables, got 4",
@@ -785,11 +782,9 @@ COMMANDS = {
         "--null multiplier": "random signs were removed: take null='shifts'",
         "--estimator nystrom-lancaster:auto": "a multiple of sqrt",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
-        "--json table.csv": "exists: give another name",
     },
     "conditional data.zarr --variable x --variable y --given z": {
         "--method fast": "'fast' is not one of",
-        "--json table.csv": "exists: give another name",
     },
     "cause dags data.zarr --variable cause --variable effect": {
         "--variable label": "'label' holds categories",
@@ -800,23 +795,19 @@ COMMANDS = {
         "--plot picture.doc": "ends in a format",
         "--plot one --json one": "name the same file",
         "--alpha 2": "the level must be greater than 0",
-        "--json table.csv": "exists: give another name",
     },
     "cause order data.zarr --variable cause --variable effect": {
         "--variable d": "needs an array 'd'",
-        "--json table.csv": "exists: give another name",
     },
     "cause direction data.zarr --variable cause --variable effect": {
         "--variable y": "two variables are needed: give --variable twice",
         "--criterion hsic --resamples 9": "n_resamples",
         "--criterion hsic --null gamma": "null",
         "--max-rows 2": "max_rows must be an integer >= 4",
-        "--json table.csv": "exists: give another name",
     },
     "cause residuals data.zarr --variable x --variable y": {
         "--variable z --given label": "two variables are needed: give --variable twice",
         "--given x": "of different names",
-        "--given z --json table.csv": "exists: give another name",
     },
 }
 

@@ -133,8 +133,11 @@ def _usable(options: Options, option: str) -> list[str]:
     if not is_table(options["data"]):
         msg = f"{option} must name arrays of the group, got none: name them"
         raise click.UsageError(msg)
-    beside = [options[name] for name in ("target", "weights") if options.get(name)]
-    beside += [text for name in (*LABELS, "exclude") for text in options.get(name) or ()]
+    # The groups of a ranking are groups of columns.
+    ranks = "features" in options
+    beside = [options["target"]] if ranks else []
+    for name in ("strata", "row_groups" if ranks else "groups", "exclude"):
+        beside += options[name]
     usable, others = usable_columns(options["data"], list(dict.fromkeys(beside)))
     if others:
         told = f"dhsic: columns are left out: {'; '.join(others.values())}"
