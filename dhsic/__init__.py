@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dhsic import errors
 from dhsic._removed import removed
 from dhsic._version import __version__
-from dhsic.api import hsic, independence_test, plan
+from dhsic.api import hsic, independence_test, plan, witness_functions
 from dhsic.conditional import (
     ConditionalIndependenceTestResult,
     conditional_independence_test,
@@ -48,17 +48,11 @@ from dhsic.nulls import (
     TimeOrder,
 )
 from dhsic.pairwise import DependenceMatrix, dependence_matrix, plan_matrix
-from dhsic.ranking import (
-    ColumnRanking,
-    ColumnSelection,
-    plan_ranking,
-    rank_features,
-    select_features,
-)
+from dhsic.ranking import ColumnRanking, plan_ranking, rank_features
 from dhsic.results import DependenceEstimate, IndependenceTestResult
+from dhsic.selection import ColumnSelection, select_features
 from dhsic.sensitivity import SensitivityMap, sensitivity_map
 from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
-from dhsic.witness import witness_functions
 
 if TYPE_CHECKING:
     from dhsic import analysis as analysis

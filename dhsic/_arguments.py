@@ -12,31 +12,25 @@ from dhsic._random import RngLike, resolve_seed
 from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
-from dhsic.engine.budget import Budget
 from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Runtime, current_client
+from dhsic.engine.runtime import Budget, Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     VHSIC,
     Estimator,
-    Judged,
     Null,
-    Outcome,
-    Stages,
     choose_estimator,
     draws_replicates,
     find_estimator,
     find_null,
-    run_chain,
-    takes_variables,
-    tries_grids,
 )
-from dhsic.estimators.base import check_gaps
 from dhsic.estimators.choose import Runner
+from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
 from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources
 from dhsic.io.missing import GapTreatment, count_gaps
@@ -55,8 +49,8 @@ from dhsic.kernels import (
 )
 from dhsic.kernels.grid import SMOOTH
 from dhsic.kernels.wrap import stretched
-from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
-from dhsic.results import AS_ASKED, GridSummary, StageSummary
+from dhsic.nulls import Chain
+from dhsic.results import AS_ASKED
 from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
 
 Precision = Literal["float64", "float32"]
@@ -282,7 +276,6 @@ def choose_measure(
         planner=planner,
         runner=runner,
     )
-    check_gaps(session, chosen)
     return chosen, reason, fitting.kernels
 
 
@@ -337,124 +330,6 @@ def _suited(
     return usual if suited == usual else named.kernel(suited)
 
 
-@dataclass(frozen=True)
-class Method:
-    """How a test is run.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        The statistic.
-    estimator_reason : str
-        Why this one.
-    combinations : Combinations
-        Kernels to fit.
-    grid : Grid
-        How several combinations become one test.
-    null : Null
-        The null distribution.
-    null_reason : str
-        Why this one.
-    """
-
-    estimator: Estimator
-    estimator_reason: str
-    combinations: Combinations
-    grid: Grid
-    null: Null
-    null_reason: str
-
-    @property
-    def _drawn(self) -> Null:
-        """The null that the estimator sees: the replicates, of a law that is made of them."""
-        return self.null.replicates if isinstance(self.null, FromReplicates) else self.null
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """All of it, for a checkpoint."""
-        return {
-            "estimator": self.estimator,
-            "null": self.null,
-            "kernels": self.combinations.kernels,
-            "variables_of_kernels": self.combinations.variables,
-            "combinations": self.combinations.chosen,
-            "factors": self.combinations.factors,
-            "grid": self.grid,
-        }
-
-    def plan(self, session: Session) -> Plan:
-        """The plan of the run, which times one block of it; a refusal names what would fit."""
-        plan = self._steps(session, self._drawn)
-        return replace(plan, pilot=partial(session.timed, self.run))
-
-    def _steps(self, session: Session, null: Null) -> Plan:
-        once = partial(plan_once, null=null)
-        return planned(once, self.estimator, session, self.combinations)
-
-    def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
-        """The outcome of the test; of several kernels or stages, with what each says by itself."""
-        estimator: Any = self.estimator  # those that try several kernels have `test_grid`
-        # One kernel a variable: nothing is chosen, and no score has to account for a choice.
-        if self.combinations.plain:
-            return estimator.test(session, self.combinations.kernels, self._drawn), None, ()
-        tested = estimator.test_grid(session, self.combinations, self._drawn)
-        # Combinations that compare no rows were left out, perhaps all but one.
-        if len(tested.combinations) == 1:
-            return tested.only, None, ()
-        judged = Judged.of(tested, self.grid, session.dtype)
-        whole = judged.whole
-        outcome = Outcome(
-            whole.statistic,
-            whole.distribution,
-            # One of kernels that the same data chose would lie above 0 for independent data.
-            tested.estimate(judged.reference),
-            tested.detail,
-            whole.rounding,
-            whole.strength,
-        )
-        return outcome, judged.summary, ()
-
-    def law(self, returned: Distribution) -> Distribution:
-        """The distribution of the statistic; a law may be made of replicates, as a Pareto tail."""
-        if not isinstance(self.null, FromReplicates):
-            return returned
-        assert isinstance(returned, Replicates)
-        return self.null.distribution(returned.values)
-
-
-@dataclass(frozen=True)
-class ChainMethod(Method):
-    """How a chain of tests of two variables is run, which have a joint estimate beside them.
-
-    Parameters
-    ----------
-    null : Chain
-        How stages become one test.
-    stages : Stages
-        The tests, whose kernels `combinations` are; the other parameters are those of `Method`.
-    measure, measured : Estimator, tuple of Kernel
-        What estimates the joint dependence, and by which kernels.
-    """
-
-    null: Chain
-    stages: Stages
-    measure: Estimator
-    measured: tuple[Kernel, ...]
-
-    def _steps(self, session: Session, null: Null) -> Plan:
-        plan = super()._steps(self.stages.session(session), self.stages.null(self.null))
-        estimate = plan_once(self.measure, session, Combinations.single(self.measured), None)
-        return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
-
-    def run(self, session: Session) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
-        # By the kernels of the reference: one of those that the same data chose would lie above 0
-        # for independent data. Before the tests, whose sums of one block may be refused.
-        estimate = self.measure.estimate(session, self.measured)
-        estimator: Any = self.estimator
-        # A chain chooses at every stage, and has a score for each.
-        return run_chain(session, self.stages, estimator, self.grid, self.null, lambda: estimate)
-
-
 def choose_method(
     session: Session,
     kernels: Any,
@@ -474,21 +349,23 @@ def choose_method(
     chained = _takes_chain(session, estimator, null)
     named = _estimator_as_given(estimator, session, 2 if chained else m)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
-    # Random features exist for kernels of differences alone (Bochner's theorem).
-    invariant = getattr(named, "needs_invariance", False)
-    grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
+    given, kinds = isinstance(asked, Grid) or any(asked), tuple(map(kinds_of, session.sources))
     # A grid is corrected for by the replicates that its kernels share: a null of a formula has
     # none, and nor have kernels of weighted rows.
-    tries = draws_replicates(null) and (named is None or tries_grids(named))
+    tries = draws_replicates(null) and (named is None or named.tries_grids)
     tries = tries and session.weights is None
-    if isinstance(asked, Grid) or (tries and m == 2):
+    if tries and m == 2 and not given:
+        grid, combinations = usual_grid(kinds)
+    elif isinstance(asked, Grid) or (tries and m == 2):
+        # Random features exist for kernels of differences alone (Bochner's theorem).
+        grid = grid.by_type(kinds, invariant=getattr(named, "needs_invariance", False))
         combinations = grid.combinations(m)
     else:
         smooth = parse(SMOOTH) if chained else None
         combinations = _single(asked, named, session, smooth)
     checked = _checked(combinations, session)
     if chained:
-        left_open = tries and all(session.finite) and not (isinstance(asked, Grid) or any(asked))
+        left_open = tries and all(session.finite) and not given
         options = estimator, null, n_resamples, grid, checked
         return _choose_chain(session, *options, left_open=left_open)
     # Kernels that were given are all kept; those that nobody chose may be fewer.
@@ -496,7 +373,6 @@ def choose_method(
     chosen, checked, reason = choose_estimator(
         estimator, session, checked, null, n_resamples, reducible=reducible
     )
-    check_gaps(session, chosen)
     law, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, law, null_reason)
 
@@ -535,7 +411,6 @@ def _choose_chain(
     chosen, pairs, reason = choose_estimator(
         estimator, batch, pairs, shifts, None, reducible=left_open
     )
-    check_gaps(session, chosen)
     reference = given.reference()
     kernels = map(stretched, given.kernels_of(reference), given.of(given.factors, reference))
     single = Combinations.single([*kernels])
@@ -555,7 +430,8 @@ def _checked(combinations: Combinations, session: Session) -> Combinations:
     for kernel, variable in zip(combinations.kernels, combinations.variables, strict=True):
         source = session.sources[variable]
         check_kernel(kernel, kinds_of(source), f"variable {source.name!r}")
-    return combinations.with_missing([not finite for finite in session.finite])
+    missing = [not finite for finite in session.finite]
+    return combinations.with_missing(missing) if any(missing) else combinations
 
 
 def check_kernel(kernel: Kernel, kinds: Sequence[ValueKind], what: str) -> None:

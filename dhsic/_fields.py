@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any, Protocol
 
-from dhsic._arguments import Method
 from dhsic._random import generator
 from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate
+from dhsic.estimators.program import Method
 from dhsic.kernels import Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import VariableSummary

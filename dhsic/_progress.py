@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +21,7 @@ from dhsic._text import NO_STREAM, is_terminal
 from dhsic.engine.checkpoint import removed_at_end
 from dhsic.engine.events import Event, Listener, PassFinished, Unit
 from dhsic.engine.telemetry import Position
-from dhsic.engine.units import format_bytes
+from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -95,94 +95,59 @@ class Bar:
 
         return hear
 
+    def texts(self, width: int) -> tuple[str, str, str]:
+        """What runs, when it ends, and numbers of it, as far as these fit a width."""
+        at, now = self.position, self._clock()
+        # Steps of the driver are no passes, and have no number.
+        number = "" if at.number is None else f", pass {at.number} of {at.passes}"
+        left = at.seconds_left(now)
+        if left is None or not at.amount:
+            when = _duration(now - at.began)
+        else:
+            when = f"{100 * at.done // at.amount:3d}%  {_duration(left)} left"
+        return f"{self._what}{at.name}{number}", when, self._numbers(width)
+
+    def _numbers(self, width: int) -> str:
+        """Amounts, rates and workers; the less important ones only where they fit the width."""
+        at, workers = self.position, self.workers()
+        if at.amount is None:
+            return ""
+        counted, part_name = _NOUNS[at.unit]
+        line = f"{at.done:,} of {at.amount:,} {at.unit}"
+        told = [
+            # A rate over less than a part would be a guess.
+            f"{at.rate:,.{0 if at.rate >= 10 else 2}f} {counted}/s" if at.rate else "",
+            "" if workers is None else format_count(workers, "worker"),
+            f"{format_bytes(at.byte_rate)}/s" if at.byte_rate else "",
+            f"{at.parts_done:,} of {at.parts:,} {part_name}" if at.parts else "",
+            f"{at.resumed:,} were done before" if at.resumed else "",
+        ]
+        for part in filter(None, told):
+            if len(line) + len(part) + 2 <= width:
+                line += f", {part}"
+        return line
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        position, now = self.position, self._clock()
-        numbers = measures(position, self.workers(), options.max_width - len(_INDENT))
+        at, (what, when, numbers) = self.position, self.texts(options.max_width - len(_INDENT))
         line = Table.grid(padding=(0, 1), pad_edge=False)
         for _ in range(4):
             line.add_column(no_wrap=True, overflow="ellipsis")
         width = min(max(options.max_width // 5, _BAR_WIDTH[0]), _BAR_WIDTH[-1])
-        bar = ProgressBar(position.amount, position.done, width, pulse=position.amount is None)
-        when = Text(_when(position, now), style="cyan")
-        line.add_row(self._spinner, Text(self._what + heading(position)), bar, when)
+        bar = ProgressBar(at.amount, at.done, width, pulse=at.amount is None)
+        line.add_row(self._spinner, Text(what), bar, Text(when, style="cyan"))
         yield line
         if numbers:
             yield Text(_INDENT + numbers, style="dim", no_wrap=True, overflow="ellipsis")
-
-    def line(self, width: int) -> str:
-        """The same in one line of text."""
-        position, now = self.position, self._clock()
-        numbers = measures(position, self.workers(), width)
-        return "  ".join(filter(None, [heading(position), _when(position, now), numbers]))
 
     @cached_property
     def _spinner(self) -> Spinner:
         from rich.spinner import Spinner
 
         return Spinner("dots")
-
-
-def heading(position: Position) -> str:
-    """Name of the running step, and its number among the passes over the data."""
-    # Steps of the driver are no passes, and have no number.
-    if position.number is None:
-        return position.name
-    return f"{position.name}, pass {position.number} of {position.passes}"
-
-
-def measures(position: Position, workers: int | None, width: int) -> str:
-    """Amounts, rates and workers; the less important ones only where they fit the width."""
-    if position.amount is None:
-        return ""
-    rate, byte_rate = position.rate, position.byte_rate
-    counted, part_name = _NOUNS[position.unit]
-    parts = [f"{_of(position.done, position.amount)} {position.unit}"]
-    # A rate over less than a part would be a guess.
-    if rate:
-        parts.append(f"{_rate(rate)} {counted}/s")
-    if workers is not None:
-        parts.append(f"{workers:,} worker{'' if workers == 1 else 's'}")
-    if byte_rate:
-        parts.append(f"{format_bytes(byte_rate)}/s")
-    if position.parts:
-        parts.append(f"{position.parts_done:,} of {position.parts:,} {part_name}")
-    if position.resumed:
-        parts.append(f"{position.resumed:,} were done before")
-    return _parts_that_fit(parts, width)
-
-
-def _of(done: int, amount: int) -> str:
-    if amount < 10**9:
-        return f"{done:,} of {amount:,}"
-    return f"{done / 1e9:,.1f} of {amount / 1e9:,.1f} billion"
-
-
-def _rate(rate: float) -> str:
-    if rate >= 1e7:
-        return f"{rate / 1e6:,.0f} million"
-    return f"{rate:,.{0 if rate >= 10 else 2}f}"
-
-
-def _parts_that_fit(parts: Sequence[str], width: int) -> str:
-    """As many parts as a line holds, in order; the first at any rate."""
-    line = parts[0]
-    for part in parts[1:]:
-        if len(line) + len(part) + 2 <= width:
-            line += ", " + part
-    return line
-
-
-def _when(position: Position, now: float) -> str:
-    """Percent and time left of a pass; time spent where that is not known."""
-    left = position.seconds_left(now)
-    if left is None or not position.amount:
-        return _duration(now - position.began)
-    percent = 100 * position.done // position.amount
-    return f"{percent:3d}%  {_duration(left)} left"
 
 
 def _duration(seconds: float) -> str:
@@ -194,15 +159,33 @@ def _no_total() -> int | None:
 
 
 @contextmanager
-def progress_bar(shown: bool = True) -> Iterator[Bar]:
-    """A bar that is gone when the block ends; nothing at all where stderr is no terminal."""
-    bar = Bar()
-    live = _live(bar) if shown else None
-    if live is None:
+def progress_bar(shown: bool = True, seconds: float = 0.0) -> Iterator[Bar]:
+    """A bar that comes after so many seconds, and is gone when the block ends.
+
+    Nothing comes at all where stderr is no terminal.
+    """
+    bar, drawn = Bar(), list[Any]()
+
+    def draw() -> None:
+        live = _live(bar)
+        if live is not None:
+            live.start()
+            drawn.append(live)
+
+    timer = threading.Timer(seconds, draw)
+    # An interpreter that ends must not wait for a bar that was never shown.
+    timer.daemon = True
+    if shown:
+        draw() if seconds <= 0.0 else timer.start()
+    try:
         yield bar
-        return
-    with live:
-        yield bar
+    finally:
+        timer.cancel()
+        # A bar that is just being drawn has to be there to be stopped.
+        if timer.is_alive():
+            timer.join()
+        for live in drawn:
+            live.stop()
 
 
 def _live(bar: Bar) -> Live | None:
@@ -252,37 +235,28 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
     try:
         if callable(asked):
             yield asked
-        elif asked is False or (asked is None and nested):
+            return
+        show = _shown_by(bool(asked)) if asked or (asked is None and not nested) else None
+        # Two bars would write over each other: threads that test at once share the terminal.
+        if show is None or not _SHOWN.acquire(blocking=False):
             yield None
-        else:
-            with _seen(bool(asked)) as listener:
+            return
+        try:
+            with show(0.0 if asked else _BAR_DELAY_SECONDS) as listener:
                 yield listener
+        finally:
+            _SHOWN.release()
     finally:
         _WITHIN.reset(token)
 
 
-@contextmanager
-def _seen(asked: bool) -> Iterator[Listener | None]:
-    """A listener that draws where somebody looks; None where nobody does."""
-    seconds = 0.0 if asked else _BAR_DELAY_SECONDS
+def _shown_by(asked: bool) -> Callable[[float], AbstractContextManager[Listener]] | None:
+    """What draws where somebody looks; None where nobody does."""
     if _in_notebook():
-        shown = _on_page
-    elif is_terminal(sys.stderr):
-        shown = _bar_on_terminal
-    else:
-        shown = _in_lines
-        if not asked:
-            yield None
-            return
-    # Two bars would write over each other: threads that test at once share the terminal.
-    if not _SHOWN.acquire(blocking=False):
-        yield None
-        return
-    try:
-        with shown(seconds) as listener:
-            yield listener
-    finally:
-        _SHOWN.release()
+        return _on_page
+    if is_terminal(sys.stderr):
+        return _bar_on_terminal
+    return _in_lines if asked else None
 
 
 def _in_notebook() -> bool:
@@ -294,29 +268,9 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def _bar_on_terminal(seconds: float) -> Iterator[Listener]:
-    """A bar that comes after so many seconds."""
-    bar, drawn = Bar(), list[Any]()
-    bar.begin("starting")
-
-    def draw() -> None:
-        live = _live(bar)
-        if live is not None:
-            live.start()
-            drawn.append(live)
-
-    timer = threading.Timer(seconds, draw)
-    # An interpreter that ends must not wait for a bar that was never shown.
-    timer.daemon = True
-    draw() if seconds <= 0.0 else timer.start()
-    try:
+    with progress_bar(seconds=seconds) as bar:
+        bar.begin("starting")
         yield bar.listen()
-    finally:
-        timer.cancel()
-        # A bar that is just being drawn has to be there to be stopped.
-        if timer.is_alive():
-            timer.join()
-        for live in drawn:
-            live.stop()
 
 
 @contextmanager
@@ -334,7 +288,7 @@ def _on_page(seconds: float) -> Iterator[Listener]:
         if now < due:
             return
         due = now + _PAGE_SECONDS
-        line = {"text/plain": bar.line(_PAGE_WIDTH)}
+        line = {"text/plain": "  ".join(filter(None, bar.texts(_PAGE_WIDTH)))}
         if pages:
             pages[0].update(line, raw=True)
         else:

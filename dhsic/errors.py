@@ -1,5 +1,8 @@
 """The errors and warnings that dhsic raises."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dhsic._text import printable
 
 __all__ = [
@@ -16,6 +19,7 @@ __all__ = [
     "PrecisionWarning",
     "UnexplainedWarning",
     "UnknownArgumentError",
+    "needing",
     "require",
 ]
 
@@ -127,6 +131,21 @@ class UnexplainedWarning(UserWarning):
 
 class InsecureWarning(UserWarning):
     """Data and code travel over a network without encryption, as was allowed."""
+
+
+@contextmanager
+def needing(module: str, extra: str, purpose: str) -> Iterator[None]:
+    """Import an optional dependency in the block, or raise the error of `require`.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise require(module, extra, purpose) from error
 
 
 def require(module: str, extra: str, purpose: str) -> MissingDependencyError:

@@ -57,6 +57,14 @@ class PivotedCholesky:
         factor = scipy.linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
         return replace(self, factor=factor, kept=self.kept[order])
 
+    def solve(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights K^-1 v of all rows (p,) for the function of these values; 0 of those dropped."""
+        weights = np.zeros(len(values))
+        # K^-1 = L^-T L^-1: two triangular solves, and no inverse is formed.
+        half = solve_lower(self.factor, values[self.kept])
+        weights[self.kept] = solve_lower(self.factor, half, transposed=True)
+        return weights
+
     def squared_norm(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Squared RKHS norm v' K^-1 v of functions given by their values at the kept rows.
 

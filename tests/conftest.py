@@ -98,7 +98,7 @@ RARELY = {
 def no_libraries(monkeypatch):
     """All memory is for the data and what is made of them, whatever the process holds."""
     monkeypatch.setattr("dhsic.engine.runtime.baseline_bytes", lambda: 0)
-    monkeypatch.setattr("dhsic.engine.budget.TOLERANCE", 1000.0)
+    monkeypatch.setattr("dhsic.engine.runtime.own_bytes", lambda: 0)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from benchmarks.shared.dependent_data import CASES as DEPENDENT
 from benchmarks.shared.null_data import KINDS, Drawing
 from benchmarks.shared.rejections import Drawn, Method, Source, whole
 from dhsic import causal
-from dhsic.estimators.registry import TABLE
+from dhsic.estimators.registry import ESTIMATORS, nulls_of
 
 NUMBERS = (2, 3, 4, 5)
 SIZES = (10, 50, 200, 300, 500, 1000, 5000, 10_000, 20_000)
@@ -171,11 +171,11 @@ OPTIONS: dict[str, list[Any]] = {
 }
 PAIRS: list[tuple[Any, Any, int | None]] = [
     *(
-        (entry.estimator(), null, entry.most_variables)
+        (cls(), null, cls.most_variables)
         for name, nulls in OPTIONS.items()
         for null in nulls
-        for entry in TABLE
-        if name in {cls.name for cls in entry.nulls}
+        for cls in ESTIMATORS.values()
+        if name in {one.name for one in nulls_of(cls)}
     ),
     (dhsic.NystromMHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
     (dhsic.VHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators import TABLE
-
 Data = list[NDArray[Any]]
 Rng = np.random.Generator
 
@@ -122,5 +120,4 @@ def paired_signs(n: int, rng: Rng, d: int) -> Data:
 
 def one_kernel(estimator: Any) -> str | None:
     """The median heuristic alone, of estimators that try several kernels otherwise."""
-    entry = next(entry for entry in TABLE if entry.estimator is type(estimator))
-    return "gaussian" if entry.grids else None
+    return "gaussian" if estimator.takes_grids() else None

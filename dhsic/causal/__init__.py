@@ -2,21 +2,21 @@
 
 from typing import Any
 
-from dhsic.causal.dags import DAG
-from dhsic.causal.decisions import (
+from dhsic.causal.directions import (
     AccuracyCurve,
     CausalDirection,
     CausalDirections,
     accuracy_curve,
+    direction,
+    directions,
+    plan_direction,
 )
-from dhsic.causal.directions import direction, directions, plan_direction
-from dhsic.causal.graphs import DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
+from dhsic.causal.graphs import DAG, DAGScores, DAGSearch, ScoredDAG, score_dags, search_dag
 from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,
 )
-from dhsic.regression.residuals import CrossFitted, Regression, find_regression
-from dhsic.regression.splines import Splines
+from dhsic.regression.residuals import CrossFitted, Regression, Splines, find_regression
 
 __all__ = [
     "DAG",

@@ -7,23 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dhsic._arguments import RunOptions, check_seeded, choose_measure, choose_method, read_kernel
 from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
-from dhsic._validation import check_choice, check_integer, named_arguments
-from dhsic.causal.decisions import (
-    CausalDirection,
-    CausalDirections,
-    DirectionCriterion,
-    DirectionEvidence,
-)
-from dhsic.causal.nodes import FEWEST_ROWS, open_nodes
+from dhsic._validation import check_choice, check_integer, named_arguments, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -40,26 +33,33 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import Offer, Way, first_that_fits, plan_once, powers_below, telling
+from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
 from dhsic.io.variables import JoinRows, Variable, derived
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
+from dhsic.plots import BLUE, axes_of, finite_vector, rounded
 from dhsic.regression.residuals import (
+    FEWEST_ROWS,
     Regression,
     RegressionName,
     described_regression,
     find_regression,
     fit_regressions,
+    open_nodes,
     plan_regressions,
 )
-from dhsic.regression.ridge import Bound, Folds, SecondMomentsPass
-from dhsic.results import AS_ASKED
+from dhsic.regression.ridge import Folds, SecondMomentsPass
+from dhsic.results import AS_ASKED, BarResult, Result, RunFields
 from dhsic.sensitivity.maps import column_sensitivities, map_passes
 from dhsic.statistics.neighbours import Neighbours
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Vector = NDArray[np.float64]
-Exponents = NDArray[np.int32]
+DirectionCriterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
 
 _UNIT_ROWS = 1000
 _UNITS = "sample rows"
@@ -69,6 +69,345 @@ _GAUSSIAN_PROCESS_ROWS, _ALL_PAIRS_ROWS = 2048, 2**17  # of a run of minutes
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
 _GIVEN = {1: [(0,)]}  # the effect given the cause
 _RESIDUALS = "residuals of {}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AccuracyCurve(Result):
+    """Share of right decisions among the most confident ones.
+
+    Parameters
+    ----------
+    decision_rate : ndarray, shape (k,)
+        Share of the weight that is decided, from that with the largest absolute score to all.
+    accuracy : ndarray, shape (k,)
+        Share of the decided weight where the sign of the score is right; a score of 0 is a tossed
+        coin, right by half.
+    area : float
+        Mean accuracy over the decision rates: sum_k (rate_k - rate_{k-1}) accuracy_k.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> from dhsic.causal import accuracy_curve
+    >>> curve = accuracy_curve([-3.0, 2.0, 1.0], [False, True, False])
+    >>> curve.accuracy.round(2)
+    array([1.  , 1.  , 0.67])
+    """
+
+    _tabular: ClassVar[bool] = True
+
+    decision_rate: Vector
+    accuracy: Vector
+    area: float
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every point of the curve."""
+        points = zip(self.decision_rate.tolist(), self.accuracy.tolist(), strict=True)
+        return [{"decision_rate": rate, "accuracy": right} for rate, right in points]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [("area", f"{self.area:.6g}"), ("points", f"{len(self.accuracy):,}")]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the curve."""
+        axes = axes_of(ax, (4.8, 4.2))
+        axes.plot(self.decision_rate, self.accuracy, color=BLUE, marker=".", label="accuracy")
+        axes.axhline(0.5, color="0.6", linestyle="--", linewidth=1.0, label="tossed coins")
+        axes.set(xlabel="share that is decided", ylabel="share that is right", ylim=(-0.02, 1.02))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="lower right", fontsize=9, frameon=False)
+        return axes
+
+
+@named_arguments
+def accuracy_curve(
+    scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None
+) -> AccuracyCurve:
+    """Share of right decisions against the share that is decided, the most confident first.
+
+    A decision is the sign of the score, and its confidence the absolute value.
+
+    Parameters
+    ----------
+    scores : array-like, shape (n,)
+        Positive where the first variable is believed to be the cause; as those of `directions`.
+    truth : array-like of bool, shape (n,)
+        Whether the first variable is the cause.
+    weights : array-like, shape (n,), optional
+        At least 0; 1 where not given. Pairs of weight 0 are left out.
+
+    Returns
+    -------
+    AccuracyCurve
+
+    Raises
+    ------
+    InvalidArgumentError
+        Lengths differ, a number is not finite, or a weight is negative.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> accuracy_curve([-3.0, 2.0, 1.0], [False, True, False]).accuracy
+    array([1.        , 1.        , 0.66666667])
+    """
+    sizes = finite_vector("scores", scores)
+    try:
+        positive = np.asarray(truth)
+    except ValueError as error:
+        msg = f"truth must be {len(sizes)} booleans, one a score, got {shown(truth)}"
+        raise InvalidArgumentError(msg) from error
+    if positive.dtype != bool or positive.shape != sizes.shape:
+        msg = (
+            f"truth must be {len(sizes)} booleans, one a score, got {positive.dtype} of shape "
+            f"{positive.shape}: True where the first variable is the cause"
+        )
+        raise InvalidArgumentError(msg)
+    given = np.ones(len(sizes)) if weights is None else weights
+    shares = finite_vector("weights", given, len(sizes))
+    if shares.min() < 0.0 or not shares.any():
+        msg = f"weights must be at least 0 and not all 0, got {shares.min():g} to {shares.max():g}"
+        raise InvalidArgumentError(msg)
+    kept = shares > 0.0
+    sizes, positive, shares = sizes[kept], positive[kept], shares[kept]
+    # A score of 0 decides nothing, and is right half of the time.
+    right = np.where(sizes == 0.0, 0.5, (sizes > 0.0) == positive)
+    order = np.argsort(-np.abs(sizes), kind="stable")
+    # Equal confidences are decided together, or their order in the data would shape the curve.
+    last = np.append(np.diff(np.abs(sizes)[order]) != 0.0, True)
+    decided = np.cumsum(shares[order])[last]
+    rate = decided / decided[-1]
+    accuracy = np.cumsum((shares * right)[order])[last] / decided
+    # Each share of the decisions counts with the accuracy at its end.
+    return AccuracyCurve(rate, accuracy, float(np.diff(rate, prepend=0.0) @ accuracy))
+
+
+@dataclass(frozen=True)
+class DirectionEvidence:
+    """One of both directions: how the residuals of the effect depend on the cause.
+
+    Parameters
+    ----------
+    hsic : float
+        Squared HSIC of the cause and the residuals of the effect, or whatever measure the estimator
+        has.
+    pvalue : float or None
+        P-value of their independence, where the criterion asks for it.
+    sensitivity : tuple of float or None
+        Where the criterion asks for them, the root mean squares of the derivatives of n HSIC in the
+        cause and in the residuals, both in units of the standardised variables.
+    """
+
+    hsic: float
+    pvalue: float | None = None
+    sensitivity: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        said = [f"HSIC {rounded(self.hsic)}"]
+        if self.pvalue is not None:
+            said.append(f"p-value {rounded(self.pvalue)}")
+        if self.sensitivity is not None:
+            cause, residuals = map(rounded, self.sensitivity)
+            said.append(f"sensitivity to the cause {cause}, to the residuals {residuals}")
+        return ", ".join(said)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CausalDirection(RunFields, BarResult):
+    """Which of two variables is the cause of the other, if either is and noise is added.
+
+    Parameters
+    ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
+    names : tuple of str
+        Names of both variables.
+    score : float
+        Positive where the first is believed to be the cause, negative where the second is; its
+        size ranks the confidence among pairs.
+    forward, backward : DirectionEvidence
+        The first variable as the cause of the second, and the second as that of the first.
+    criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}
+        Quantity that the score compares.
+    estimator : str
+        Estimator of the dependence.
+    null : str or None
+        How the p-values were made, where the criterion asks for them.
+    regression : str
+        That left the residuals.
+    estimator_reason : str
+        Why this one.
+    rows_reason : str
+        Why so many rows.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic import causal
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 300))
+    >>> found = causal.direction(x, x + x**3 + 0.5 * noise, names=["x", "y"], rng=0)
+    >>> found.direction, found.score > 0
+    ('x -> y', True)
+    """
+
+    names: tuple[str, str]
+    score: float
+    forward: DirectionEvidence
+    backward: DirectionEvidence
+    criterion: DirectionCriterion
+    estimator: str
+    null: str | None
+    regression: str
+    estimator_reason: str = AS_ASKED
+    rows_reason: str = AS_ASKED
+
+    @property
+    def direction(self) -> str:
+        """The names with an arrow, as "x -> y"; "undecided" where the score is 0."""
+        # Scores of 0 are those of equal evidence, which decides nothing.
+        if self.score == 0.0:
+            return "undecided"
+        cause, effect = self.names if self.score > 0.0 else self.names[::-1]
+        return f"{cause} -> {effect}"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        first, second = self.names
+        by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
+        reason = "" if self.estimator_reason == AS_ASKED else f": {self.estimator_reason}"
+        why = "" if self.rows_reason == AS_ASKED else f": {self.rows_reason}"
+        return [
+            ("direction", self.direction),
+            ("score", f"{self.score:.6g} (by {by})"),
+            (f"{first} -> {second}", str(self.forward)),
+            (f"{second} -> {first}", str(self.backward)),
+            ("estimator", f"{self.estimator}{reason}"),
+            ("regression", self.regression),
+            ("n", f"{self._rows_told}{why}"),
+            *self._tail(),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row."""
+        first, second = self.names
+        sides = {
+            f"{quantity}_{way}": getattr(side, quantity)
+            # The same quantities of both directions, side by side.
+            for way, side in (("forward", self.forward), ("backward", self.backward))
+            for quantity in ("hsic", "pvalue")
+        }
+        told = {"first": first, "second": second, "direction": self.direction, "score": self.score}
+        how = {"criterion": self.criterion, "estimator": self.estimator, "null": self.null}
+        return [{**told, **sides, **how, "regression": self.regression, "n": self.n}]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        first, second = self.names
+        # All criteria have HSIC, and only some have p-values or maps.
+        sizes = [self.forward.hsic, self.backward.hsic]
+        return [f"{first} -> {second}", f"{second} -> {first}"], sizes, "HSIC with the residuals"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CausalDirections(BarResult):
+    """The directions of many pairs.
+
+    Parameters
+    ----------
+    pairs : tuple of str
+        Names of the pairs.
+    results : tuple of CausalDirection
+        Results of each.
+    seed : int
+        Fixes every draw; each result has a seed of its own, which gives it again.
+    seconds : float
+        Wall time.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic import causal
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 300))
+    >>> y = x + x**3 + 0.5 * noise
+    >>> found = causal.directions({"up": (x, y), "down": (y, x)}, criterion="hsic", rng=0)
+    >>> [one.direction for one in found.results]
+    ['x1 -> x2', 'x2 -> x1']
+    """
+
+    _tabular: ClassVar[bool] = True
+    _leading: ClassVar[int] = 1
+
+    pairs: tuple[str, ...]
+    results: tuple[CausalDirection, ...]
+    seed: int
+    seconds: float
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Scores of all pairs, shape (k,); positive where the first variable is the cause."""
+        return np.array([result.score for result in self.results])
+
+    def accuracy_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> AccuracyCurve:
+        """Share of right decisions against that of decided pairs, see `accuracy_curve`."""
+        return accuracy_curve(self.scores, truth, weights)
+
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
+        # A stable sort keeps pairs of the same confidence in their order.
+        order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
+        rows: list[list[str]] = []
+        for k in order:
+            result = self.results[k]
+            sides = (rounded(result.forward.hsic), rounded(result.backward.hsic))
+            rows.append([self.pairs[k], result.direction, f"{result.score:.4g}", *sides])
+        return ["pair", "direction", "score", "HSIC forward", "HSIC backward"], rows
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every pair, in their order."""
+        each = zip(self.pairs, self.results, strict=True)
+        return [{"pair": pair, **result.records()[0]} for pair, result in each]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        order = np.argsort(-np.abs(self.scores), kind="stable")
+        names = [f"{self.pairs[k]}: {self.results[k].direction}" for k in order]
+        return names, self.scores[order].tolist(), "score"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        first = self.results[0]
+        decided = np.sign(self.scores)
+        counts = f"{int((decided > 0).sum()):,} forward, {int((decided < 0).sum()):,} backward"
+        return [
+            ("pairs", f"{len(self.pairs):,}"),
+            ("directions", f"{counts}, {int((decided == 0).sum()):,} undecided"),
+            ("criterion", first.criterion),
+            ("estimator", first.estimator),
+            ("regression", first.regression),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
 
 
 @named_arguments
@@ -198,17 +537,17 @@ def direction(
         rows_used=rows,
         **described_regression(fitted),
     )
-    forward, backward = chosen.run(rows)
+    (forward, measured, law), (backward, *_) = chosen.run(rows)
     first, second = session.names
     return CausalDirection(
         names=(first, second),
-        score=chosen.score(forward.evidence, backward.evidence),
-        forward=forward.evidence,
-        backward=backward.evidence,
+        score=chosen.score(forward, backward),
+        forward=forward,
+        backward=backward,
         criterion=criterion,
-        estimator=forward.estimator,
+        estimator=measured,
         estimator_reason=reason,
-        null=forward.null,
+        null=law,
         regression=fitted.name,
         rows_reason=rows_reason,
         **{**run_fields(session), "n": rows},
@@ -373,12 +712,8 @@ def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
     return named
 
 
-class _MeasuredSide(NamedTuple):
-    """A direction, and how it was measured."""
-
-    evidence: DirectionEvidence
-    estimator: str
-    null: str | None
+_Side = tuple[DirectionEvidence, str, str | None]
+"""A direction, with the names of the estimator and of the null that measured it."""
 
 
 @dataclass(frozen=True)
@@ -437,7 +772,7 @@ class _Directed:
             n = min(n, _ALL_PAIRS_ROWS)
         # All rows, or the powers of two below, until the plan fits.
         offers = [
-            Offer(k, f"{k:,} rows", partial(self._plan_of, k), partial(self._run_chosen, k))
+            Offer(k, f"{k:,} rows", partial(self._plan_of, k), partial(self._timed, k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
         ]
         number, reason = first_that_fits(self.session, [offers])
@@ -450,42 +785,47 @@ class _Directed:
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
 
-        # Of all that runs, whichever variable is the effect.
-        def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
-            del some, combinations
-            return replace(self, estimator=estimator)._plan_of(rows)
-
-        def runner(estimator: Estimator, some: Session, combinations: Combinations) -> object:
-            del combinations
-            whole = some.over(self.session.sources)
-            return replace(self, session=whole, estimator=estimator).run(rows)
-
-        session, _ = self._selected(rows)
+        session = self._selected(rows, read=False)
         both = VHSIC.name, NystromMHSIC.name
         names = both if self.estimator == "auto" else (self.estimator,)
-        combinations = self._kernels(find_estimator(names[0], session)[0])
-        chosen, _, reason = choose_among(names, session, combinations, planner, runner)
+        chosen, _, reason = choose_among(
+            names,
+            session,
+            self._kernels(find_estimator(names[0], session)[0]),
+            # Of all that runs, whichever variable is the effect.
+            lambda one, *_: replace(self, estimator=one)._plan_of(rows),
+            lambda one, some, _: self._timed(rows, some, estimator=one),
+        )
         return replace(self, estimator=chosen), reason
 
     def plan(self, rows: int) -> Plan:
         """The plan, whose refusal names the most rows that fit."""
         ways = [Way("rows", rows, self._plan_of, min(rows, _FEWEST_CHOSEN))]
-        pilot = partial(self.session.timed, partial(self._run_chosen, rows))
+        pilot = partial(self.session.timed, partial(self._timed, rows))
         return replace(telling(self._plan_of(rows), ways), pilot=pilot)
 
     def _plan_of(self, rows: int) -> Plan:
         """All steps with so many rows, of both directions."""
         if isinstance(self.estimator, str):
             return self.choose(rows)[0]._plan_of(rows)
-        session, steps = self._selected(rows)
+        session, steps = self._selected(rows, read=False), list[DriverStep | PassPlan]()
+        fetch = max(source.take_bytes for source in self.session.sources)
+        if rows < self.session.n:
+            size = 8 * rows * sum(session.dims)
+            steps.append(DriverStep("select rows", 2 * size + fetch, size))
+            fetch = 0
         estimator, _ = find_estimator(self.estimator, session)
-        made, both = _plan_standardised(session)
-        steps, landmarks = [*steps, *made], None
+        sample = 8 * min(rows, _UNIT_ROWS) * sum(session.dims)
+        steps += [DriverStep(_UNITS, 3 * sample + fetch), session.plan(_moments(session))]
+        # Variables of the shapes of those that are standardised.
+        both = [derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources]
+        landmarks = None
         for cause, effect in (both, both[::-1]):
             pair = session.over([cause, effect])
-            made, (left,) = plan_regressions(pair, self.regression, _GIVEN, _RESIDUALS)
+            name, d = _RESIDUALS.format(effect.name), effect.shape[1]
+            left = derived(name, (effect, cause), JoinRows(), d)
             measured = self._plan_measure(session.over([cause, left]), estimator)
-            steps += [*made, *measured.steps]
+            steps += [*plan_regressions(pair, self.regression, _GIVEN), *measured.steps]
             landmarks = measured.n_landmarks
         return plan_of(session, steps, _REMEDY, landmarks)
 
@@ -495,69 +835,60 @@ class _Directed:
         if self.criterion == "sensitivity":
             # The map is summed up here, and never written.
             return map_passes(session, estimator, "statistic", combinations.kernels, (0, 1))
-        if self.criterion == "hsic":
-            return plan_once(estimator, session, combinations, None)
         return plan_test(estimator, session, combinations, self._null, self.n_resamples)
 
     def _kernels(self, estimator: Estimator) -> Combinations:
         return Combinations.single([estimator.kernel(read_kernel(self.kernel))] * 2)
 
     @property
-    def _null(self) -> str | Null:
+    def _null(self) -> str | Null | None:
         # A law has p-values of any size, which the score compares; those of replicates end at one
         # over their number.
-        return "gamma" if self.null is None else self.null
+        return "gamma" if self.null is None and self.criterion in _BY_PVALUE else self.null
 
-    def _selected(self, rows: int) -> tuple[Session, list[DriverStep | PassPlan]]:
-        """The shapes of the selected rows, which are held, and the step that reads them."""
-        whole = self.session
-        if rows == whole.n:
-            return whole, []
-        size = 8 * rows * sum(whole.dims)
-        fetch = size + max(source.take_bytes for source in whole.sources)
-        # A plan asks for shapes, so that the rows take no memory.
-        shapes = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
-        held = map(Variable, whole.names, shapes)
-        return whole.over(list(held)), [DriverStep("select rows", size + fetch, size)]
-
-    def _select(self, rows: int) -> Session:
+    def _selected(self, rows: int, *, read: bool) -> Session:
         """The session over so many rows, drawn at random and held where they are not all."""
         whole = self.session
         if rows == whole.n:
             return whole
-        whole.step("select rows")
-        # At random and not the first ones: data are often stored sorted.
-        drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
-        # In order, so that chunks are read one after another.
-        values = whole.take([np.sort(drawn)] * len(whole.sources))
+        # A plan asks for shapes, so that the rows take no memory.
+        values: list[Any] = [np.broadcast_to(np.float64(0.0), (rows, d)) for d in whole.dims]
+        if read:
+            whole.step("select rows")
+            # At random and not the first ones: data are often stored sorted.
+            drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
+            # In order, so that chunks are read one after another.
+            values = whole.take([np.sort(drawn)] * len(whole.sources))
         return whole.over(list(map(Variable, whole.names, values)), "selected rows")
 
-    def _run_chosen(self, rows: int, session: Session) -> object:
-        return replace(self, session=session).choose(rows)[0].run(rows)
+    def _timed(self, rows: int, session: Session, **options: Any) -> object:
+        """What runs in a session, for its seconds."""
+        whole = session.over(self.session.sources)
+        return replace(self, session=whole, **options).choose(rows)[0].run(rows)
 
-    def run(self, rows: int) -> tuple[_MeasuredSide, _MeasuredSide]:
+    def run(self, rows: int) -> tuple[_Side, _Side]:
         """The first variable as the cause, and the second."""
-        session = self._select(rows)
+        session = self._selected(rows, read=True)
         first, second = _standardised(session)
         # One after the other by the same draws, so that exchanged variables give the opposite.
         forward = self._side(session.over([first, second], "forward"))
         return forward, self._side(session.over([second, first], "backward"))
 
-    def _side(self, both: Session) -> _MeasuredSide:
+    def _side(self, both: Session) -> _Side:
         """The dependence of residuals of the second variable on the first, their cause.
 
         As much of it as the criterion needs.
         """
         (left,) = fit_regressions(both, self.regression, _GIVEN).variables(_GIVEN, _RESIDUALS)
         session = both.over([both.sources[0], left], "residuals")
-        if self.criterion in _BY_PVALUE:
+        if self._null is not None:
             options = self.kernel, self.estimator, self._null, self.n_resamples
             method = choose_method(session, *options)
             neighbours = Neighbours(session, arguments=())
             fields = tested_fields(session, method)
             neighbours.warn()
             side = DirectionEvidence(fields["estimate"], fields["pvalue"])
-            return _MeasuredSide(side, method.estimator.name, method.null.name)
+            return side, method.estimator.name, method.null.name
         maps = self.criterion == "sensitivity"
         chosen, _, kernels = choose_measure(session, self.kernel, self.estimator, unbiased=not maps)
         if maps:
@@ -568,7 +899,7 @@ class _Directed:
             side = DirectionEvidence(float(measured.estimate.value), None, (cause, effect))
         else:
             side = DirectionEvidence(float(chosen.estimate(session, kernels).value))
-        return _MeasuredSide(side, chosen.name, None)
+        return side, chosen.name, None
 
     def score(self, forward: DirectionEvidence, backward: DirectionEvidence) -> float:
         """Score that is positive where the first variable is believed to be the cause.
@@ -580,78 +911,51 @@ class _Directed:
         .. [2] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
            criterion. Applied Soft Computing 70, 2018, section 4.5.
         """
+        score = self._dependence(backward) - self._dependence(forward)  # -C or C_s of [2]
+        if self.criterion != "larger-p-value":
+            return score
+        # Equal p-values decide nothing.
+        return max(forward.pvalue or 0.0, backward.pvalue or 0.0) * float(np.sign(score))
+
+    def _dependence(self, side: DirectionEvidence) -> float:
+        """The quantity that is smaller in the direction of the cause."""
         if self.criterion == "sensitivity":
-            assert forward.sensitivity is not None
-            assert backward.sensitivity is not None
-            return sum(backward.sensitivity) - sum(forward.sensitivity)  # C_s of [2]
+            return sum(side.sensitivity or ())
         if self.criterion == "hsic":
-            return backward.hsic - forward.hsic  # -C of [2]
-        assert forward.pvalue is not None
-        assert backward.pvalue is not None
-        if self.criterion == "p-value":
-            return math.log(forward.pvalue) - math.log(backward.pvalue)
-        larger = max(forward.pvalue, backward.pvalue)
-        # copysign takes 0 for positive: equal p-values decide nothing.
-        return math.copysign(larger, forward.pvalue - backward.pvalue) * (
-            forward.pvalue != backward.pvalue
-        )
+            return side.hsic
+        assert side.pvalue is not None
+        return -math.log(side.pvalue) if self.criterion == "p-value" else -side.pvalue
 
 
 @dataclass(frozen=True)
-class _EvenColumns:
-    """All columns about provisional centres in powers of two, and their squares, as a design.
+class _UnitsAndSquares:
+    """All columns in units of a sample, and their squares, as a design."""
 
-    Parameters
-    ----------
-    centre : ndarray, shape (d,)
-        Medians of a sample, from which a mean is at most a standard deviation away, so that no
-        digits cancel; those of a constant column are exactly its value.
-    exponent : ndarray, shape (d,)
-        Powers of two that the columns are divided by, which is exact, so that no square overflows
-        or vanishes.
-    """
+    units: tuple[ColumnFeatures, ...]
 
-    centre: Vector
-    exponent: Exponents
-
-    @property
-    def size(self) -> int:
-        """Columns and squares."""
-        return 2 * len(self.centre)
-
-    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
         """Columns and squares of rows, shape (b, 2 d)."""
         del fold
-        even = np.ldexp(np.concatenate(values, axis=1) - self.centre, -self.exponent)
-        return np.concatenate([even, np.square(even)], axis=1)
+        columns = [one(x) for one, x in zip(self.units, values, strict=True)]
+        return np.concatenate([*columns, *map(np.square, columns)], axis=1)
 
 
 @dataclass(frozen=True)
 class _Standardise:
     """Rows in units of the standard deviations, about the means, as a `RowFunction`."""
 
-    centre: Vector
-    exponent: Exponents
-    mean: Vector
-    scale: Vector
+    units: ColumnFeatures
 
     def __call__(self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]) -> Vector:
         """Shift and divide."""
         del rows
-        even = np.ldexp(np.asarray(values[0], np.float64) - self.centre, -self.exponent)
-        out: Vector = (even - self.mean) / self.scale
-        return out
+        return np.asarray(self.units(values[0]), np.float64)
 
 
 def _moments(session: Session) -> SecondMomentsPass:
     """The pass of means and mean squares, to which a run adds the columns."""
-    d = sum(session.dims)
-    return SecondMomentsPass(
-        Bound(2 * d, 16 * d, 8 * 3 * d),
-        Folds(1),
-        "means and standard deviations",
-        products=False,
-    )
+    d, name = sum(session.dims), "means and standard deviations"
+    return SecondMomentsPass(2 * d, 16 * d, 8 * 3 * d, Folds(1), name, products=False)
 
 
 def _standardised(session: Session) -> list[Source]:
@@ -667,36 +971,24 @@ def _standardised(session: Session) -> list[Source]:
     if session.n > _UNIT_ROWS:
         # A second stream of this purpose: the first draws the rows of a pair.
         rows = generator(session.seed, "selection", 1).choice(session.n, _UNIT_ROWS, replace=False)
-    sample = np.concatenate(session.take([rows] * len(session.sources)), axis=1)
-    centre = np.median(sample, axis=0)
-    # The power of two that brings what the sample holds of a column to about 1.
-    exponent = np.frexp(np.abs(sample - centre).max(axis=0))[1].astype(np.int32)
-    design = _EvenColumns(centre, exponent)
+    samples = session.take([rows] * len(session.sources))
+    # About the medians, from which a mean is at most a standard deviation away.
+    units = [ColumnFeatures.of(one.astype(np.float64), np.float64) for one in samples]
+    design = _UnitsAndSquares(tuple(units))
     sums = session.reduce(replace(_moments(session), design=design)).whole()
     mean, square = np.split(sums.totals / session.n, 2)
     # The centre is near the mean, so that little cancels.
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    parts = (np.split(one, [session.dims[0]]) for one in (mean, deviation))
     out: list[Source] = []
-    stop = 0
-    for source, d in zip(session.sources, session.dims, strict=True):
-        units: list[Any] = [one[stop : stop + d] for one in (centre, exponent, mean, deviation)]
-        stop += d
-        (constant,) = np.nonzero(units[-1] == 0.0)
+    for source, one, about, spread in zip(session.sources, units, *parts, strict=True):
+        (constant,) = np.nonzero(spread == 0.0)
         if len(constant):
             msg = (
                 f"variable {source.name!r} is constant in column {int(constant[0])}: leave the "
                 "column out"
             )
             raise DataError(msg)
-        out.append(derived(source.name, (source,), _Standardise(*units), d))
+        whole = replace(one, centre=one.centre + one.scale * about, scale=one.scale * spread)
+        out.append(derived(source.name, (source,), _Standardise(whole), len(about)))
     return out
-
-
-def _plan_standardised(session: Session) -> tuple[list[DriverStep | PassPlan], list[Source]]:
-    """The steps of `_standardised`, and variables of the shapes of what it makes."""
-    size = 8 * min(session.n, _UNIT_ROWS) * sum(session.dims)
-    fetch = 3 * size + max(source.take_bytes for source in session.sources)
-    shapes: list[Source] = [
-        derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources
-    ]
-    return [DriverStep(_UNITS, fetch), session.plan(_moments(session))], shapes

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from graphlib import TopologicalSorter
+from itertools import combinations, permutations, product
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
@@ -12,32 +15,35 @@ from dhsic._arguments import Precision, RunOptions, read_single_kernels
 from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
-from dhsic._validation import check_choice, check_level, named_arguments
-from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
-from dhsic.causal.nodes import open_nodes
+from dhsic._text import printable
+from dhsic._validation import check_choice, check_level, named_arguments, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, find_null
+from dhsic.engine.units import format_count
+from dhsic.errors import InvalidArgumentError, needing
+from dhsic.estimators import VHSIC, Null, NullName, NystromMHSIC, find_null
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns
-from dhsic.nulls import Distribution, Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
+from dhsic.nulls import Gamma, Permutation, Replicates, Resampling, Spectral, pvalue
 from dhsic.regression.residuals import (
-    FittedRegressions,
     Regression,
     RegressionName,
     Regressions,
     find_regression,
+    open_nodes,
     run_regressions,
 )
-from dhsic.results import AS_ASKED, RunFields, Sketch
+from dhsic.results import AS_ASKED, Result, RunFields, Sketch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Parents = tuple[tuple[int, ...], ...]
+"""Numbers of the parents of every node, ascending."""
 
 _SHOWN = 5
 _MOST = 30
@@ -52,6 +58,180 @@ MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 _VHSIC_ROWS = 2000
 _VHSIC_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DAG(Result):
+    """A directed acyclic graph.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the nodes.
+    parents : tuple of tuple of int
+        Numbers of the parents of every node.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is a cycle, or a parent that is no other node.
+
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. Journal of Machine Learning Research 15, 2014.
+
+    Examples
+    --------
+    >>> from dhsic.causal import DAG
+    >>> dag = DAG(("a", "b", "c"), ((), (0,), (0, 1)))
+    >>> print(dag)
+    a -> b, a -> c, b -> c
+    >>> DAG.of(("a", "b", "c"), [("a", "b"), ("a", "c"), ("b", "c")]) == dag
+    True
+    >>> dag
+    <DAG: a -> b, a -> c, b -> c, 3 nodes>
+    """
+
+    _tabular: ClassVar[bool] = True
+
+    names: tuple[str, ...]
+    parents: Parents
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            m, numbers = len(self.names), [tuple(map(index, own)) for own in self.parents]
+            others = [sorted({*own} & {*range(m)} - {j}) for j, own in enumerate(numbers)]
+            if len(numbers) != m or others != [*map(list, numbers)]:
+                raise ValueError
+            TopologicalSorter(dict(enumerate(numbers))).prepare()
+        except (TypeError, ValueError) as error:  # a cycle, too, is a ValueError
+            msg = (
+                "a DAG needs a sequence of names, and for each the numbers of its parents, other "
+                f"nodes, ascending and without a cycle; got {shown(self.names)} and "
+                f"{shown(self.parents)}"
+            )
+            raise InvalidArgumentError(msg) from error
+
+    @classmethod
+    def of(cls, names: Iterable[str], edges: Iterable[tuple[str, str]]) -> DAG:
+        """The graph of edges, each from a cause to its effect by their names."""
+        names, edges = tuple(names), tuple(edges)  # iterators, too, which are read more than once
+        if len(set(names)) < len(names):
+            msg = f"the names of nodes must be different, got {', '.join(names)}"
+            raise InvalidArgumentError(msg)
+        unknown = sorted({str(node) for edge in edges for node in edge} - set(names))
+        if unknown:
+            msg = f"edges must join the nodes {', '.join(names)}; got {', '.join(unknown)}"
+            raise InvalidArgumentError(msg)
+        places = {name: number for number, name in enumerate(names)}
+        parents = (
+            tuple(sorted({places[cause] for cause, effect in edges if effect == name}))
+            for name in names
+        )
+        return cls(names, tuple(parents))
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """From causes to effects, by name."""
+        numbers = sorted((j, node) for node, parents in enumerate(self.parents) for j in parents)
+        return tuple((self.names[cause], self.names[effect]) for cause, effect in numbers)
+
+    def to_networkx(self) -> Any:
+        """The graph as a `networkx.DiGraph`.
+
+        Raises
+        ------
+        MissingDependencyError
+            networkx is not installed.
+        """
+        with needing("networkx", "causal", "A graph as networkx.DiGraph"):
+            import networkx as nx
+        graph = nx.DiGraph()
+        graph.add_nodes_from(self.names)
+        graph.add_edges_from(self.edges)
+        return graph
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph, see `dhsic.plots.causal_graph`."""
+        return plots.causal_graph(self.parents, self.names, ax=ax)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every edge."""
+        return [{"cause": cause, "effect": effect} for cause, effect in self.edges]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [("graph", str(self)), ("nodes", ", ".join(self.names))]
+
+    def _brief(self) -> list[str]:
+        return [str(self), format_count(len(self.names), "node")]
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash((self.names, self.parents))
+
+    def __str__(self) -> str:
+        edges = ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges)
+        return printable(edges) or "no edges"
+
+
+@cache
+def enumerate_dags(m: int) -> tuple[Parents, ...]:
+    """All directed acyclic graphs over m nodes: 1, 3, 25, 543, 29,281 for m = 1, ..., 5.
+
+    Parameters
+    ----------
+    m : int
+        Nodes, at most 5.
+
+    Returns
+    -------
+    tuple of Parents
+        Graphs of fewer edges first.
+
+    References
+    ----------
+    .. [1] R. Robinson. Counting labeled acyclic digraphs. New directions in the theory of graphs,
+       1973.
+
+    Examples
+    --------
+    >>> enumerate_dags(2)
+    (((), ()), ((), (0,)), ((1,), ()))
+    """
+
+    def subsets(own: tuple[int, ...]) -> list[tuple[int, ...]]:
+        return [some for size in range(len(own) + 1) for some in combinations(own, size)]
+
+    # Every graph is a part of a fully connected one, and may be one of several.
+    graphs = {some for whole in complete_dags(m) for some in product(*map(subsets, whole))}
+    # By edges first, so that a graph comes after those that it contains.
+    return tuple(sorted(graphs, key=lambda parents: (sum(map(len, parents)), parents)))
+
+
+def complete_dags(m: int) -> tuple[Parents, ...]:
+    """The fully connected graphs over m nodes, one for every order of them.
+
+    Parameters
+    ----------
+    m : int
+        Nodes.
+
+    Returns
+    -------
+    tuple of Parents
+        As many as m!.
+
+    Examples
+    --------
+    >>> complete_dags(2)
+    (((), (0,)), ((1,), ()))
+    """
+    return tuple(
+        tuple(tuple(sorted(order[: order.index(node)])) for node in range(m))
+        for order in permutations(range(m))
+    )
 
 
 class ScoredDAG(NamedTuple):
@@ -491,13 +671,13 @@ def score_dags(
     by_size = partial(sorted, key=lambda given: (len(given), given))  # the smaller sets first
     sets = {j: by_size({one[j] for one in graphs}) for j in range(len(session.sources))}
     kernel_of = _kernels_of_nodes(kernels, session)
-    combinations = _combinations(graphs, sets, session.dims, kernel_of)
+    chosen = _kernels_of_graphs(graphs, sets, session.dims, kernel_of)
     method = _ResidualTest.choose(session, estimator, null, n_resamples, len(graphs))
     told = {"computes": "causal graph scores", "graphs": graphs, "kernels": kernel_of}
     fitted = run_regressions(session, regressor, sets, **told, **method.described)
     tested = session.over(fitted.variables(sets), "residuals")
     # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
-    scores, method = method.test(tested, combinations, tested.begin)
+    scores, method = method.test(tested, chosen, tested.begin)
     return DAGScores(
         **run_fields(session),
         names=session.names,
@@ -606,98 +786,64 @@ def search_dag(
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
         session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
-    search = _Search(session, fitted, method, kernel_of)
-    order, ordering = search.order()
-    parents, pruning = search.prune(order, level)
+
+    def tested(
+        variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
+    ) -> tuple[tuple[float, float], _ResidualTest]:
+        """Statistic and p-value of the test that variables are independent, and its method."""
+        over, chosen = session.over(variables, part), Combinations.single(kernels)
+        (score,), settled = method.test(over, chosen, over.expect)
+        return score, settled
+
+    def test(node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
+        # Independence of the nodes together, which is more than that of each.
+        (residual,) = fitted.variables({node: [given]})
+        joined = joined_source([session.sources[j] for j in against])
+        # Nodes have units of their own.
+        usual, columns = method.estimator.kernel(None), tuple(range(joined.shape[1]))
+        kernels = kernel_of[node], OnColumns(usual, columns, scaled=True)
+        score, _ = tested([residual, joined], kernels, ("test", node, given, against))
+        return SearchTest(session.names[node], tuple(session.names[j] for j in given), *score)
+
+    left, order, ordering = list(range(p)), list[int](), list[SearchTest]()
+    while len(left) > 1:
+        tests = [test(j, rest := _without(left, j), rest) for j in left]
+        ordering += tests
+        # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
+        # left.
+        last, _ = min(zip(left, tests, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
+        # What is taken away comes before all that was taken away earlier.
+        order.insert(0, last)
+        left.remove(last)
+    order = left + order
+    kept, pruning = dict[int, tuple[int, ...]](), list[SearchTest]()
+    for place, node in enumerate(order):
+        # Only nodes that come before it can be its parents: with all of them it is the complete
+        # graph of the order, from which edges are taken away.
+        before = kept[node] = tuple(sorted(order[:place]))
+        for candidate in before:
+            pruning.append(test(node, _without(kept[node], candidate), before))
+            # Phase 2: the residual is independent without this one, which is no parent then.
+            if pruning[-1].pvalue > level:
+                kept[node] = _without(kept[node], candidate)
+    parents = tuple(kept[node] for node in range(p))
     residuals = fitted.variables({j: [given] for j, given in enumerate(parents)})
-    (statistic, pvalue_of_all), tested = search.tested(residuals, kernel_of, ("residuals", parents))
+    (statistic, pvalue_of_all), settled = tested(residuals, kernel_of, ("residuals", parents))
     return DAGSearch(
         **run_fields(session),
         names=session.names,
         regression=regressor.name,
         parents=parents,
         order=tuple(session.names[j] for j in order),
-        ordering=ordering,
-        pruning=pruning,
+        ordering=tuple(ordering),
+        pruning=tuple(pruning),
         alpha=level,
         statistic=statistic,
         pvalue=pvalue_of_all,
-        estimator=tested.estimator.name,
-        estimator_reason=tested.estimator_reason,
-        null=tested.null.name,
+        estimator=settled.estimator.name,
+        estimator_reason=settled.estimator_reason,
+        null=settled.null.name,
     )
-
-
-@dataclass(frozen=True)
-class _Search:
-    """The two phases of RESIT.
-
-    Parameters
-    ----------
-    session : Session
-        Over the nodes.
-    fitted : FittedRegressions
-        Among them.
-    method : _ResidualTest
-        Method of the tests.
-    kernels : tuple of Kernel
-        Kernels of the residuals.
-    """
-
-    session: Session
-    fitted: FittedRegressions
-    method: _ResidualTest
-    kernels: tuple[Kernel, ...]
-
-    def order(self) -> tuple[list[int], tuple[SearchTest, ...]]:
-        """Phase 1: the nodes, causes before effects, and the tests."""
-        left, order = list(range(len(self.session.sources))), list[int]()
-        tests: list[SearchTest] = []
-        while len(left) > 1:
-            tested = [self._test(j, rest := _without(left, j), rest) for j in left]
-            tests += tested
-            # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
-            # left.
-            last = min(zip(left, tested, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
-            # What is taken away comes before all that was taken away earlier.
-            order.insert(0, last[0])
-            left.remove(last[0])
-        return left + order, tuple(tests)
-
-    def prune(self, order: Sequence[int], alpha: float) -> tuple[Parents, tuple[SearchTest, ...]]:
-        """Phase 2: the parents of every node, and the tests."""
-        parents: dict[int, tuple[int, ...]] = {}
-        tests: list[SearchTest] = []
-        for place, node in enumerate(order):
-            # Only nodes that come before it can be its parents: with all of them it is the complete
-            # graph of the order, from which edges are taken away.
-            before = parents[node] = tuple(sorted(order[:place]))
-            for candidate in before:
-                tests.append(self._test(node, _without(parents[node], candidate), before))
-                # Phase 2: the residual is independent without this one, which is no parent then.
-                if tests[-1].pvalue > alpha:
-                    parents[node] = _without(parents[node], candidate)
-        return tuple(parents[node] for node in sorted(parents)), tuple(tests)
-
-    def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
-        # Independence of the nodes together, which is more than that of each.
-        names = self.session.names
-        (residual,) = self.fitted.variables({node: [given]})
-        joined = joined_source([self.session.sources[j] for j in against])
-        # Nodes have units of their own.
-        usual, columns = self.method.estimator.kernel(None), tuple(range(joined.shape[1]))
-        kernels = self.kernels[node], OnColumns(usual, columns, scaled=True)
-        score, _ = self.tested([residual, joined], kernels, ("test", node, given, against))
-        return SearchTest(names[node], tuple(names[j] for j in given), *score)
-
-    def tested(
-        self, variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
-    ) -> tuple[tuple[float, float], _ResidualTest]:
-        """Statistic and p-value of the test that variables are independent, and its method."""
-        tested = self.session.over(variables, part)
-        combinations = Combinations.single(kernels)
-        (score,), method = self.method.test(tested, combinations, tested.expect)
-        return score, method
 
 
 def _without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
@@ -794,18 +940,15 @@ class _ResidualTest:
         An estimator that was given is kept, and refused where it does not fit the memory; one that
         is left open is chosen so that it fits that and the time.
         """
-        method = self
+        method, once = self, partial(plan_once, null=self.null)
         if self.names:
-            choice = choose_among(self.names, session, combinations, self._plan, self._scores)
+            choice = choose_among(self.names, session, combinations, once, self._scores)
             reasons = [one for one in (self.estimator_reason, choice.reason) if one != AS_ASKED]
             chosen: Any = choice.estimator
             told = "; ".join(reasons) or AS_ASKED
             method = replace(self, estimator=chosen, estimator_reason=told)
-        announce(planned(self._plan, method.estimator, session, combinations))
+        announce(planned(once, method.estimator, session, combinations))
         return method._scores(method.estimator, session, combinations), method
-
-    def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-        return plan_once(estimator, session, combinations, self.null)
 
     def _scores(
         self, estimator: Any, session: Session, combinations: Combinations
@@ -813,16 +956,14 @@ class _ResidualTest:
         if isinstance(self.null, Resampling):
             # All graphs share the tiles of the kernels, and the replicates.
             grid = estimator.test_grid(session, combinations, self.null)
-            laws: list[Distribution] = [Replicates(values) for values in grid.replicates.T]
-            statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
+            laws = map(Replicates, grid.replicates.T)
+            found: Any = zip(grid.statistics.tolist(), laws, grid.rounding.tolist(), strict=True)
         else:
-            outcomes = estimator.test_each(session, combinations, self.null)
-            laws = [outcome.distribution for outcome in outcomes]
-            statistics = [float(outcome.statistic) for outcome in outcomes]
-            roundings = [outcome.rounding for outcome in outcomes]
+            each = estimator.test_each(session, combinations, self.null)
+            found = ((one.statistic, one.distribution, one.rounding) for one in each)
         return [
-            (statistic, pvalue(statistic, law, session.dtype, rounding))
-            for statistic, law, rounding in zip(statistics, laws, roundings, strict=True)
+            (float(statistic), pvalue(statistic, law, session.dtype, rounding))
+            for statistic, law, rounding in found
         ]
 
 
@@ -841,7 +982,7 @@ def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
     return tuple(dag.parents for dag in graphs)
 
 
-def _combinations(
+def _kernels_of_graphs(
     graphs: Sequence[Parents], sets: Regressions, dims: Sequence[int], kernels: Sequence[Kernel]
 ) -> Combinations:
     """A kernel for every node and set of parents, and for every graph one a node."""

@@ -13,13 +13,18 @@ from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
-from dhsic.causal.nodes import open_nodes
 from dhsic.engine.graphs import graphs_on
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
-from dhsic.regression.residuals import Regression, RegressionName, find_regression, run_regressions
+from dhsic.regression.residuals import (
+    Regression,
+    RegressionName,
+    find_regression,
+    open_nodes,
+    run_regressions,
+)
 from dhsic.results import IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours
 

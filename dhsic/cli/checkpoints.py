@@ -13,9 +13,9 @@ import click
 from dhsic._text import is_terminal
 from dhsic.cli.interrupts import last_words
 from dhsic.cli.output import print_columns
-from dhsic.engine.checkpoint import Manifest, remove_checkpoint
-from dhsic.engine.kept import find_checkpoints, kept_passes
+from dhsic.engine.checkpoint import Manifest, find_checkpoints, kept_passes, remove_checkpoint
 from dhsic.engine.units import format_bytes
+from dhsic.errors import DataError
 from dhsic.io.folder import Folder
 
 _WHAT = "the URL of checkpoints"
@@ -58,8 +58,8 @@ def list_checkpoints(url: str) -> None:
     A line for each pass: how many of its parts are kept, their size and their age. Those that
     cannot be read are named at the end.
     """
-    listing = find_checkpoints(Folder.at(url, _WHAT))
-    for folder, manifest in listing.checkpoints:
+    found, broken = find_checkpoints(Folder.at(url, _WHAT))
+    for folder, manifest in found:
         click.echo(click.style(str(folder), bold=True))
         click.echo(f"  {_manifest_line(manifest)}")
         passes = kept_passes(folder)
@@ -75,7 +75,7 @@ def list_checkpoints(url: str) -> None:
         if rows:
             print_columns(("  pass", "parts", "size", "last written"), rows)
     # Those that can be read were shown first: one that is broken hides none of them.
-    listing.refuse_broken()
+    _refuse(broken)
 
 
 @checkpoints.command()
@@ -88,17 +88,22 @@ def clean(url: str, yes: bool) -> None:
     Only folders with the manifest of a checkpoint are touched, and in them only its files. A run
     that uses one must have ended.
     """
-    listing = find_checkpoints(Folder.at(url, _WHAT))
-    if listing.checkpoints and not yes:
-        for folder, manifest in listing.checkpoints:
+    found, broken = find_checkpoints(Folder.at(url, _WHAT))
+    if found and not yes:
+        for folder, manifest in found:
             click.echo(f"{folder}: {_manifest_line(manifest)}")
         _ask()
-    for folder, _ in listing.checkpoints:
+    for folder, _ in found:
         left = remove_checkpoint(folder)
         # Only files that a checkpoint writes are removed: the folder may be the user's.
         other = f"; {left} other files are left" if left else ""
         click.echo(f"removed {folder}{other}")
-    listing.refuse_broken()
+    _refuse(broken)
+
+
+def _refuse(broken: list[DataError]) -> None:
+    if broken:
+        raise DataError("; ".join(map(str, broken)))
 
 
 def _ask() -> None:

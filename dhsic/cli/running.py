@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import click
 
-from dhsic._drawing import figure_of
 from dhsic._progress import progress_bar
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal, open_journal
@@ -26,9 +25,10 @@ from dhsic.cli.signature import Options, function_of
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, Listener, RunStarted
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
-from dhsic.errors import DataError, require
+from dhsic.errors import DataError, needing
 from dhsic.io.urls import redacted
 from dhsic.io.whole import write_whole
+from dhsic.plots import figure_of
 from dhsic.report import MemoryUse, Run, check_report, write_report
 
 _TARGETS: Final = {
@@ -182,11 +182,8 @@ def _check_picture(path: Path | None) -> None:
     """Refuse before a run a picture that could not be written after it."""
     if path is None:
         return
-    try:
+    with needing("matplotlib", "plot", "--plot"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        missing = require("matplotlib", "plot", "--plot")
-        raise missing from error
     # A figure alone has no window, so that this needs no display.
     if path.suffix.lstrip(".").lower() not in Figure().canvas.get_supported_filetypes():
         msg = f"--plot needs a name that ends in a format, as OUT.png or OUT.svg; got {path.name}"

@@ -30,12 +30,12 @@ from dhsic.cli.signature import (
     summary,
 )
 from dhsic.errors import DataError
-from dhsic.estimators.registry import TABLE
+from dhsic.estimators.registry import ESTIMATORS, nulls_of
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.zarr_output import check_new_group
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Control
-from dhsic.sensitivity.result import map_columns
+from dhsic.sensitivity.maps import map_columns
 
 _WIDTH = 45  # of the nulls beside the longest name, in a terminal of 80 columns
 
@@ -389,11 +389,11 @@ def pairs_table() -> str:
     # Estimators of installed plugins too, which are loaded here for the sake of the table.
     load_plugins()
     rows = []
-    for entry in TABLE:
-        most = "2+" if entry.most_variables is None else str(entry.most_variables)
-        nulls = " ".join(null.name for null in entry.nulls)
+    for name, cls in ESTIMATORS.items():
+        most = "2+" if cls.most_variables is None else str(cls.most_variables)
+        nulls = " ".join(null.name for null in nulls_of(cls))
         first, *others = textwrap.wrap(nulls, _WIDTH, break_on_hyphens=False) or [""]
-        rows.append((entry.estimator.name, entry.cost, most, first))
+        rows.append((name, cls.cost, most, first))
         rows += [("", "", "", more) for more in others]
     return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 

@@ -1,6 +1,6 @@
 """Conditional independence, by residuals of kernel features or within strata."""
 
-from dhsic.conditional.compare import (
+from dhsic.conditional.independence import (
     ConditionalIndependenceTestResult,
     conditional_independence_test,
     plan_conditional,

@@ -40,14 +40,14 @@ from dhsic.engine.blocks import ValueKind
 from dhsic.features import ColumnFeatures, KernelFeatures, LandmarksByColumn, rows_at_quantiles
 from dhsic.kernels import Columns, Gaussian, Kernel, OnColumns, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
-from dhsic.regression.ridge import Bound, Ridges, SecondMoments
+from dhsic.regression.ridge import Ridges, SecondMoments
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _LANDMARKS = 128
 _QUANTILES = 48
-_MOST_DIRECTIONS = 6  # of x and of y
+MOST_DIRECTIONS = 6  # of x and of y
 _MOST_WEIGHTS = 3  # besides the constant
 _SHARE = 0.999  # of the variance of a kernel
 _TOLERANCE = 1e-8
@@ -102,16 +102,16 @@ def centred_columns(
 
 
 class Sizes(NamedTuple):
-    """The most features that a test takes, from shapes alone."""
+    """The most that the designs of a test take, from shapes alone."""
 
     given: int
-    """Of what is given."""
-    first: Bound
-    """Of the first pass: besides x, y and their columns that are predicted."""
-    second: Bound
-    """Of the second: besides functions of either variable's predictions, x at weights and y."""
-    third: Bound
-    """Of products of the residuals of x and of y, at all weights."""
+    """Features of what is given."""
+    passes: tuple[int, int, int]
+    """Features of a row in each pass."""
+    payload: int
+    """Bytes of a design."""
+    row: int
+    """Bytes that a row needs besides its features."""
 
     @classmethod
     def of(
@@ -123,31 +123,23 @@ class Sizes(NamedTuple):
         given = numbers + products * (products <= _MOST_PRODUCTS) + _most_projections(d)
         predictions = [_PREDICTIONS + min(len(at), _PREDICTIONS) for at in predicted]
         own = [_most_projections(count) for count in predictions]
-        t, weights = _MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
+        t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
+        # Besides what is given: x, y and their columns that are predicted; then functions of the
+        # predictions of either, x at weights and y; then products of residuals at all weights.
         first = given + 2 * t + sum(map(len, predicted))
         second = given + sum(own) + t * (1 + weights)
+        p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
         # Kernels at landmarks of one variable at a time, with the tiles of their work.
         widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
-        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
-        later = payload + sum(
-            8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
+        row = 5 * widest + 3 * (sum(dims) + d + given + sum(own) + m) + 4 * t
+        row += 2 * max(first, second) + (2 + ways) * p
+        payload = 2 * given**2 + 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
+        payload += sum(
+            3 * given * k + 2 * size**2 for k, size in zip(predictions, own, strict=True)
         )
-        second_row = row + 8 * (3 * given + 3 * sum(own) + 2 * second)
         # Every regression is the best of some, of which each has its vectors.
-        p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
-        regressed = 2 * 8 * (ways * p * (p + t) + p * t)
-        third = Bound(
-            m * (1 + levered(n, p)) + 1,
-            later + regressed,
-            second_row + 8 * (3 * m + (2 + ways) * p),
-        )
-        return cls(
-            given,
-            Bound(first, payload, row + 8 * (2 * given + first)),
-            Bound(second, later, second_row),
-            third,
-        )
+        payload += 2 * (ways * p * (p + t) + p * t)
+        return cls(given, (first, second, m * (1 + levered(n, p)) + 1), 8 * payload, 8 * row)
 
 
 def levered(n: int, p: int) -> bool:
@@ -309,33 +301,6 @@ def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Proj
     return found
 
 
-@dataclass(frozen=True)
-class Centre:
-    """The prediction of some columns of a variable by features of what is given.
-
-    Parameters
-    ----------
-    at : tuple of int
-        Numbers of the columns; the others stay as they are.
-    mean : ndarray, shape (p,)
-        Mean of the features.
-    slopes : ndarray, shape (p, k)
-        Coefficients, in units of the columns.
-    """
-
-    at: tuple[int, ...] = ()
-    mean: Vector = field(default_factory=lambda: np.zeros(0))
-    slopes: Vector = field(default_factory=lambda: np.zeros((0, 0)))
-
-    def __call__(self, x: NDArray[Any], given: Vector) -> NDArray[Any]:
-        """Rows (b, d) less their predictions from features (b, p) of what is given."""
-        if not self.at:
-            return x
-        centred = x.astype(np.float64)
-        centred[:, self.at] -= (given - self.mean) @ self.slopes
-        return centred
-
-
 class FeatureRows(NamedTuple):
     """Features of some rows."""
 
@@ -353,61 +318,19 @@ class FeatureRows(NamedTuple):
     """The constant 1 and functions of what is given, shape (b, r_w)."""
 
 
-@dataclass(frozen=True)
-class PredictedColumns:
-    """Columns of a variable that are predicted, in units of their deviations.
-
-    Parameters
-    ----------
-    at : tuple of int
-        Their numbers.
-    units : ColumnFeatures
-        Centres and deviations of all columns of the variable.
-    varied : int
-        How many columns of the variable are not constant.
-    """
-
-    at: tuple[int, ...]
-    units: ColumnFeatures
-    varied: int
-
-    @classmethod
-    def of(cls, at: tuple[int, ...], sample: Vector, dtype: DTypeLike) -> Self:
-        """In units of a sample (s, d)."""
-        varied = int(np.count_nonzero(np.ptp(sample, axis=0)))
-        return cls(at, ColumnFeatures.of(sample, dtype), varied)
-
-    @property
-    def size(self) -> int:
-        """How many are predicted."""
-        return len(self.at)
-
-    def __call__(self, x: NDArray[Any], given: Vector, fold: int) -> Vector:
-        """Columns of rows (b, d), shape (b, k)."""
-        del given, fold
-        return np.asarray(self.units(x)[:, self.at], np.float64)
-
-    def centre(self, ridges: Ridges, targets: slice) -> Centre:
-        """The prediction by regressions, of which some targets are these columns."""
-        slopes = ridges.slopes[:, targets] * self.units.scale[list(self.at)]
-        return Centre(self.at, ridges.mean, slopes)
-
-
 class FirstFits(NamedTuple):
-    """First regressions on what is given, as far as they are of one variable."""
+    """First regressions of one variable on features (b, p) of what is given."""
 
-    ridges: Ridges
-    """Those of both variables, by all rows."""
-    folds: tuple[Ridges, ...]
-    """The same by the rows outside of every fold, about the means of all rows."""
-    features: slice
-    """Targets that are features of the variable as it is."""
-    columns: slice
-    """Targets that are its columns."""
-    centre: Centre
-    """The prediction of its columns."""
+    mean: Vector
+    """Mean of these features, shape (p,)."""
+    columns: Vector
+    """Slopes of its columns, in units of their deviations, shape (p, k)."""
+    leading: Vector
+    """Slopes of the features of it that vary most, at most two, shape (p, 2)."""
+    crossed: tuple[Vector, ...]
+    """The same by the rows outside of every fold."""
     explained: float
-    """Share of the variance of its columns that this explains, on average of those that vary."""
+    """Share of the variance of its columns that this explains."""
     gained: float
     """How much more of it all rows explain than the rows of other folds do of a fold's."""
 
@@ -437,32 +360,28 @@ class Index:
     @classmethod
     def of(cls, fits: FirstFits, given: Vector, dtype: DTypeLike) -> Self:
         """From first regressions, with landmarks among rows (s, p) of what is given."""
-        ridges, features = fits.ridges, fits.features
-        about = given - ridges.mean
-        crossed = slice(features.start, min(features.start + _PREDICTIONS, features.stop))
-        leading = ridges.slopes[:, crossed]
-        own = _principal(about, ridges.slopes[:, fits.columns])
-        spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (leading, own)]
+        about = given - fits.mean
+        own = _principal(about, fits.columns)
+        spreads = [(about @ one).std(axis=0).max(initial=0.0) for one in (fits.leading, own)]
         if min(spreads) > 0.0:  # so that the kernel of all predictions sees both kinds alike
             own = own * (spreads[0] / spreads[1])
-        predictions = about @ np.append(leading, own, axis=1)
+        predictions = about @ np.append(fits.leading, own, axis=1)
         # Predictions that are the same everywhere have no functions.
         varied = np.ptp(predictions, axis=0) > 0.0
         predictions = predictions[:, varied]
         kinds = ("number",) * predictions.shape[1]
         parts = projections(predictions, kinds, dtype) if kinds else ()
-        slopes = np.array([np.append(one.slopes[:, crossed], own, axis=1) for one in fits.folds])
+        slopes = np.array([np.append(one, own, axis=1) for one in fits.crossed])
         linear = _linear_parts(parts, predictions)
-        return cls(ridges.mean, slopes[:, :, varied], parts, linear)
+        return cls(fits.mean, slopes[:, :, varied], parts, linear)
 
     @property
     def size(self) -> int:
         """Number of features."""
         return sum(one.size for one in self.parts)
 
-    def __call__(self, x: NDArray[Any], given: Vector, fold: int) -> Vector:
+    def __call__(self, given: Vector, fold: int) -> Vector:
         """Features of the predictions from given features (b, p) of a fold, shape (b, size)."""
-        del x
         values = (given - self.mean) @ self.slopes[fold]
         functions: Vector = _joined(self.parts, values) - values @ self.linear
         return functions
@@ -492,17 +411,6 @@ def _principal(about: Vector, slopes: Vector) -> Vector:
     return leading
 
 
-class Places(NamedTuple):
-    """Numbers of the columns of `ConditionalDesign.joined`."""
-
-    given: Indices
-    own_x: Indices
-    own_y: Indices
-    x: Indices
-    """Features of x, in the second pass times the weights."""
-    y: Indices
-
-
 @dataclass(frozen=True)
 class TestedFeatures:
     """Features of x or of y.
@@ -511,24 +419,69 @@ class TestedFeatures:
     ----------
     features : Projection
         Principal directions of its kernel.
-    own : PredictedColumns or Index
+    own : Projection or Index
         Its columns that the first pass predicts; regressors of it alone in the second.
-    centre : Centre, optional
-        Its prediction, about which its kernel sees it in the second pass.
+    at : tuple of int
+        Numbers of these columns; the others stay as they are.
+    mean : ndarray, shape (p,)
+        Mean of the features of what is given.
+    slopes : ndarray, shape (p, k)
+        Coefficients of the predictions of columns, about which its kernel sees it in the second
+        pass; none in the first.
     """
 
     features: Projection
-    own: PredictedColumns | Index
-    centre: Centre = field(default_factory=Centre)
+    own: Projection | Index
+    at: tuple[int, ...]
+    mean: Vector = field(default_factory=lambda: np.zeros(0))
+    slopes: Vector = field(default_factory=lambda: np.zeros((0, 0)))
 
+    @classmethod
+    def of(cls, kernel: Kernel, sample: Vector, at: tuple[int, ...], dtype: DTypeLike) -> Self:
+        """Those of rows (s, d) as they are, with columns in units of their deviations."""
+        d = sample.shape[1]
+        columns = Projection(ColumnFeatures.of(sample, dtype), np.zeros(d), np.eye(d)[:, at])
+        return cls(Projection.principal(kernel, sample, MOST_DIRECTIONS, dtype), columns, at)
 
-def _directions(kernel: Kernel, sample: Vector, dtype: DTypeLike) -> Projection:
-    return Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
+    def predicted(self, fits: FirstFits) -> Self:
+        """With the prediction of its columns."""
+        assert isinstance(self.own, Projection)
+        units: Any = self.own.map
+        return replace(self, mean=fits.mean, slopes=fits.columns * units.scale[list(self.at)])
+
+    def centre(self, x: NDArray[Any], given: Vector) -> NDArray[Any]:
+        """Rows (b, d) less their predictions from features (b, p) of what is given."""
+        if not self.slopes.size:
+            return x
+        centred = x.astype(np.float64)
+        centred[:, self.at] -= (given - self.mean) @ self.slopes
+        return centred
+
+    def about(
+        self, fits: FirstFits, kernel: Kernel, left: Vector, given: Vector, dtype: DTypeLike
+    ) -> Self:
+        """Features about its predictions, with regressors of it alone.
+
+        Parameters
+        ----------
+        fits : FirstFits
+            Its own.
+        kernel : Kernel
+            Fitted to what is left.
+        left : ndarray, shape (s, d)
+            Rows less their predictions.
+        given : ndarray, shape (s, p)
+            Features of rows of what is given.
+        dtype : dtype
+            Precision of the kernels.
+        """
+        directions = Projection.principal(kernel, left, MOST_DIRECTIONS, dtype)
+        return replace(self, features=directions, own=Index.of(fits, given, dtype))
 
 
 @dataclass(frozen=True)
 class ConditionalDesign:
-    """Features of all variables of a conditional test.
+    """Features of all variables of a conditional test, as a design.
 
     Parameters
     ----------
@@ -539,79 +492,24 @@ class ConditionalDesign:
         by itself, wide and narrow, and of all columns together where there are several.
     weights : Projection
         Principal directions of the kernel of all given columns.
-    dtype : dtype
-        Precision of the kernels.
     """
 
-    sides: tuple[TestedFeatures, TestedFeatures]
+    sides: tuple[TestedFeatures, ...]
     given: tuple[Projection, ...]
     weights: Projection
-    dtype: DTypeLike
 
     @classmethod
     def of(
         cls,
-        kernels: Sequence[Kernel],
-        samples: Sequence[Vector],
+        sides: Sequence[TestedFeatures],
+        z: Vector,
         kinds: Sequence[str],
-        predicted: Sequence[tuple[int, ...]],
         dtype: DTypeLike,
     ) -> Self:
-        """Features of x and y as they are, with their columns.
-
-        Parameters
-        ----------
-        kernels : sequence of Kernel
-            Those of x and y, fitted.
-        samples : sequence of ndarray, shapes (s, d_x), (s, d_y) and (s, d_z)
-            Rows of x, of y and of all given columns, drawn independently.
-        kinds : sequence of str
-            Kinds of the given columns.
-        predicted : sequence of tuple of int
-            Columns of x and of y.
-        dtype : dtype
-            Precision of the kernels.
-        """
-        *both, z = samples
-        x, y = (
-            TestedFeatures(
-                _directions(kernel, sample, dtype), PredictedColumns.of(at, sample, dtype)
-            )
-            for kernel, sample, at in zip(kernels, both, predicted, strict=True)
-        )
+        """Of rows (s, d_z) of all given columns, and their kinds."""
         weights = Projection.principal(joint_kernel(kinds).fit(z), z, _MOST_WEIGHTS, dtype)
         given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
-        return cls((x, y), given, weights, dtype)
-
-    def about(
-        self,
-        fits: Sequence[FirstFits],
-        kernels: Sequence[Kernel],
-        samples: Sequence[Vector],
-        given: Vector,
-    ) -> Self:
-        """Features of x and y about their predictions, with regressors of either.
-
-        Parameters
-        ----------
-        fits : sequence of FirstFits
-            Those of x and of y.
-        kernels : sequence of Kernel
-            Those of x and y, fitted to the samples.
-        samples : sequence of ndarray, shapes (s, d_x) and (s, d_y)
-            Rows of x and of y, less their predictions.
-        given : ndarray, shape (s, p)
-            Features of rows of what is given.
-        """
-        x, y = (
-            TestedFeatures(
-                _directions(kernel, sample, self.dtype),
-                Index.of(fit, given, self.dtype),
-                fit.centre,
-            )
-            for kernel, sample, fit in zip(kernels, samples, fits, strict=True)
-        )
-        return replace(self, sides=(x, y))
+        return cls(tuple(sides), given, weights)
 
     @property
     def second(self) -> bool:
@@ -625,17 +523,15 @@ class ConditionalDesign:
         return x, y, sum(one.size for one in self.given)
 
     @cached_property
-    def places(self) -> Places:
-        """Numbers of the features, side by side."""
-        r_x, r_y, p = self.sizes
-        at_weights = r_x * (1 + self.weights.size if self.second else 1)
-        counts = np.cumsum([p, *(side.own.size for side in self.sides), at_weights, r_y])
-        return Places(*np.split(np.arange(counts[-1]), counts[:-1]))
+    def places(self) -> list[Indices]:
+        """Numbers of the features of a row: of what is given, own ones of x and of y, of x, of y.
 
-    @property
-    def size(self) -> int:
-        """Number of features, side by side."""
-        return sum(map(len, self.places))
+        Those of x are in the second pass its features times the weights.
+        """
+        x, y, p = self.sizes
+        at_weights = x * (1 + self.weights.size if self.second else 1)
+        counts = np.cumsum([p, *(side.own.size for side in self.sides), at_weights, y])
+        return np.split(np.arange(counts[-1]), counts[:-1])
 
     @cached_property
     def left_out(self) -> tuple[Indices, ...]:
@@ -660,53 +556,53 @@ class ConditionalDesign:
             np.concatenate([np.empty(0, np.intp), *(every[k] for k in one)]) for one in ways
         )
 
-    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> FeatureRows:
+    def of_given(self, z: NDArray[Any]) -> Vector:
+        """Features of rows (b, d_z) of all given columns, shape (b, p)."""
+        return np.concatenate([one(z) for one in self.given], axis=1)
+
+    def features(self, values: Sequence[NDArray[Any]], fold: int) -> FeatureRows:
         """Features of rows of a fold, of x, y and every given variable."""
         pairs, z = list(zip(self.sides, values, strict=False)), np.concatenate(values[2:], axis=1)
         given = self.of_given(z)
-        own_x, own_y = (side.own(x, given, fold) for side, x in pairs)
+        own_x, own_y = (
+            side.own(given, fold) if isinstance(side.own, Index) else side.own(x)
+            for side, x in pairs
+        )
         phi, psi = (side.features(side.centre(x, given)) for side, x in pairs)
         # The constant comes first, so that the plain products are among those with weights.
         weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
         return FeatureRows(given, own_x, own_y, phi, psi, weights)
 
-    def of_given(self, z: NDArray[Any]) -> Vector:
-        """Features of rows (b, d_z) of all given columns, shape (b, p)."""
-        return np.concatenate([one(z) for one in self.given], axis=1)
-
-    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """TestedFeatures by side: of what is given, own ones of x and of y, of x, of y."""
-        rows = self(values, fold)
+    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+        """Features of rows of a fold side by side, see `places`."""
+        rows = self.features(values, fold)
         x = row_products(rows.x, rows.weights) if self.second else rows.x
         return np.concatenate([*rows[:3], x, rows.y], axis=1)
 
-    def first_fits(self, sums: SecondMoments) -> tuple[FirstFits, FirstFits]:
+    def first_fits(self, sums: SecondMoments) -> list[FirstFits]:
         """Regressions of x and of y, by the sums of the first pass."""
-        given, *parts = self.places
-        targets, left_out = np.concatenate(parts), self.left_out
-        whole = sums.whole()
-        ridges = Ridges.fit(whole, given, targets, left_out=left_out)
+        given, own_x, own_y, x, y = self.places
+        targets, whole = np.concatenate([own_x, own_y, x, y]), sums.whole()
+        ridges = Ridges.fit(whole, given, targets, left_out=self.left_out)
         errors, folds = np.zeros(len(targets)), []
         for others, held in sums.splits():
-            fold = Ridges.fit(others, given, targets, left_out=left_out, held=held)
+            fold = Ridges.fit(others, given, targets, left_out=self.left_out, held=held)
             errors += held.rows / whole.rows * fold.tried
-            folds.append(replace(fold, mean=ridges.mean))
-        half = replace(ridges, errors=errors)
-
-        def gain(at: slice) -> float:
-            return max(0.0, ridges.explained(at) - half.explained(at))
-
-        def of(columns: slice, features: slice, side: TestedFeatures) -> FirstFits:
-            one = side.own
-            assert isinstance(one, PredictedColumns)
-            share = ridges.explained(columns) * one.size / max(one.varied, 1)
-            gained = gain(features)
+            folds.append(fold)
+        half, found = replace(ridges, errors=errors), []
+        for own, features in ((own_x, x), (own_y, y)):
+            # Places among all features are those among the targets, but for what is given.
+            columns, every = own - len(given), features - len(given)
+            gained, of_columns = (
+                max(0.0, ridges.explained(at) - half.explained(at)) for at in (every, columns)
+            )
             # Far values of columns feign a gain that features, which are bounded, do not show.
-            if one.size:
-                gained = min(gain(columns), _OF_FEATURES * gained)
-            centre = one.centre(ridges, columns)
-            return FirstFits(ridges, tuple(folds), features, columns, centre, share, gained)
-
-        ends = np.cumsum([0, *map(len, parts)])
-        own_x, own_y, x, y = (slice(*ends[k : k + 2]) for k in range(4))
-        return of(own_x, x, self.sides[0]), of(own_y, y, self.sides[1])
+            if len(columns):
+                gained = min(of_columns, _OF_FEATURES * gained)
+            slopes, leading = ridges.slopes[:, columns], every[:_PREDICTIONS]
+            crossed = tuple(fold.slopes[:, leading] for fold in folds)
+            share = ridges.explained(columns)
+            found.append(
+                FirstFits(ridges.mean, slopes, ridges.slopes[:, leading], crossed, share, gained)
+            )
+        return found

@@ -1,6 +1,6 @@
 """Checkpoints: finished parts of a run in a folder, so that a later run does only the rest.
 
-The root holds a manifest that says which run it is. Every pass has a folder named after a digest of
+The root holds a manifest that says which run it is. Every pass has a folder named after a token of
 all that determines it, and in it a file for each shard: a subtree of the tree that combines the
 partial results. Whoever reads a shard gets what the computation would give, bit by bit. A run that
 is done removes them: they may be larger than the data.
@@ -8,24 +8,29 @@ is done removes them: they may be larger than the data.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import inspect
+import io
 import json
+import re
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dhsic._files import parse_json
+from dhsic._validation import check_integer
 from dhsic._version import __version__
-from dhsic.engine.digest import can_digest, difference, digest, plain
-from dhsic.engine.folder import AnyFolder, FolderEntry
-from dhsic.engine.reduction import Partial
-from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 
 Value = TypeVar("Value")
@@ -35,9 +40,14 @@ PASS = "pass.json"
 SHARD = "shard-"
 # Whether checkpoints stay when their run is done, in the configuration of Dask.
 _KEEP = "dhsic.keep-checkpoints"
-# Folders of those that the public function at hand has opened.
-_OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")
-_FORMAT = 1
+_FORMAT = 2
+# Hidden names that no shard has, with a random part, so that two writers do not meet.
+_PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
+_NUMBERS = "biufc"
+_IS = "is"
+"""Key of the class of a value; no field is called so, since Python keeps the word."""
+# Whose code their versions identify.
+_LIBRARIES = {"dhsic", "numpy", *sys.stdlib_module_names} - {"__main__"}
 
 
 class CheckpointWarning(UserWarning):
@@ -60,14 +70,227 @@ class MissingShardError(DhsicError):
         self.number, self.reason = number, reason
 
 
-@dataclass(frozen=True)
+class FolderEntry(NamedTuple):
+    """A file of a folder, or a folder in it."""
+
+    name: str
+    is_folder: bool
+    size: int
+    modified: float | None
+    """Seconds since 1970, where the store says so."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it is what an interrupted write has left."""
+        return _PARTIAL.fullmatch(self.name) is not None
+
+
+class AnyFolder(Protocol):
+    """A folder on a disk or in a store, as a frozen value; what it refuses is a DataError."""
+
+    def __hash__(self) -> int: ...
+    def inner(self, name: str) -> AnyFolder: ...
+    def make(self) -> None: ...
+    def is_file(self) -> bool: ...
+    def entries(self) -> list[FolderEntry]: ...
+    def read(self, name: str) -> bytes | None: ...
+    def open(self, name: str) -> AbstractContextManager[Any]: ...
+    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None: ...
+    def write_new(self, name: str, data: bytes) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def remove_empty(self) -> None: ...
+
+
+# Folders of those that the public function at hand has opened.
+_OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")
+
+
+def described(value: Any) -> Any:
+    """Write a value out as JSON can hold it, so that two of them can be told apart by their fields.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, text, arrays, and tuples, lists, mappings and dataclasses of them; classes and
+        functions that have a name.
+
+    Returns
+    -------
+    object
+        Dicts, lists, numbers and text. Every field counts, and the code of classes of a user;
+        arrays stand as their tokens.
+
+    Raises
+    ------
+    TypeError
+        Something else, as a lambda, whose name does not say what it does.
+    """
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, type | FunctionType | BuiltinFunctionType):
+        return _named(value)
+    if isinstance(value, Mapping):
+        return {str(key): described(item) for key, item in value.items()}
+    if type(value) in (tuple, list):
+        return list(map(described, value))
+    if (names := _field_names(type(value))) is not None:
+        return _named(type(value)) | {name: described(getattr(value, name)) for name in names}
+    if isinstance(value, np.generic | np.dtype | range | slice) or (
+        type(value) is np.ndarray and not value.dtype.hasobject
+    ):
+        from dask.tokenize import tokenize  # slow to import
+
+        if isinstance(value, np.ndarray):  # tokens are of the memory, whose order is no value
+            value = np.asarray(value, order="C")
+        return _named(type(value)) | {"token": tokenize(value, ensure_deterministic=True)}
+    msg = f"a {type(value).__name__} cannot be told from others: make it a dataclass of values"
+    raise TypeError(msg)
+
+
+def token_of(value: Any) -> str:
+    """The token of a value, the same in any process; a TypeError as for `described`."""
+    from dask.tokenize import tokenize
+
+    token: str = tokenize(described(value), ensure_deterministic=True)
+    return token
+
+
+def _named(value: Any) -> dict[str, Any]:
+    """A class or function by its name, with the file that holds its code where it is a user's."""
+    name = {_IS: f"{value.__module__}.{value.__qualname__}"}
+    found: Any = sys.modules.get(value.__module__ or "")
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not value and not isinstance(value, type):
+        msg = f"the name of {name[_IS]} does not say what it does"
+        raise TypeError(msg)
+    if name[_IS].split(".")[0] not in _LIBRARIES:
+        # The file is taken whole: it also holds what the class calls.
+        try:
+            name["class"] = hashlib.sha256(Path(inspect.getfile(value)).read_bytes()).hexdigest()
+        except (OSError, TypeError) as error:
+            msg = f"the source of {name[_IS]} cannot be read: put it in a file"
+            raise TypeError(msg) from error
+    return name
+
+
+def _field_names(cls: Any) -> Sequence[str] | None:
+    """Fields of a dataclass or named tuple; None of others."""
+    if dataclasses.is_dataclass(cls):
+        return [field.name for field in dataclasses.fields(cls)]
+    return cls._fields if issubclass(cls, tuple) and hasattr(cls, "_fields") else None
+
+
+def can_tell(value: Any) -> bool:
+    """Whether a value has a token, by which what is made of it can be kept."""
+    try:
+        described(value)
+    except TypeError:
+        return False
+    return True
+
+
+def difference(there: Any, here: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """Where two described values differ first: the path of the field, as ``kernels[0].gamma``."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        if there.get(_IS) != here.get(_IS):
+            was, now = (str(one.get(_IS)).rpartition(".")[2] for one in (there, here))
+            return path, was, now
+        # Fields of this run in their order, and then those that only the other has.
+        names = dict.fromkeys([*here, *there])
+        pairs = [(f"{path}.{name}".lstrip("."), there.get(name), here.get(name)) for name in names]
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        pairs = [(f"{path}[{i}]", *pair) for i, pair in enumerate(zip(there, here, strict=True))]
+    else:
+        # As JSON, in which 1 and 1.0 differ and NaN equals itself.
+        same = json.dumps(there, sort_keys=True) == json.dumps(here, sort_keys=True)
+        return None if same else (path, there, here)
+    differences = (difference(old, new, name) for name, old, new in pairs)
+    return next(filter(None, differences), None)
+
+
+def pack(value: Any) -> memoryview:
+    """The file of a value: its arrays as npz, with their places in a line of JSON.
+
+    Nothing is pickled: the line names the classes of named tuples and dataclasses of this package.
+
+    Raises
+    ------
+    TypeError
+        It holds something else than such, numbers and text.
+    """
+    arrays: list[NDArray[Any]] = []
+    structure = json.dumps(_written(value, arrays))
+    file = io.BytesIO()
+    np.savez(file, np.array(structure), *arrays)
+    return file.getbuffer()
+
+
+def unpack(file: Any) -> Any:
+    """The value that a binary file holds; a ValueError where it is torn, altered or another."""
+    try:
+        # The archive has a checksum of every array.
+        with np.load(io.BytesIO(file.read()), allow_pickle=False) as arrays:
+            return _restored(json.loads(str(arrays["arr_0"])), arrays)
+    except Exception as error:
+        msg = f"it cannot be read: {error}"
+        raise ValueError(msg) from error
+
+
+def _written(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    """The structure of a value; its arrays are put into the list in the order of their places."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    cls = type(value)
+    if type(value) in (tuple, list):
+        return {"in": cls.__name__, "of": [_written(item, arrays) for item in value]}
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in _NUMBERS:
+        # In the order in which its axes lie in memory, which later rounding may depend on.
+        order = sorted(range(value.ndim), key=lambda axis: -abs(np.asarray(value).strides[axis]))
+        arrays.append(np.asarray(value).transpose(order))
+        return {"in": cls.__name__, "order": order, "at": len(arrays)}
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    if _class_of_state(name) is not cls:
+        msg = f"a {name} cannot be kept: states are named tuples or dataclasses of dhsic"
+        raise TypeError(msg)
+    return {
+        "in": name,
+        "of": [_written(getattr(value, field), arrays) for field in _field_names(cls) or ()],
+    }
+
+
+def _restored(structure: Any, arrays: Any) -> Any:
+    if not isinstance(structure, dict):
+        return structure
+    kind = structure["in"]
+    if "at" in structure:
+        array = arrays[f"arr_{structure['at']}"].transpose(np.argsort(structure["order"]))
+        return array if kind == "ndarray" else array[()]
+    values = [_restored(item, arrays) for item in structure["of"]]
+    if kind in ("tuple", "list"):
+        return tuple(values) if kind == "tuple" else values
+    cls = _class_of_state(kind)
+    return cls(**dict(zip(_field_names(cls) or (), values, strict=True)))
+
+
+def _class_of_state(name: str) -> Any:
+    """A named tuple or dataclass of this package, by its name: a file runs no other code."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    ours = isinstance(found, type) and found.__module__.split(".")[0] == "dhsic"
+    return found if ours and _field_names(found) is not None else None
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """Which run a checkpoint is of.
 
     Parameters
     ----------
     run : dict
-        The fields that determine the run, as plain values.
+        The fields that determine the run, as `described` writes them.
     token : str
         Tells this folder from one of the same name on another machine.
     """
@@ -95,8 +318,9 @@ class Manifest:
         except (ValueError, KeyError, TypeError):
             version = "none"
         msg = (
-            f"the manifest of checkpoint {folder} must have format {_FORMAT}, got {version}: take "
-            "another URL, or remove the folder if nobody needs it"
+            f"the manifest of checkpoint {folder} must have format {_FORMAT}, got {version}: a run "
+            "of another version of dhsic cannot go on; take another URL, or remove the folder if "
+            "nobody needs it"
         )
         raise DataError(msg)
 
@@ -107,7 +331,7 @@ class Manifest:
         ).encode()
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """The checkpoint of a run.
 
@@ -149,22 +373,20 @@ class Checkpoint:
         """
         # The versions are part of the run: sums of another NumPy may round otherwise.
         try:
-            here = plain({"dhsic": __version__, "numpy": np.__version__, **run})
+            here = described({"dhsic": __version__, "numpy": np.__version__, **run})
         except TypeError as error:
             msg = f"a checkpoint must know all that the result depends on: {error}"
             raise InvalidArgumentError(msg) from error
         if folder.is_file():
             msg = f"checkpoint must be a folder, got the file {folder}: take another name"
             raise InvalidArgumentError(msg)
-        manifest = Manifest.read(folder)
-        if manifest is None:
-            manifest = _start(folder, here)
-        changed = difference(manifest.run, here)
-        if changed is not None:
+        manifest = Manifest.read(folder) or _start(folder, here)
+        if (changed := difference(manifest.run, here)) is not None:
+            field, was, now = changed
             msg = (
-                f"checkpoint {folder} is of another run: {changed.field} was "
-                f"{_value_text(changed.there)} there and is {_value_text(changed.here)} now; "
-                "take another URL, or remove it with 'dhsic checkpoints clean'"
+                f"checkpoint {folder} is of another run: {field} was {_value_text(was)} there and "
+                f"is {_value_text(now)} now; take another URL, or remove it with "
+                "'dhsic checkpoints clean'"
             )
             raise InvalidArgumentError(msg)
         _OPENED.get({})[folder] = None
@@ -180,22 +402,14 @@ class Checkpoint:
         count : int
             Shards in all.
         determined_by : object
-            All that determines their content besides the run.
-
-        Raises
-        ------
-        TypeError
-            A value cannot be digested.
+            All that determines their content besides the run; a TypeError as for `described`.
         """
-        run = json.dumps(self.manifest.run, sort_keys=True)
-        part = () if self.part is None else (self.part,)
         # All that decides the result is in the key: another run or version finds nothing here.
-        key = digest((run, name, count, determined_by, *part))[:32]
+        key = token_of((self.manifest.run, self.part, name, count, determined_by))
         shards = Shards(self.folder, self.manifest.token, key, count)
         shards.folder.make()
         # It tells those who list checkpoints which pass this is.
-        described = json.dumps({"name": name, "shards": count}).encode()
-        shards.folder.write_new(PASS, described)
+        shards.folder.write_new(PASS, json.dumps({"name": name, "shards": count}).encode())
         return shards
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
@@ -208,30 +422,29 @@ class Checkpoint:
         make : callable
             Makes it, of what `pack` takes.
         determined_by : object
-            All that determines it besides the run; what cannot be digested is made anew.
+            All that determines it besides the run; without a token it is made anew.
 
         Returns
         -------
         object
             The value.
         """
-        # What cannot be digested might be taken for another value, so that it is made anew.
-        if not can_digest(determined_by):
+        if not can_tell(determined_by):
             return make()
         shards = self.shards(name, 1, determined_by)
         if shards.present():
             try:
-                kept: Value = shards.load(0).state
+                kept: Value = shards.load(0)
             except MissingShardError as missing:
                 shards.drop(missing)
             else:
                 return kept
         value = make()
-        shards.write(0, Partial(value, 0.0))
+        shards.write(0, value)
         return value
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Shards:
     """The shards of one pass, as the driver and the workers see them.
 
@@ -273,17 +486,17 @@ class Shards:
         """
         _check_token(self.root, self.token)
 
-    def write(self, number: int, partial: Partial[Any]) -> None:
+    def write(self, number: int, value: Any) -> None:
         """Keep a shard."""
-        parts = pack((self.key, number, partial))
+        data = pack((self.key, number, value))
         try:
-            self.folder.write(_name_of_key(number), parts)
+            self.folder.write(_name_of_key(number), [data])
         except DataError:
             # A folder that this machine alone does not see has an error of its own.
             _refuse_other(self.root, self.token)
             raise
 
-    def load(self, number: int) -> Partial[Any]:
+    def load(self, number: int) -> Any:
         """The shard as it was written.
 
         Raises
@@ -291,19 +504,17 @@ class Shards:
         MissingShardError
             It is not there or not whole.
         """
-        try:
-            with self.folder.open(_name_of_key(number)) as file:
-                if file is None:
-                    raise MissingShardError(number, "it is gone")
-                # A file that is no manifest at all has the format "none" in the message.
+        with self.folder.open(_name_of_key(number)) as file:
+            if file is None:
+                raise MissingShardError(number, "it is gone")
+            try:
                 kept = unpack(file)
-        except BrokenStateError as error:
-            raise MissingShardError(number, str(error)) from error
+            except ValueError as error:
+                raise MissingShardError(number, str(error)) from error
         # A file that was copied or renamed holds another shard.
         if type(kept) is not tuple or kept[:2] != (self.key, number):
             raise MissingShardError(number, "it is another one")
-        partial: Partial[Any] = kept[2]
-        return partial
+        return kept[2]
 
     def drop(self, missing: MissingShardError) -> None:
         """Remove what is left of a shard that cannot be used, and warn."""
@@ -348,9 +559,8 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
         )
         raise InvalidArgumentError(msg)
     folder.make()
-    ours = Manifest(run, uuid4().hex)
     # Of runs that start at the same time the first wins, and all read its manifest.
-    folder.write_new(MANIFEST, ours.to_json())
+    folder.write_new(MANIFEST, Manifest(run, uuid4().hex).to_json())
     manifest = Manifest.read(folder)
     if manifest is None:
         msg = f"checkpoint {folder} was removed while the run began: start again"
@@ -433,3 +643,62 @@ def _remove_pass(folder: AnyFolder) -> int:
 def _is_ours(entry: FolderEntry) -> bool:
     is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
     return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)
+
+
+class KeptPass(NamedTuple):
+    """A pass of a checkpoint, as it is listed."""
+
+    name: str
+    shards: int
+    of: int
+    size: int
+    modified: float | None
+    """Seconds since 1970 of the last shard, where the store says so."""
+
+
+def find_checkpoints(
+    root: AnyFolder,
+) -> tuple[list[tuple[AnyFolder, Manifest]], list[DataError]]:
+    """The checkpoint that a folder is, or those in it, and the faults of others.
+
+    Raises
+    ------
+    DataError
+        There is none, or that of the folder itself cannot be read.
+    """
+    if (manifest := Manifest.read(root)) is not None:
+        # The folder is a checkpoint itself: folders in it are its passes.
+        return [(root, manifest)], []
+    found: list[tuple[AnyFolder, Manifest]] = []
+    broken: list[DataError] = []
+    for folder in (root.inner(entry.name) for entry in root.entries() if entry.is_folder):
+        try:
+            manifest = Manifest.read(folder)
+        except DataError as error:
+            # A folder that cannot be read hides no other.
+            broken.append(error)
+        else:
+            found += [] if manifest is None else [(folder, manifest)]
+    if not found and not broken:
+        msg = f"there must be a checkpoint, or a folder of some, at {root}, and there is none"
+        raise DataError(msg)
+    return found, broken
+
+
+def kept_passes(folder: AnyFolder) -> list[KeptPass]:
+    """The passes of a checkpoint, the oldest first."""
+    passes = [_kept_pass(folder.inner(e.name)) for e in folder.entries() if e.is_folder]
+    return sorted(filter(None, passes), key=lambda kept: kept.modified or 0.0)
+
+
+def _kept_pass(folder: AnyFolder) -> KeptPass | None:
+    try:
+        told = parse_json(folder.read(PASS) or b"")
+        # A file that someone else wrote there is no pass, and no reason to end the listing.
+        name, count = str(told["name"]), check_integer("shards", told["shards"], minimum=0)
+    except (ValueError, KeyError, TypeError, DhsicError):
+        return None
+    shards = [entry for entry in folder.entries() if entry.name.startswith(SHARD)]
+    times = [entry.modified for entry in shards if entry.modified is not None]
+    size = sum(entry.size for entry in shards)
+    return KeptPass(name, len(shards), count, size, max(times, default=None))

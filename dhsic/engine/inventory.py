@@ -110,20 +110,16 @@ class Stored(Protocol):
     @property
     def allow_missing_chunks(self) -> bool:
         """Whether absent chunks are data that their writer left out."""
-        ...
 
     @property
     def identity(self) -> object:
         """Equal for variables of one array."""
-        ...
 
     def inventory(self, *, within: bool) -> Inventory | None:
         """The chunks that are there now, within shards too; None where the store lists none."""
-        ...
 
     def seen(self, inventory: Inventory) -> None:
         """Be told of the inventory of the array, taken of another variable perhaps."""
-        ...
 
 
 def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory], ...]:

@@ -1,4 +1,8 @@
-"""The steps that would run, with their memory, before anything runs."""
+"""The steps that would run, with their memory, before anything runs.
+
+Bytes are upper bounds from shapes: of blocks, states, and what a task holds beside them. Seconds
+are those of one block of every pass.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._text import printable
+from dhsic.engine.blocks import (
+    BLOCK_BYTES,
+    GROUPS,
+    PAIRS,
+    Source,
+    block_bounds,
+    cut_bytes,
+    group_bounds,
+    row_bytes,
+    spans_of,
+    together,
+)
 from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.reduction import Ranges, RowGroups
+from dhsic.engine.reduction import Pass, Ranges, RowGroups
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.told import plan_lines, plan_records, plan_summary
-from dhsic.engine.tree import combining_tasks, fan_in_of
-from dhsic.engine.units import format_bytes, format_count
+from dhsic.engine.units import format_bytes, format_count, format_seconds
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
 
 _OF_WORKER = 32 * 2**20  # what a worker of distributed was measured to take besides
 _OF_SCHEDULER = 48 * 2**20  # what a client and its scheduler were measured to take besides
 _OF_TASK = 16 * 2**10  # in the scheduler, the client and the messages between them
+_LONG = 600.0  # seconds, beyond which another machine is worth it
+_LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others
+_PIECE = 1500  # bytes of Python objects of a task that cuts a piece of a chunk
+_FEWEST_READS = 32  # of chunks that are cut, where there are as many, to share them out
+_MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
+
+FAN_IN = 4
 
 
 @dataclass(frozen=True)
@@ -45,6 +67,15 @@ class DriverStep:
     name: str
     working_bytes: int
     held_bytes: int = 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Where it runs, and its memory."""
+        read = {"blocks": None, "bytes_read": None}
+        return {"where": "driver", **read, "bytes": self.working_bytes}
+
+    def __str__(self) -> str:
+        return f"driver  {self.name}: {format_bytes(self.working_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -148,12 +179,32 @@ class PassPlan:
     @property
     def tasks(self) -> int:
         """Tasks of the graph: one a block or pair, and those that combine them."""
-        return self.leaves + combining_tasks(self.leaves, self.fan_in)
+        tasks = level = self.leaves
+        while level > 1:
+            level = -(-level // self.fan_in)
+            tasks += level
+        return tasks
 
     @property
     def fan_in(self) -> int:
         """Partial results that a task combines."""
-        return fan_in_of(self.bytes_to_driver)
+        # Large states wait in pairs: a wider tree would hold more of them in memory at once.
+        return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Where it runs, and its memory."""
+        read = {"blocks": self.blocks, "bytes_read": self.bytes_read}
+        return {"where": "pass", **read, "bytes": self.worker_bytes}
+
+    def __str__(self) -> str:
+        pairs = f"{format_count(self.leaves, 'pair')} of " if self.pairs else ""
+        return (
+            f"pass    {self.name}: {pairs}{format_count(self.blocks, 'block')} of up to "
+            f"{self.rows_per_block:,} rows, {format_count(self.tasks, 'task')}, reads "
+            f"{format_bytes(self.bytes_read)}, {format_bytes(self.worker_bytes)} a worker, "
+            f"{format_bytes(self.bytes_to_driver)} to the driver"
+        )
 
 
 @lru_cache(maxsize=4)
@@ -362,11 +413,25 @@ class Plan(BarResult):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line of its HTML."""
-        return plan_summary(self)
+        landmarks = self._landmarks_text
+        return [
+            ("rows", f"{self.n:,} of {', '.join(self.variables)}"),
+            *([("landmarks", landmarks)] if landmarks else []),
+            ("runs on", self._place_text),
+            ("peak memory", self._memory_text),
+            ("time", "; ".join(self._times_text)),
+        ]
 
     def records(self) -> list[dict[str, Any]]:
-        """Every step."""
-        return plan_records(self)
+        """Every step with its memory in a process and its seconds."""
+        names = [step.name for step in self.steps]
+        seconds = {} if self.timed is None else self.timed.steps
+        # Passes of one name share their seconds.
+        shares = {name: seconds[name] / names.count(name) for name in names if name in seconds}
+        return [
+            {"step": step.name, **step.record, "seconds": shares.get(step.name)}
+            for step in self.steps
+        ]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         rows = self.records()
@@ -378,4 +443,290 @@ class Plan(BarResult):
         return [f"n = {self.n:,}", passes, f"{peak} in a process", ", ".join(self.variables)]
 
     def __str__(self) -> str:
-        return "\n".join(map(printable, plan_lines(self)))
+        landmarks = self._landmarks_text
+        lines = [
+            f"{self.n:,} rows of {', '.join(self.variables)}",
+            *([landmarks.replace(" before", " landmarks before")] if landmarks else []),
+            f"runs on {self._place_text}",
+            *(str(step) for step in self.steps),
+            f"peak memory {self._memory_text}",
+            *self._times_text,
+        ]
+        return "\n".join(map(printable, lines))
+
+    @property
+    def _landmarks_text(self) -> str:
+        return f"{self.n_landmarks:,} before pruning" if self.n_landmarks else ""
+
+    @property
+    def _place_text(self) -> str:
+        threads = format_count(self.runtime.threads, "thread")
+        if self.runtime.client is None:
+            return f"{threads} of this process"
+        return f"{format_count(self.runtime.workers, 'worker')} with {threads} in all"
+
+    @property
+    def _memory_text(self) -> str:
+        return (
+            f"of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
+            f"{format_bytes(self.peak_driver_bytes)}, allowed {format_bytes(self.runtime.memory)}"
+        )
+
+    @property
+    def _times_text(self) -> list[str]:
+        """The seconds, and what they are from."""
+        if self.timed is None:
+            return ["seconds are not known: no block of these data was timed"]
+        seconds, threads = self.timed.processor, self.runtime.threads
+        units = {step.name: step.unit for step in self.passes}
+        timed = self.timed.blocks.items()
+        blocks = (f"{n:,} {units.get(name, 'replicates')} of {name!r}" for name, n in timed)
+        lines = [f"about {format_seconds(seconds)} of one thread, from timing {', '.join(blocks)}"]
+        if threads > 1:
+            lines.append(f"about {format_seconds(self.timed.elapsed)} of {threads:,} threads")
+        if seconds > _LONG * threads:
+            lines.append(f"{math.ceil(seconds / _LONG):,} threads would take ten minutes")
+        return lines
+
+
+def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime) -> PassPlan:
+    """Choose the blocks of a pass and predict its memory."""
+    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0)
+    n, groups, row = sources[0].shape[0], reduction.groups, row_bytes(sources)
+    if groups is None:
+        bounds = block_bounds(n, row, chunk_rows or None, reduction.row_multiple)
+    elif reduction.one_block:
+        bounds = [0, groups.count]
+    else:
+        state = reduction.footprint(groups.size).state
+        grain = PAIRS if reduction.pairs else GROUPS
+        bounds = group_bounds(groups.n, groups.count, row, chunk_rows, state, grain)
+    plan = PassPlan(reduction.name, n, tuple(bounds), 0, 0, 0, 0, reduction.pairs, groups=groups)
+    # Bytes need the blocks, and the largest of these the bounds.
+    cost = reduction.footprint(rows := int(plan.block_rows.max()))
+    plan = replace(plan, rows_per_block=rows, bytes_to_driver=cost.state)
+    remote = runtime.client is not None
+    plan = replace(plan, split=_split_sources(sources, plan, here=not remote))
+    # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
+    # what a graph computes where all pairs share it.
+    sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
+    shared = sum(cut_bytes(s) for m, s in enumerate(sources) if _is_shared(m, s, plan))
+    threads = min(runtime.worker_threads, plan.leaves)
+    # Of the tree on every level one less than a task combines may wait, beside those that threads
+    # have; two are on the way to the sum of more than two.
+    waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
+    states = min(threads + waiting, plan.leaves) * cost.state
+    adding = (min(plan.leaves, plan.fan_in, 3) - 1) * cost.state
+    working = threads * max(_task_bytes(sources, plan, cost.scratch), adding)
+    cutting = _cutting_bytes(sources, plan, threads)
+    passing = cost.payload + sent + n * shared + cutting + working + states
+    # Rows for the sample of an estimator are taken by the same workers, at another time.
+    taking = runtime.worker_threads * max(map(_taken_bytes, sources)) if remote else 0
+    read = sum(_bytes_read(at[0], sources[at[0]], plan) for at in together(sources))
+    return replace(plan, bytes_read=read, worker_bytes=max(passing, taking), sent_bytes=sent)
+
+
+def _split_sources(sources: Sequence[Source], plan: PassPlan, *, here: bool) -> tuple[int, ...]:
+    """Numbers of the sources whose chunks are read once each, and cut for the blocks.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        The variables.
+    plan : PassPlan
+        The blocks.
+    here : bool
+        Whether tasks run in this process, and read what is stored in its memory.
+    """
+    return tuple(
+        number
+        for number, source in enumerate(sources)
+        if source.chunk_rows is not None
+        and (source.place == "storage" or (here and source.place == "memory"))
+        and _decoded_rows(source, plan).sum() > _MOST_DECODED * plan.n
+    )
+
+
+def cut_rows(source: Source, plan: PassPlan) -> int:
+    """Rows of the chunks that one task reads and others cut.
+
+    A scheduler takes a millisecond or two for each of the tasks, as long as it takes to decode a
+    small chunk: for groups, to which rows come from everywhere, such are read several at a time.
+    """
+    chunk_rows = source.chunk_rows or plan.n
+    most = min(BLOCK_BYTES // source.row_bytes, plan.n // _FEWEST_READS)
+    return chunk_rows if plan.groups is None else chunk_rows * max(1, most // chunk_rows)
+
+
+def read_by_tasks(
+    sources: Sequence[Source], plan: PassPlan, runtime: Runtime
+) -> tuple[Source | None, ...]:
+    """The sources that any task reads by itself; None in the place of others."""
+    places = ("storage", "memory") if runtime.client is None else ("storage",)
+    return tuple(
+        source if source.place in places and number not in plan.split else None
+        for number, source in enumerate(sources)
+    )
+
+
+def _is_shared(number: int, source: Source, plan: PassPlan) -> bool:
+    """Whether blocks are computed before the pairs that share them."""
+    return plan.pairs and (source.place == "graph" or number in plan.split)
+
+
+def _task_bytes(sources: Sequence[Source], plan: PassPlan, scratch: int) -> int:
+    """Most bytes that one task has of its own: while its blocks are read, or while it works."""
+    rows, blocks = plan.rows_per_block, plan.blocks_per_task
+    own: list[Source] = []
+    given = 0
+    for number, source in enumerate(sources):
+        travels = source.place == "graph" or number in plan.split
+        own += [] if travels else [source]
+        if travels and not _is_shared(number, source, plan):
+            given += blocks * rows * cut_bytes(source)
+        if source.place == "graph":  # the chunks that a block is made of
+            decoded = blocks * int(_decoded_rows(source, plan).max())
+            given += source.decode_bytes(min(decoded, plan.n))
+    # As it is read, and once more where ranges are joined, cut or put in the order of the groups.
+    block = reading = rows * row_bytes(own)
+    if stored := [source for source in own if source.chunk_rows is not None]:
+        touched = sum((_decoded_rows(s, plan) * s.row_bytes for s in stored), np.zeros(plan.blocks))
+        at = int(touched.argmax())
+        reading += read_bytes(stored, plan.ranges(*plan.bounds[at : at + 2]))
+    arranged = rows * sum(map(cut_bytes, sources)) if plan.groups is not None else 0
+    held = block + arranged
+    return given + (blocks - 1) * held + max(reading, held + scratch)
+
+
+def read_bytes(sources: Sequence[Source | None], ranges: Sequence[tuple[int, int]]) -> int:
+    """Most bytes while some rows are read of one array after another, those of the first besides.
+
+    Parameters
+    ----------
+    sources : sequence of Source or None
+        The variables; None in the place of those that are not read.
+    ranges : sequence of tuple of int
+        Rows.
+    """
+    held = most = 0
+    for numbers in together(sources):
+        first = sources[numbers[0]]
+        if first is not None and first.chunk_rows is not None:
+            step = first.chunk_rows
+            spans = dict.fromkeys(spans_of(ranges, step))
+            rows = sum(stop - start for start, stop in spans)
+            touched = max(-(-stop // step) * step - start // step * step for start, stop in spans)
+            most = max(most, held + rows * first.row_bytes + first.decode_bytes(touched))
+            held += rows * first.row_bytes
+    return most
+
+
+def _cutting_bytes(sources: Sequence[Source], plan: PassPlan, threads: int) -> int:
+    """Most bytes of chunks that are cut for blocks: while they are read, and while they wait."""
+    total = 0
+    for number, *_ in together(sources):
+        if number in plan.split:
+            source, step = sources[number], cut_rows(sources[number], plan)
+            rows = max(min(step, plan.n), 2 * plan.rows_per_block)
+            reading = source.decode_bytes(step) + rows * source.row_bytes
+            total += min(-(-plan.n // step), threads) * reading
+            # All blocks are cut before pairs of them.
+            total += 0 if plan.pairs else _open_rows(source, plan, threads) * source.row_bytes
+    return total + _PIECE * int(plan.runs[0].size) * len(plan.split)
+
+
+def _open_rows(source: Source, plan: PassPlan, threads: int) -> int:
+    """Most rows of chunks of which a block was cut and another one will be."""
+    step, n = cut_rows(source, plan), plan.n
+    starts, stops = plan.runs
+    there = starts < stops
+    block = np.broadcast_to(np.arange(len(starts))[:, None], starts.shape)[there]
+    lows, highs = starts[there] // step, (stops[there] - 1) // step
+    # The first and the last block that has rows of a chunk.
+    first = np.full(-(-n // step), len(starts))
+    last = np.full(len(first), -1)
+    for further in range(int((highs - lows).max()) + 1):
+        at = lows + further <= highs
+        np.minimum.at(first, lows[at] + further, block[at])
+        np.maximum.at(last, lows[at] + further, block[at])
+    used = last >= 0
+    rows = np.minimum(step, n - step * np.arange(len(first)))[used]
+    # A chunk is open from the first block that it has rows for until the last one is cut.
+    change = np.zeros(len(starts) + threads + 1, np.int64)
+    np.add.at(change, first[used], rows)
+    np.add.at(change, last[used] + threads, -rows)
+    return int(change.cumsum().max())
+
+
+def _taken_bytes(source: Source) -> int:
+    """Bytes of a task that takes a few rows of one stored chunk after another."""
+    if source.place != "storage":
+        return 0
+    rows = source.chunk_rows or 0
+    read = source.decode_bytes(rows) + min(rows, source.shape[0]) * source.row_bytes
+    return min(read, source.take_bytes)
+
+
+def _bytes_read(number: int, source: Source, plan: PassPlan) -> int:
+    """Every block is in as many pairs as there are blocks; a graph computes a chunk once."""
+    if source.place == "graph" or number in plan.split:
+        return plan.n * source.row_bytes
+    stored = source.place == "storage"
+    rows = int(_decoded_rows(source, plan).sum()) if stored else plan.n
+    return (plan.blocks if plan.pairs else 1) * rows * source.row_bytes
+
+
+def _decoded_rows(source: Source, plan: PassPlan) -> NDArray[np.int64]:
+    """Rows of the stored chunks that every block touches, each of them once, shape (blocks,)."""
+    starts, stops = (np.sort(ends, axis=1) for ends in plan.runs)  # of ranges that do not overlap
+    step = source.chunk_rows or 1
+    ends = np.minimum(-(-stops // step) * step, source.shape[0])
+    ends = np.where(starts < stops, ends, 0)
+    # How far the chunks of earlier ranges reach: one that two ranges share counts once.
+    before = np.maximum.accumulate(np.pad(ends, ((0, 0), (1, 0)))[:, :-1], axis=1)
+    firsts = np.maximum(starts // step * step, before)
+    return np.asarray(np.maximum(ends - firsts, 0).sum(axis=1), np.int64)
+
+
+@dataclass
+class Pilot:
+    """Clock of a run that computes one block of every pass, and one range of replicates.
+
+    Parameters
+    ----------
+    threads : int
+        Threads that the whole run has.
+    """
+
+    threads: int
+    steps: dict[str, float] = field(default_factory=dict)
+    blocks: dict[str, int] = field(default_factory=dict)
+    processor: float = 0.0
+    _name: str = "open"
+    _since: float = field(default_factory=perf_counter)
+
+    def step(self, name: str) -> None:
+        """End a step of the driver and begin another."""
+        elapsed = perf_counter() - self._since
+        self.add(self._name, elapsed, elapsed)
+        self._name = name
+
+    def block(self, plan: PassPlan, amount: int, seconds: float) -> None:
+        """Count a pass by the seconds of a block of so many rows, or pairs of them."""
+        whole = seconds * plan.amount / amount
+        # A thread takes whole tasks, so that the last round may leave others idle.
+        rounds = -(-plan.leaves // self.threads)
+        self.add(plan.name, whole * rounds / plan.leaves, whole, amount)
+
+    def times(self) -> Times | None:
+        """Seconds of the run; None where no pass and no replicates were reached."""
+        self.step("")
+        return Times(self.steps, self.processor, self.blocks) if self.blocks else None
+
+    def add(self, name: str, elapsed: float, processor: float, amount: int | None = None) -> None:
+        """Count seconds, and of how many rows or replicates they are."""
+        self.steps[name] = self.steps.get(name, 0.0) + elapsed
+        self.processor += processor
+        self._since = perf_counter()
+        if amount is not None:
+            self.blocks[name] = amount

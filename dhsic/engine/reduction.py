@@ -31,57 +31,45 @@ class RowGroups(Hashable, Protocol):
     @property
     def n(self) -> int:
         """Rows of the data."""
-        ...
 
     @property
     def size(self) -> int:
         """Rows of a group, b."""
-        ...
 
     @property
     def seed(self) -> int:
         """The seed of the test."""
-        ...
 
     @property
     def count(self) -> int:
         """Groups."""
-        ...
 
     @property
     def n_left(self) -> int:
         """Rows that are in no group."""
-        ...
 
     @property
     def left(self) -> Indices:
         """These rows, ascending."""
-        ...
 
     def left_of(self, first: int, last: int) -> Indices | slice:
         # Two groups or none: with one group alone all rows move among each other.
         """Which of them go with the groups first..last-1."""
-        ...
 
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
-        ...
 
     def ranges(self, first: int, last: int) -> Ranges:
         """Ranges of rows that hold the groups first..last-1."""
-        ...
 
     def runs(self, bounds: Sequence[int]) -> Indices:
         """Where the ranges of the runs of groups between bounds start and stop."""
-        ...
 
     def arrange(self, first: int, last: int) -> Arrangement:
         """Where the rows of the groups first..last-1 are."""
-        ...
 
     def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
         """Random orders of the rows of some groups in some cosets, shape (R, count, b)."""
-        ...
 
 
 class Moves(Protocol):
@@ -90,26 +78,21 @@ class Moves(Protocol):
     @property
     def serial(self) -> bool:
         """Whether rows are shifted in time alone."""
-        ...
 
     @property
     def movable(self) -> float:
         """The share of the rows that can change places."""
-        ...
 
     @property
     def what(self) -> str:
         """The things that move, in words."""
-        ...
 
     @property
     def assumption(self) -> str:
         """The assumption that makes that exact, in words."""
-        ...
 
     def groups(self, most: int) -> RowGroups:
         """Groups of about so many rows, or things, that change places."""
-        ...
 
 
 class RowBlock(NamedTuple):

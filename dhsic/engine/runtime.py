@@ -1,21 +1,167 @@
-"""Where tasks run."""
+"""Where tasks run, and the memory that a process takes beside what it was allowed.
+
+A plan is checked before a run. Should a plan be wrong, the run ends in words before its process
+takes much more than the user allowed: every task looks when it starts, before it reads and when it
+is done, and so does this process before each of its steps. A look reads one line of the system and
+takes some microseconds, and a task about a second.
+"""
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
 import time
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from dhsic._validation import check_integer
-from dhsic.engine.budget import Budget, check_process_memory
-from dhsic.engine.memory import baseline_bytes
+from dhsic.engine.memory import LIBRARIES, ask_allocator, baseline_bytes, resident_bytes
 from dhsic.engine.supervision import StalledError, threads_of_workers
-from dhsic.errors import InvalidArgumentError
+from dhsic.engine.units import format_bytes
+from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 from dhsic.results import TRANSIENT
 
 _START_SECONDS = 60.0
-_POLL_SECONDS = 0.1
+_RECENT_SECONDS = 60.0
+_COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
+_MOST_RUNS = 64
+
+
+@dataclass
+class _SeenRun:
+    """A run, as one process knows it."""
+
+    allowed: int
+    first: int
+    """Bytes of the process when it first looked."""
+    last: float = 0.0
+    """When it looked last."""
+
+
+_collected = {"took": 0.0, "ended": 0.0}
+"""Seconds that the last collection of cycles of this process took, and when it was done."""
+_seen: dict[str, _SeenRun] = {}
+_held: WeakValueDictionary[int, Budget] = WeakValueDictionary()
+"""Budgets that looked and are still there: none of a run that has ended."""
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Memory that every process of a run may take; travels to the workers.
+
+    Bytes that a process held before it first looked are not the run's, nor are pages of files.
+    Where runs share one process at the same time, each leaves room for what the others are allowed.
+
+    Parameters
+    ----------
+    allowed : int
+        Bytes that one process may use, its libraries among them.
+    planned : int, optional
+        Bytes that the plan predicts for the process that needs most.
+    run : str, optional
+        Tells the run from others.
+    """
+
+    allowed: int
+    planned: int | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def look(self, more: int = 0) -> None:
+        """Compare what this process takes with what is allowed.
+
+        Parameters
+        ----------
+        more : int, optional
+            Bytes that it is about to take.
+
+        Raises
+        ------
+        MemoryBudgetError
+            It takes, or would take, more than is allowed, and so it does when all that can be
+            given back is.
+        """
+        if self.make_room(more, seldom=False):
+            return
+        planned = self.planned
+        words = "" if planned is None else f" where {format_bytes(planned)} were planned,"
+        next_ = f" and is about to take {format_bytes(more)}" if more else ""
+        msg = (
+            f"a process may use {format_bytes(self.allowed)},{words} and uses "
+            f"{format_bytes(max(self._used(own_bytes()), 0))}{next_}: "
+            "allow more memory, or take fewer threads, landmarks, features or resamples; data in "
+            "large stored chunks need less memory once they are written in smaller ones"
+        )
+        raise MemoryBudgetError(msg)
+
+    def make_room(self, more: int, *, seldom: bool = True) -> bool:
+        """Give back freed memory, and what nobody holds, where so much more needs it.
+
+        What the allocator keeps of freed memory counts as resident, and so do cycles of objects
+        that nobody holds.
+
+        Parameters
+        ----------
+        more : int
+            Bytes that may come next.
+        seldom : bool, optional
+            Look for cycles only where that was not done lately: in a process of many objects, as of
+            notebooks, it takes tenths of a second, and every step of a run may need room.
+
+        Returns
+        -------
+        bool
+            Whether they fit.
+        """
+        if self._excess(more) <= 0:
+            return True
+        ask_allocator("malloc_trim", 0)
+        if self._excess(more) <= 0:
+            return True
+        began = time.monotonic()
+        if not seldom or began - _collected["ended"] >= _COLLECTED_EVERY * _collected["took"]:
+            gc.collect()
+            ask_allocator("malloc_trim", 0)
+            _collected["ended"] = time.monotonic()
+            _collected["took"] = _collected["ended"] - began
+        return self._excess(more) <= 0
+
+    def _excess(self, more: int) -> int:
+        now, others = time.monotonic(), 0
+        resident = own_bytes()
+        with _lock:
+            if self.run not in _seen:
+                _seen[self.run] = _SeenRun(self.allowed, resident)
+                # Runs that are long over are forgotten, so that the table stays small.
+                for old in list(_seen)[:-_MOST_RUNS]:
+                    del _seen[old]
+            for run in {one.run for one in list(_held.values())} & _seen.keys() - {self.run}:
+                # Runs that looked lately share this process, and may take what they were allowed.
+                if now - _seen[run].last < _RECENT_SECONDS:
+                    others += _seen[run].allowed
+            _seen[self.run].last = now
+            _held[id(self)] = self
+        return self._used(resident) + more - self.allowed - others
+
+    def _used(self, resident: int) -> int:
+        first = _seen[self.run].first
+        return min(first, LIBRARIES) + resident - first
+
+
+def check_process_memory(budget: Budget | None, more: int = 0) -> None:
+    """Compare the memory of this process with a budget, as `Budget.look`, where there is one."""
+    if budget is not None:
+        budget.look(more)
+
+
+def own_bytes() -> int:
+    """Resident bytes of this process that are no pages of files."""
+    resident, of_files = resident_bytes()
+    return resident - of_files
 
 
 @dataclass(frozen=True)
@@ -100,16 +246,18 @@ class Runtime:
         import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
 
         check_client(client, threads)
-        until = time.monotonic() + _START_SECONDS
-        # The workers of a cluster may still be starting.
-        while not (counts := _threads_by_worker(client)):
-            if time.monotonic() > until:
-                msg = (
-                    f"client must have workers, and its scheduler got none within "
-                    f"{_START_SECONDS:g} s: start some, or leave the client out to run on threads"
-                )
-                raise InvalidArgumentError(msg)
-            time.sleep(_POLL_SECONDS)
+        counts = _threads_by_worker(client)
+        if not counts and hasattr(client, "wait_for_workers"):
+            # The workers of a cluster may still be starting.
+            with suppress(TimeoutError):
+                client.wait_for_workers(1, timeout=_START_SECONDS)
+            counts = _threads_by_worker(client)
+        if not counts:
+            msg = (
+                f"client must have workers, and its scheduler got none within {_START_SECONDS:g} "
+                "s: start some, or leave the client out to run on threads"
+            )
+            raise InvalidArgumentError(msg)
         return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
 
 

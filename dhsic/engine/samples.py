@@ -11,12 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
-from dhsic.engine.compute import as_task, begin
-from dhsic.engine.digest import bytes_of, digest
-from dhsic.engine.failures import explained_failures
+from dhsic.engine.graph import as_task, begin, take_rows
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.supervision import fetched
-from dhsic.engine.take import take_rows
+from dhsic.engine.supervision import explained_failures, fetched
 
 _ROWS = 66
 _CHUNKS = 4
@@ -70,7 +67,9 @@ def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
     digests = list(read if source.place == "memory" else islice(computed, count))
     edges = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
     return {
-        f"rows {bounds[a]} to {bounds[b] - 1}": digest(digests[a:b])[:32]
+        f"rows {bounds[a]} to {bounds[b] - 1}": hashlib.sha256(
+            "".join(digests[a:b]).encode()
+        ).hexdigest()[:32]
         for a, b in pairwise(edges)
     }
 
@@ -95,7 +94,7 @@ def _sample_bounds(source: Source) -> list[int]:
 
 
 def _sha(rows: NDArray[Any]) -> str:
-    return hashlib.sha256(bytes_of(rows)).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
 
 
 def _sampled(source: Source) -> NDArray[np.intp]:

@@ -8,28 +8,29 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import NonFiniteError, Source, check_exact
-from dhsic.engine.checkpoint import Checkpoint, Manifest
+from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.folder import AnyFolder
 from dhsic.engine.gaps import Gaps
+from dhsic.engine.graph import (
+    LazyRows,
+    map_first,
+    run_map,
+    run_pass,
+    take_rows,
+)
 from dhsic.engine.inventory import check_unchanged, take_inventories
-from dhsic.engine.lazy import LazyRows
-from dhsic.engine.passes import plan_pass
-from dhsic.engine.pilot import Pilot
-from dhsic.engine.plan import PassPlan, Plan, Times
+from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, plan_pass
+from dhsic.engine.planning import end_if_planned
 from dhsic.engine.reduction import Moves, Pass
-from dhsic.engine.replicates import map_first, run_map
-from dhsic.engine.run import run_first, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
-from dhsic.engine.take import Along, take_rows
 from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
@@ -101,7 +102,7 @@ class Session:
         self._checkpoint: Checkpoint | None = None
         self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
         self._made: dict[Hashable, Any] = {}
-        self._along: Along | None = None
+        self._along: _Along | None = None
         self._pilot: Pilot | None = None
         self._planned: set[str] = set()
         self._sizes: list[int] = []
@@ -160,6 +161,7 @@ class Session:
         MemoryBudgetError
             It needs more than the allowed memory.
         """
+        end_if_planned(plan)
         self.expect(plan)
         self.listener(plan.started)
 
@@ -347,9 +349,7 @@ class Session:
         """
         if self._pilot is not None:
             self._pilot.step(name)
-            values, amount, seconds = map_first(function, count)
-            self._pilot.replicates(name, count, amount, seconds)
-            return values
+            return map_first(name, function, count, self._pilot)
         return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
@@ -375,7 +375,11 @@ class Session:
             np.asarray(values, np.float64)[inverse]
             for values, (_, inverse) in zip(taken, unique, strict=True)
         ]
-        return ordered if along is None else along.split(ordered)
+        if along is None:
+            return ordered
+        count = len(along.rows)
+        along.values.extend(x[-count:] for x in ordered)
+        return [x[:-count] for x in ordered]
 
     def take_along(self, rows: NDArray[np.intp]) -> list[NDArray[np.float64]]:
         """Take rows of all variables along with the next ones, so that chunks are decoded once.
@@ -390,7 +394,7 @@ class Session:
         list of ndarray, shapes (len(rows), d_m)
             Empty until the next call of `take`.
         """
-        self._along = Along(rows, [])
+        self._along = _Along(rows, [])
         return self._along.values
 
     def differing(self, still: Sequence[Still]) -> list[Differing]:
@@ -430,11 +434,6 @@ class Session:
     ) -> State:
         if self._pilot is not None:
             self._pilot.step(plan.name)
-            state, amount, seconds = run_first(
-                reduction, self.sources, plan, self.runtime, finite=finite
-            )
-            self._pilot.block(plan, amount, seconds)
-            return state
         state, finished = run_pass(
             reduction,
             self.sources,
@@ -443,6 +442,7 @@ class Session:
             self.listener,
             finite=finite,
             checkpoint=checkpoint,
+            pilot=self._pilot,
         )
         self.finished.append(finished)
         return state
@@ -456,9 +456,14 @@ class Session:
 
     def _scan(self, still: tuple[Still, ...] = ()) -> Extent:
         scan = Scan(still, self.seed, self.finite)
-        if self._pilot is not None:  # no plan has it, as few data need it
-            return run_first(scan, self.sources, self.plan(scan), self.runtime, finite=False)[0]
         return self._pass(scan, self.plan(scan), finite=False)
+
+
+class _Along(NamedTuple):
+    """Rows that are taken along with others."""
+
+    rows: NDArray[np.intp]
+    values: list[NDArray[np.float64]]
 
 
 def _ignore(event: Event) -> None:

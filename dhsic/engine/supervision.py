@@ -1,23 +1,28 @@
-"""Wait for what a cluster does, and for no longer than it can do it.
+"""Wait for what a cluster does, for no longer than it can do it, and say in words how it failed.
 
 A client of Dask waits for ever where all workers are dead, paused or frozen, or the scheduler is.
 All that the engine waits for comes through here: while results come, nothing is asked. Where none
-comes for a second, the scheduler is asked for its workers, less and less often.
+comes for a quarter of the time that it may take, the scheduler is asked for its workers.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from dhsic.errors import DhsicError, MemoryBudgetError
+
+if TYPE_CHECKING:
+    from dhsic.engine.checkpoint import Checkpoint
 
 STALL_TIMEOUT = "dhsic.stall-timeout"
 """Seconds that a cluster may be without a worker that can work, in the configuration of Dask."""
 
 _STALL_SECONDS = 60.0
 _POLL_SECONDS = 0.01
-_LOOK_SECONDS = 1.0
 
 
 class StalledError(Exception):
@@ -37,78 +42,42 @@ class StalledError(Exception):
         self.remedy = remedy
 
 
-class _WorkerWatch:
-    """Knows for how long no worker of a client could work.
-
-    It gives up by an answer of the scheduler that says so, or where one question stays without an
-    answer for as long, so that the words for it are true. Its clock goes by a second at the most
-    between two looks: a process that was stopped, or had no processor, has not been waiting.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+class _Watch:
+    """Knows for how long no worker of a client could work, by the answers of its scheduler."""
 
     def __init__(self, client: Any) -> None:
+        import dask
+
         self._client = client
         self._beats: dict[str, float] = {}
-        self._asked: Any = None
-        self.patience = _patience()
-        self._seconds, self._looked = 0.0, time.monotonic()
+        self.patience = float(dask.config.get(STALL_TIMEOUT, _STALL_SECONDS))
         self.progress()
 
     def progress(self) -> None:
         """Tasks were done, so that the cluster works."""
-        self._tick()
-        self._alive = self._seconds
-        self._next = self._alive + self._pause(0.0)
+        self._alive = self._looked = time.monotonic()
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """An answer of the scheduler; a `StalledError` where none comes."""
+        try:
+            return self._client.sync(question, callback_timeout=self.patience)
+        except TimeoutError as error:
+            seen = f"the scheduler has not answered for {self.patience:g} s"
+            remedy = "see whether it runs, and has a processor to run on"
+            raise StalledError(seen, remedy) from error
 
     def look(self) -> None:
-        """Ask for the workers when it is time to.
-
-        Raises
-        ------
-        StalledError
-            None could work for too long, or the scheduler did not answer for so long.
-        """
-        self._tick()
-        if self._asked is None and self._seconds >= self._next:
-            self._asked = _on_loop(self._client, self._client.scheduler.identity)
-            self._asked_at = self._seconds
-        if self._asked is None:
+        """Ask for the workers when it is time to, and give up where none could work for long."""
+        if time.monotonic() - self._looked < self.patience / 4:
             return
-        if self._asked.done():
-            workers = self._asked.result()["workers"]
-            self._asked = None
-            self._judge(workers)
-        elif self._seconds - self._asked_at > self.patience:
-            seen = f"the scheduler has not answered for {self.patience:g} s"
-            raise StalledError(seen, "see whether it runs, and has a processor to run on")
-
-    def end(self) -> None:
-        """Leave no question behind."""
-        if self._asked is not None:
-            self._asked.cancel()
-
-    def _tick(self) -> None:
-        now = time.monotonic()
-        # Of a client that was suspended itself, as a laptop is, no more than a second counts.
-        self._seconds += min(now - self._looked, _LOOK_SECONDS)
-        self._looked = now
-
-    def _judge(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Give up workers of which none works, and none has for too long."""
+        workers = self.ask(self._client.scheduler.identity)["workers"]
+        self._looked = time.monotonic()
+        # Of each of them, whose heartbeats are remembered.
         working = [self._works(address, worker) for address, worker in workers.items()]
-        alone = 0.0 if any(working) else self._seconds - self._alive
-        if alone > self.patience:
+        if any(working):
+            self._alive = self._looked
+        elif self._looked - self._alive > self.patience:
             raise self._stalled(workers)
-        self._alive = self._seconds - alone
-        self._next = self._seconds + self._pause(alone)
-
-    def _pause(self, alone: float) -> float:
-        """Seconds to the next look: an answer of 1,000 workers has a megabyte."""
-        # The last one is when patience ends, and not a quarter of it later.
-        return min(max(_LOOK_SECONDS, min(alone, self.patience - alone)), self.patience / 4)
 
     def _works(self, address: str, worker: Mapping[str, Any]) -> bool:
         """Whether a worker was heard of since the last look, and takes or does tasks."""
@@ -121,13 +90,12 @@ class _WorkerWatch:
 
     def _stalled(self, workers: Mapping[str, Mapping[str, Any]]) -> StalledError:
         """The state that workers are in, in words."""
-        seconds = f"{self.patience:g} s"
+        seconds, named = f"{self.patience:g} s", f"all {len(workers)} workers"
         if not workers:
             # Whoever asked for processes has nothing to start: their cluster brings them back.
             ours = getattr(self._client, "cluster", None) is not None
             remedy = "see what ends them, as a lack of memory does" if ours else "start some"
             return StalledError(f"the cluster has had no workers for {seconds}", remedy)
-        named = f"all {len(workers)} workers"
         if any(worker["status"] == "paused" for worker in workers.values()):
             return StalledError(
                 f"{named} have been paused or silent for {seconds}, since their memory is full",
@@ -138,49 +106,8 @@ class _WorkerWatch:
         )
 
 
-def _patience() -> float:
-    """Seconds that a cluster may be without a worker that can work."""
-    import dask
-
-    return float(dask.config.get(STALL_TIMEOUT, _STALL_SECONDS))
-
-
-def _on_loop(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
-    """The future, of this thread, of a coroutine that runs where the client runs."""
-    import asyncio  # a tenth of a second, which a start of Python does not wait for
-
-    async def asked() -> Any:
-        return await ask()
-
-    return asyncio.run_coroutine_threadsafe(asked(), client.loop.asyncio_loop)
-
-
-def _supervised(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
-    """The result of a coroutine that runs where the client runs."""
-    with _watched_workers(client) as watch:
-        answer = _on_loop(client, ask)
-        try:
-            while True:
-                try:
-                    return answer.result(timeout=min(_LOOK_SECONDS, watch.patience / 4))
-                except TimeoutError:
-                    if answer.done():  # the error is that of the task
-                        raise
-                    watch.look()
-        finally:
-            answer.cancel()
-
-
 def threads_of_workers(client: Any) -> dict[str, int]:
-    """Threads of each worker by its address, of a scheduler that answers.
-
-    Parameters
-    ----------
-    client : distributed.Client
-
-    Returns
-    -------
-    dict of str to int
+    """Threads of each worker of a client by its address.
 
     Raises
     ------
@@ -189,40 +116,40 @@ def threads_of_workers(client: Any) -> dict[str, int]:
     """
     if not hasattr(client, "loop"):  # workers that are planned and not started
         return dict(client.nthreads())
-    return dict(_supervised(client, client.scheduler.ncores))
+    with aside():
+        return dict(_Watch(client).ask(client.scheduler.ncores))
 
 
 def fetched(futures: Sequence[Any], client: Any) -> list[Any]:
     """Results of tasks, computed again where workers were lost that held them.
-
-    Parameters
-    ----------
-    futures : sequence of distributed.Future
-    client : distributed.Client
-
-    Returns
-    -------
-    list
 
     Raises
     ------
     StalledError
         The cluster can do nothing, and has not been able to for some time.
     """
-    return list(_supervised(client, lambda: client.gather(list(futures), asynchronous=True)))
+    import asyncio  # a tenth of a second, which a start of Python does not wait for
+
+    async def gathered() -> Any:
+        return await client.gather(list(futures), asynchronous=True)
+
+    watch = _Watch(client)
+    with aside():
+        answer = asyncio.run_coroutine_threadsafe(gathered(), client.loop.asyncio_loop)
+        try:
+            while True:
+                try:
+                    return list(answer.result(timeout=watch.patience / 4))
+                except TimeoutError:
+                    if answer.done():  # the error is that of the task
+                        raise
+                    watch.look()
+        finally:
+            answer.cancel()
 
 
 def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
-    """Futures in the order in which they finish.
-
-    Parameters
-    ----------
-    futures : sequence of distributed.Future
-    client : distributed.Client
-
-    Yields
-    ------
-    distributed.Future
+    """Futures of a client in the order in which they finish.
 
     Raises
     ------
@@ -231,28 +158,17 @@ def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
     """
     from distributed import as_completed
 
-    left, completed = len(futures), as_completed(futures, loop=client.loop)
-    with _watched_workers(client) as watch:
+    left, completed, watch = len(futures), as_completed(futures, loop=client.loop), _Watch(client)
+    with aside():
         while left:
             batch = completed.next_batch(block=False)
             yield from batch
             left -= len(batch)
             if batch:
                 watch.progress()
-                continue
-            watch.look()
-            time.sleep(_POLL_SECONDS)
-
-
-@contextmanager
-def _watched_workers(client: Any) -> Iterator[_WorkerWatch]:
-    """Watch a cluster while something is waited for, out of the way of its tasks."""
-    watch = _WorkerWatch(client)
-    try:
-        with aside():
-            yield watch
-    finally:
-        watch.end()
+            else:
+                watch.look()
+                time.sleep(_POLL_SECONDS)
 
 
 @contextmanager
@@ -272,3 +188,61 @@ def aside() -> Iterator[None]:
         yield
     finally:
         rejoin()
+
+
+@contextmanager
+def explained_failures(
+    checkpoint: Checkpoint | None = None, rows_of: Callable[[str], str] = lambda key: ""
+) -> Iterator[None]:
+    """Turn the loss of workers or of the scheduler into an error with a remedy.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint, optional
+        Where what is done is kept.
+    rows_of : callable, optional
+        Says which rows a task is about, given its key.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Workers died of the same task, one after the other.
+    DhsicError
+        The scheduler is gone or silent, or no worker can work.
+    """
+    kept = None if checkpoint is None else f"since what is done is kept in {checkpoint.folder}"
+    try:
+        yield
+    except StalledError as error:
+        again = f"start again, {kept}" if kept else "run again with the same seed"
+        msg = f"{error.seen}: {error.remedy}, and {again}"
+        raise DhsicError(msg) from error
+    except Exception as error:
+        again = f"start again, {kept}" if kept else "start again"
+        if (told := _explained(error, again, rows_of)) is None:
+            raise
+        raise told from error
+
+
+def _explained(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
+    """Explain an error of a cluster; None for other errors."""
+    # Nothing of a cluster can have failed where its library was never loaded.
+    if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
+        return None
+    from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        rows = rows_of(str(error.task))
+        msg = (
+            f"{error.allowed_failures + 1} workers died while they ran the same task"
+            f"{f' ({rows})' if rows else ''}, most likely because they took more memory than "
+            "they have: allow more memory, or take fewer landmarks or resamples"
+        )
+        return MemoryBudgetError(msg)
+    lost = isinstance(error, CommClosedError)
+    if isinstance(error, FutureCancelledError):
+        lost = error.reason == "scheduler-connection-lost"
+    msg = f"the connection to the scheduler was lost: see whether it runs, and {again}"
+    return DhsicError(msg) if lost else None

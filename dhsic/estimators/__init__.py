@@ -1,49 +1,39 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
-`registration` adds to the list. `chain` makes tests of three variables and more of those of two. On
-all pairs of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples:
-`nystrom_m`, and `nfsic` at test locations that `training` finds. On features of either variable:
-`features` says what all share and has those without landmarks, `nystrom` and `coco` have Nystrom
-features. `functions` makes estimators of plain functions of rows.
+`base` says what an estimator is, `outcomes` what it returns, and `registry` lists them. `choose`
+has the rules of the choice among them, and `program` how statistics become one test. On all pairs
+of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples: `nystrom_m`,
+and `nfsic` at test locations. On features of either variable: `features`, and `coco`. `functions`
+makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (
+    Estimate,
     Estimator,
+    GridOutcome,
     Null,
+    Outcome,
     fit_on_sample,
     plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.chain import Judged, Stages, run_chain
 from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
-from dhsic.estimators.distance import DCor, DCov
-from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.features import RFFHSIC, SubCorr
+from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
+from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.functions import Functions
-from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.estimators.outcomes import (
-    ColumnEstimates,
-    Estimate,
-    GridOutcome,
-    Outcome,
-)
-from dhsic.estimators.registration import register, unregister
 from dhsic.estimators.registry import (
     ESTIMATORS,
     NULLS,
-    TABLE,
-    EstimatorEntry,
+    EstimatorName,
+    NullName,
     draws_replicates,
     find_estimator,
     find_null,
-    takes_null,
-    takes_variables,
-    tries_grids,
+    register,
+    unregister,
 )
 
 __all__ = [
@@ -54,26 +44,21 @@ __all__ = [
     "NOCCO",
     "NULLS",
     "RFFHSIC",
-    "TABLE",
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
-    "ColumnEstimates",
     "DCor",
     "DCov",
     "Estimate",
     "Estimator",
-    "EstimatorEntry",
     "EstimatorName",
     "Functions",
     "GridOutcome",
-    "Judged",
     "Null",
     "NullName",
     "NystromHSIC",
     "NystromMHSIC",
     "Outcome",
-    "Stages",
     "SubCorr",
     "SubHSIC",
     "WitnessFunction",
@@ -85,9 +70,5 @@ __all__ = [
     "fit_on_sample",
     "plan_of",
     "register",
-    "run_chain",
-    "takes_null",
-    "takes_variables",
-    "tries_grids",
     "unregister",
 ]

@@ -24,7 +24,6 @@ from dhsic.kernels import Combinations
 from dhsic.nulls import (
     ChiSquare,
     Gamma,
-    JointSpread,
     KernelMoments,
     Needs,
     Normal,
@@ -56,13 +55,9 @@ _FEWEST_ROWS, _MOST_ROWS = 250, 1000
 
 
 def guard_landmarks(
-    session: Session,
-    combinations: Combinations,
-    samples: Samples,
-    null: Gamma | Spectral,
-    directions: float = math.inf,
+    session: Session, combinations: Combinations, samples: Samples, null: Gamma | Spectral
 ) -> str:
-    """Guard of centred products at landmarks, or of features of all variables together.
+    """Guard of centred products at landmarks.
 
     Parameters
     ----------
@@ -74,8 +69,6 @@ def guard_landmarks(
         Rows of every variable, drawn independently.
     null : Gamma or Spectral
         The null distribution.
-    directions : float, optional
-        See `joint_spread`.
 
     Returns
     -------
@@ -84,16 +77,14 @@ def guard_landmarks(
     """
     # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests.
     needs = Needs(*_PAIRED, _CROWDED * _there(session))
-    spreads = _spreads(session, combinations, samples, directions)
-    return guard(null.name, spreads, _there(session), needs)
+    return _guard(session, combinations, samples, null.name, needs)
 
 
 def guard_grams(
     session: Session, combinations: Combinations, samples: Samples, null: Gamma | Spectral
 ) -> str:
     """Guard of all pairs of rows, as `guard_landmarks`."""
-    spreads = _spreads(session, combinations, samples)
-    return guard(null.name, spreads, _there(session), Needs(_MARGINAL))
+    return _guard(session, combinations, samples, null.name, Needs(_MARGINAL))
 
 
 def guard_blocks(
@@ -104,7 +95,7 @@ def guard_blocks(
         _A_ROOT_OF_BLOCKS * math.sqrt(blocks),
         remedy="take another estimator, with null='auto', which is exact",
     )
-    return guard(Normal.name, _spreads(session, combinations, samples), _there(session), needs)
+    return _guard(session, combinations, samples, Normal.name, needs)
 
 
 def guard_locations(n: int, kernels: Sequence[NDArray[np.floating[Any]]]) -> str:
@@ -163,19 +154,14 @@ def _feature_moments(features: Features, rows: int) -> KernelMoments:
     return kernel_moments(whitened @ whitened.T)
 
 
-def _spreads(
-    session: Session,
-    combinations: Combinations,
-    samples: Samples,
-    directions: float = math.inf,
-) -> list[JointSpread]:
+def _guard(
+    session: Session, combinations: Combinations, samples: Samples, null: str, needs: Needs
+) -> str:
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
-    rows = _rows_looked_at(session.n, len(pairs))
+    rows, n = _rows_looked_at(session.n, len(pairs)), _there(session)
     moments = [kernel_moments(kernel(samples[m][:rows])) for kernel, m in pairs]
-    return [
-        joint_spread(combinations.of(moments, c), _there(session), directions)
-        for c in range(len(combinations))
-    ]
+    each = range(len(combinations))
+    return guard(null, [joint_spread(combinations.of(moments, c), n) for c in each], n, needs)
 
 
 def _rows_looked_at(n: int, kernels: int) -> int:

@@ -1,11 +1,18 @@
-"""What an estimator is: a statistic, and the tests and estimates that are made of it."""
+"""What an estimator is: a statistic, and the tests and estimates that are made of it.
+
+Kernels are fitted to samples of rows, which vary wherever the data do. Those of a grid are left out
+that compare no rows, 1 between a row and itself and 0 between it and all others, as narrow kernels
+of many columns. Their statistic is rounding, or that of a few pairs of rows that happen to lie near
+each other; its replicates have heavy tails, which cost the other kernels of a grid their power.
+Whether a kernel is so is seen in its own variable, which leaves a null of permutations exact.
+"""
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from functools import lru_cache, partial
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,24 +21,28 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.scan import Differing, Still
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.fitting_samples import FittingSamples
-from dhsic.estimators.outcomes import Estimate, GridOutcome, Outcome
 from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
 from dhsic.kernels.wrap import of_rows
+from dhsic.linalg import solve_lower, squared_norms
 from dhsic.nulls import (
     Chain,
     ChiSquare,
+    Distribution,
     FromReplicates,
     Gamma,
     Normal,
     Permutation,
+    Replicates,
     Resampling,
     Shifts,
     Spectral,
+    Strength,
 )
+from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.orbit import Replicated, exact_null
 from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
 
@@ -101,10 +112,31 @@ class Estimator(ABC):
     """How its time grows with the rows n."""
     ranks: ClassVar[bool] = False
     """Whether it says HSIC of every variable with itself, as rankings of features need."""
+    takes_one_kernel: ClassVar[bool] = False
+    """Whether it takes one kernel of each variable, where a statistic takes several."""
+    tries_grids: ClassVar[bool] = False
+    """Whether tests try several kernels where none are given."""
+    tests_all_rows: ClassVar[bool] = True
+    """Whether none are left out, so that strata, groups and series are those of all."""
     takes_missing: ClassVar[bool] = False
     """Whether it takes kernels of rows with gaps."""
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
     """Advice where it needs too much memory."""
+
+    @classmethod
+    def prepares(cls) -> bool:
+        """Whether it makes a statistic, of which all else is made."""
+        return cls.prepare is not Estimator.prepare
+
+    @classmethod
+    def takes_grids(cls) -> bool:
+        """Whether a test takes several kernels of a variable."""
+        return cls.prepares() and not cls.takes_one_kernel
+
+    @classmethod
+    def moves_sets(cls) -> bool:
+        """Whether replicates keep to the strata, groups or series of a session."""
+        return cls.prepares() and cls.tests_all_rows
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The kernel of a variable: what was given, or the Gaussian one."""
@@ -136,7 +168,7 @@ class Estimator(ABC):
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of dependence."""
-        return self.estimates(session, Combinations.single(kernels)).estimate(0)
+        return self.test_grid(session, Combinations.single(kernels), None).estimate(0)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution."""
@@ -146,18 +178,12 @@ class Estimator(ABC):
         return self.test_each(session, combinations, null)[0]
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Resampling
-    ) -> GridOutcome:
-        """The statistics of several combinations, and replicates that they share."""
-        return self._found(session, combinations, null)
-
-    def estimates(self, session: Session, combinations: Combinations) -> GridOutcome:
-        """The measures of dependence by several combinations, and no replicates."""
-        return self._found(session, combinations, None)
-
-    def _found(
         self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> GridOutcome:
+        """The statistics of several combinations, and replicates that they share.
+
+        Without a null there are none, and the measures of dependence alone.
+        """
         prepared = self.prepare(session, combinations, null)
         tested = prepared.session or session
         orbit = prepared.statistic.orbit(tested, null)
@@ -180,22 +206,6 @@ class Estimator(ABC):
 def _share(combinations: Combinations) -> int:
     """One part in how many of the memory a pass takes."""
     return SHARE_OF_MANY if combinations.features else 1
-
-
-def check_gaps(session: Session, estimator: Estimator) -> None:
-    """Refuse an estimator that takes no kernel of rows with gaps, where there are any.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names those that do.
-    """
-    if session.gaps and not estimator.takes_missing:
-        msg = (
-            "missing='pairwise' needs estimator 'auto', 'v-hsic', 'u-hsic', 'nystrom-m' or "
-            f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"
-        )
-        raise InvalidArgumentError(msg)
 
 
 def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
@@ -249,18 +259,14 @@ def fit_combinations(
 
 def _fit_to(samples: FittingSamples, kernel: Kernel, m: int, name: str) -> Kernel:
     sample = samples.of_kernel(kernel, m)
-    fitted = _fit_kernel(kernel, sample, name)
-    # Rows that were put in so that there is a scale are none of the variable.
-    return fitted if sample is samples.drawn[m] else of_rows(fitted, samples.drawn[m])
-
-
-def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
     try:
-        return kernel.fit(sample)
+        fitted = kernel.fit(sample)
     except DataError as error:
         # A kernel does not know the name of its variable, which the user needs.
         msg = f"variable {name!r}: {error}"
         raise DataError(msg) from error
+    # Rows that were put in so that there is a scale are none of the variable.
+    return fitted if sample is samples.drawn[m] else of_rows(fitted, samples.drawn[m])
 
 
 def _check_kernel(
@@ -340,6 +346,33 @@ def fit_combinations_on_sample(
     samples = session.take(bandwidth_rows(session))
     fitted = fit_combinations(session, combinations, samples, scale=scale)
     return fitted, list(map(filled, samples))
+
+
+def fetch_landmarks(
+    session: Session, combinations: Combinations, drawn: Sequence[NDArray[np.intp]]
+) -> tuple[Combinations, list[Vector], list[Vector]]:
+    """Landmarks of every variable, read together with the rows that kernels are fitted to.
+
+    Returns
+    -------
+    Combinations
+        The kernels as fitted.
+    points, samples : list of ndarray, shapes (p, d_m) and (s, d_m)
+        Without gaps: a landmark that misses a value is made of values of others.
+    """
+    session.step("fetch landmarks")
+    sampled, p = bandwidth_rows(session), len(drawn[0])
+    rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+    fitted = fit_combinations(session, combinations, [x[p:] for x in rows])
+    rows = list(map(filled, rows))
+    return fitted, [x[:p] for x in rows], [x[p:] for x in rows]
+
+
+def fetching_step(session: Session, p: int) -> DriverStep:
+    """Bytes of `fetch_landmarks`, of p of them."""
+    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
+    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+    return DriverStep("fetch landmarks", fetch, rows)
 
 
 def fit_on_sample(
@@ -443,3 +476,376 @@ def _of_chunks(session: Session) -> str:
         return ""
     size, name = max(zip(sizes, (source.name for source in stored), strict=True))
     return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
+
+
+_FEWEST = 5
+
+Sample = NDArray[Any]
+ColumnNumbers = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FittingSamples:
+    """Drawn rows of every variable, and others for columns that are the same in all of them.
+
+    Such columns are rare flags, as a rule: few rows of the data hold anything else, and none of
+    these was drawn. They are looked for among all rows of that variable, whatever the others hold
+    there, so that kernels do not come to know of the pairing.
+
+    Parameters
+    ----------
+    drawn : tuple of ndarray, shapes (s, d_m)
+        One a variable.
+    n : int
+        Rows of the data.
+    found : mapping of (int, tuple of int) to Differing
+        Rows that differ, by the variable and the columns.
+    """
+
+    drawn: tuple[Sample, ...]
+    n: int
+    found: Mapping[tuple[int, ColumnNumbers], Differing]
+
+    @classmethod
+    def of(
+        cls, session: Session, kernels: Iterable[tuple[Kernel, int]], drawn: Sequence[Sample]
+    ) -> FittingSamples:
+        """For kernels with the numbers of their variables; takes a pass where a sample is the same.
+
+        Raises
+        ------
+        DataError
+            A variable is constant, where the session does not take constants.
+        """
+        there = list(map(filled, drawn))  # a column is the same where its values are
+        same = [(sample == sample[0]).all(axis=0) for sample in there]
+        whole = [
+            (m, tuple(range(len(columns_same))))
+            for m, columns_same in enumerate(same)
+            if columns_same.all()
+        ]
+        parts = [(m, at) for kernel, m in kernels for at in _still(kernel, same[m])]
+        beyond_samples = beyond(session, there, list(dict.fromkeys([*whole, *parts])))
+        for m, columns in whole:
+            if not (beyond_samples[m, columns].total or session.takes_constants):
+                within = getattr(session.sources[m], "strata", None) is not None
+                where = "in every stratum all" if within else f"all {session.n}"
+                msg = (
+                    f"variable {session.names[m]!r} is constant: {where} rows are the same, so it "
+                    "is independent of everything; leave it out"
+                )
+                raise DataError(msg)
+        return cls(tuple(drawn), session.n, beyond_samples)
+
+    def of_kernel(self, kernel: Kernel, m: int) -> Sample:
+        """The sample of a variable as one of its kernels is to be fitted to it."""
+        sample = self.drawn[m]
+        if m in self._constant:
+            # A constant: any scale will do, and the median stays what the rows hold.
+            # The added row is another value, so that the kernel finds a scale.
+            value = filled(sample)[0]
+            return np.vstack([sample, value + np.maximum(1.0, np.abs(value))])
+        d = sample.shape[1]
+        sets = kernel.scale_columns(d) or (tuple(range(d)),)
+        missed = {at: self.found[m, at] for at in sets if (m, at) in self.found}
+        return _completed(sample, missed, self.n)
+
+    @cached_property
+    def _constant(self) -> frozenset[int]:
+        """Variables all rows of which are the same."""
+        return frozenset(
+            m
+            for (m, at), rows in self.found.items()
+            if len(at) == self.drawn[m].shape[1] and not rows.total
+        )
+
+
+def beyond(
+    session: Session, drawn: Sequence[Sample], still: Sequence[tuple[int, ColumnNumbers]]
+) -> dict[tuple[int, ColumnNumbers], Differing]:
+    """Rows that differ from samples in columns that are the same there, by variable and columns."""
+    sought = [Still(m, at, np.array(drawn[m][0, list(at)], np.float64)) for m, at in still]
+    return dict(zip(still, session.differing(sought), strict=True))
+
+
+def _completed(sample: Sample, missed: Mapping[ColumnNumbers, Differing], n: int) -> Sample:
+    """A sample (s, d) with rows that differ in columns that are the same in it.
+
+    They are as many as their share of the n rows, and five where that is less, which is enough for
+    a typical distance; each set of columns has them in other rows of the sample.
+    """
+    if not any(differing.total for differing in missed.values()):
+        return sample
+    sample, start = sample.copy(), 0
+    for columns, differing in missed.items():
+        share = round(len(sample) * differing.total / n)
+        # One row stays as it was, or the column would be the same in all again.
+        count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
+        rows = np.arange(start, start + count) % len(sample)
+        sample[rows[:, None], np.array(columns)] = differing.values[:count]
+        start += count
+    return sample
+
+
+def _still(kernel: Kernel, same: NDArray[np.bool_]) -> list[ColumnNumbers]:
+    """The sets of columns from which a kernel takes a scale, and which are the same in a sample."""
+    known = (at for at in kernel.scale_columns(len(same)) if max(at) < len(same))
+    return [at for at in known if same[list(at)].all()]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measure of dependence and what it was computed with.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    kernels : tuple of Kernel
+        As fitted.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+    quantity : str, optional
+        Quantity that is estimated.
+
+    Examples
+    --------
+    >>> from dhsic.estimators import Estimate
+    >>> from dhsic.kernels import Gaussian
+    >>> Estimate(0.02, (Gaussian(gamma=1.0), Gaussian(gamma=0.5))).quantity
+    'squared HSIC'
+    """
+
+    value: float
+    kernels: tuple[Kernel, ...]
+    landmarks: LandmarkSummary | None = None
+    features: FeatureSummary | None = None
+    quantity: str = "squared HSIC"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A test statistic with its distribution under the null hypothesis.
+
+    Parameters
+    ----------
+    statistic : float
+        The observed value.
+    distribution : Distribution
+        Distribution of the statistic under the null hypothesis.
+    estimate : Estimate
+        The measure of dependence.
+    detail : str, optional
+        How the distribution was made, where the null leaves a choice.
+    rounding : float, optional
+        Differences of the statistic up to it are rounding.
+    strength : Strength or None, optional
+        The largest of several statistics, where `statistic` is the score that combines them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.estimators import Estimate, Outcome
+    >>> from dhsic.nulls import Replicates
+    >>> outcome = Outcome(2.5, Replicates(np.array([0.5, 1.0, 3.0])), Estimate(0.02, ()))
+    >>> outcome.distribution.sf(outcome.statistic)
+    0.5
+    """
+
+    statistic: float
+    distribution: Distribution
+    estimate: Estimate
+    detail: str = ""
+    rounding: float = 0.0
+    strength: Strength | None = None
+
+
+@dataclass(frozen=True)
+class GridOutcome:
+    """Statistics of several combinations of kernels, with replicates that they share.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted.
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all combinations.
+    estimate : callable
+        The measure of dependence by a combination, given its number.
+    detail : str, optional
+        How the replicates were made, where the null leaves a choice.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    own : ndarray, shape (G, M), optional
+        Squared HSIC of every variable with itself, where the estimator has it.
+    """
+
+    combinations: Combinations
+    statistics: Vector
+    replicates: Vector
+    estimate: Callable[[int], Estimate]
+    detail: str
+    rounding: Vector
+    own: Vector | None = None
+
+    @property
+    def only(self) -> Outcome:
+        """That of a single combination."""
+        (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
+        distribution = Replicates(self.replicates[:, 0])
+        return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
+
+    def part(self, numbers: Sequence[int]) -> GridOutcome:
+        """Those of some of the combinations."""
+        at = list(numbers)
+        return replace(
+            self,
+            combinations=self.combinations.part(at),
+            statistics=self.statistics[at],
+            replicates=self.replicates[:, at],
+            rounding=self.rounding[at],
+            own=None if self.own is None else self.own[at],
+        )
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """The measures of dependence by all combinations."""
+        return [self.estimate(c) for c in range(len(self.combinations))]
+
+    @property
+    def hsic(self) -> Vector:
+        """Their values, shape (G,)."""
+        return np.array([one.value for one in self.estimates])
+
+    @property
+    def landmarks(self) -> LandmarkSummary | None:
+        """Those of features against one target, with one number kept a feature."""
+        summaries = [one.landmarks for one in self.estimates if one.landmarks is not None]
+        kept = tuple(int(np.ravel(summary.kept)[0]) for summary in summaries)
+        return replace(summaries[0], kept=kept) if summaries else None
+
+    def cka(self, chance: Vector | float = 0.0) -> Vector:
+        """(HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b), 0 where that is 0; shape (G,).
+
+        Parameters
+        ----------
+        chance : ndarray, shape (G,), or float, optional
+            b, the mean of HSIC(x, y) under independence: then so CKA has the mean 0, and that of a
+            copy is still 1.
+        """
+        assert self.own is not None
+        # Unbiased estimates fall below 0 at times, where a root would be NaN.
+        scale = np.sqrt(np.maximum(self.own, 0.0)).prod(axis=1) - chance
+        values: Vector = np.divide(
+            self.hsic - chance, scale, out=np.zeros(len(scale)), where=scale > 0.0
+        )
+        return values
+
+
+NORMED_ROWS = 16
+"""Rows whose norms in a kernel are looked at: in most kernels all have 1."""
+
+_NEAR = 1e-3
+_ALONE = 2.0  # rows of all that a row is near, of which it is one itself
+_ROWS = 64  # whose neighbours in a sample are counted
+_HELD = 0.05  # of a kernel
+_OF_ROWS = 0.75  # so that rows which are landmarks themselves do not decide
+
+
+def nearness(values: NDArray[Any]) -> float:
+    """The share of pairs of rows between which a kernel is above 0.001, from its values."""
+    return float(np.count_nonzero(values > _NEAR) / values.size)
+
+
+def is_identity(near: float, n: int) -> bool:
+    """Whether hardly any of n rows has a neighbour, of a kernel with such a `nearness`."""
+    return near * n < _ALONE
+
+
+def is_held(
+    kernel: Kernel, sample: NDArray[Any], values: NDArray[Any], factor: NDArray[np.float64]
+) -> bool:
+    """Whether landmarks hold a twentieth of a kernel, at a quarter of the rows or more.
+
+    The Nystrom features L^-1 k(z, x) of a row have the squared norm k(x, x), less its distance to
+    the span of the landmarks (Zhang et al. 2018, section 4.1). Next to nothing is left of it where
+    kernels are so narrow that few rows are near a landmark.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Fitted.
+    sample : ndarray, shape (s, d)
+        Rows.
+    values : ndarray, shape (s, D)
+        The kernel between these and the landmarks.
+    factor : ndarray, shape (D, D)
+        The lower triangular L of the landmarks.
+    """
+    few, some = (slice(None, None, -(-len(sample) // rows)) for rows in (NORMED_ROWS, _ROWS))
+    whole = kernel(sample[few]).diagonal()
+    held = squared_norms(solve_lower(factor, values[some].T.astype(np.float64)))
+    return float(np.quantile(held, _OF_ROWS)) >= _HELD * float(np.quantile(whole, _OF_ROWS))
+
+
+def compared(combinations: Combinations, left_out: Container[int]) -> list[int]:
+    """Numbers of the combinations without any of some kernels; the reference.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Gaussian
+    >>> kernels = Gaussian(gamma=1.0), Gaussian(gamma=900.0), Gaussian(gamma=1.0)
+    >>> compared(Combinations(kernels, (0, 0, 1), ((0, 2), (1, 2)), (1.0,) * 3), {1})
+    [0]
+    """
+    kept = combinations.kept
+    return [
+        c
+        for c, pair in enumerate(combinations.chosen)
+        if c in kept or not any(k in left_out for k in pair)
+    ]
+
+
+def compared_in_samples(
+    combinations: Combinations, samples: Sequence[NDArray[np.float64]], n: int
+) -> list[int]:
+    """Those without a kernel that is the identity on n rows, fitted to samples of its variable.
+
+    Kernels without a length are not looked at: they compare all rows.
+    """
+    each = combinations.spread(samples)
+    shared = combinations.shared
+    tiles = {}
+    for k in shared.roots:
+        if (kernel := combinations.kernels[k]).has_length:
+            rows, columns = kernel.rows_and_columns(each[k])
+            # Neighbours of some rows are counted, evenly over the sample.
+            rows = np.ascontiguousarray(rows[:: -(-len(rows) // _ROWS)])
+            tiles[k] = np.empty((len(rows), len(columns)))
+            kernel.tile(rows, columns, tiles[k], np.empty((kernel.work_tiles, *tiles[k].shape)))
+    for power in shared.powers:
+        tiles[power.k] = power.of(tiles[power.source])
+
+    def near(k: int) -> float:
+        if k not in tiles:
+            return 1.0
+        s = len(each[k])
+        others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
+        # A row is near itself, and near the share of the other rows that it is near in the sample.
+        return (1.0 + others * (n - 1) / max(1, s - 1)) / n
+
+    alone = {k for k in range(len(each)) if is_identity(near(k), n)}
+    return compared(combinations, alone)
+
+
+def left_out_text(count: int) -> str:
+    """Note on the combinations that were left out; empty for none."""
+    return (
+        f"combinations left out, with kernels that compare hardly any rows: {count}"
+        if count
+        else ""
+    )

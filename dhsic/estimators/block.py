@@ -17,9 +17,16 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
-from dhsic.estimators.base import Estimator, Null, fit_on_sample, fitting_step, plan_of
-from dhsic.estimators.outcomes import Estimate, Outcome
-from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.estimators.base import (
+    Estimate,
+    Estimator,
+    Null,
+    Outcome,
+    fit_on_sample,
+    fitting_step,
+    plan_of,
+)
+from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import rounding_unit
 from dhsic.nulls import (
     GammaDistribution,
@@ -99,10 +106,6 @@ class BlockHSIC(Estimator):
             "take 0.5 for as many blocks as rows of a block",
         )
 
-    def kernel(self, given: Kernel | None) -> Kernel:
-        """Any, Gaussian where not given."""
-        return given or Gaussian()
-
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The normal distribution: there is no other."""
         blocks, _ = self.blocks(session.n)
@@ -117,14 +120,15 @@ class BlockHSIC(Estimator):
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over blocks, in one pass."""
-        fitted, _ = self._fit(session, kernels)
+        self.blocks(session.n)  # refuses few rows before any are read
+        fitted, _ = fit_on_sample(session, kernels)
         return Estimate(session.reduce(self._pass(session, fitted, None)).mean, fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate over its standard error, in one pass."""
         assert isinstance(null, Normal)
-        fitted, samples = self._fit(session, kernels)
         count, _ = self.blocks(session.n)
+        fitted, samples = fit_on_sample(session, kernels)
         note = guard_blocks(session, Combinations.single(fitted), samples, count)
         reduction = self._pass(session, fitted, null)
         sums, b = session.reduce(reduction), reduction.block_rows
@@ -142,12 +146,6 @@ class BlockHSIC(Estimator):
         # The statistic is the mean over its error, and so is its rounding.
         rounding = sums.rounding(b, session.dtype) / error
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
-
-    def _fit(
-        self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[tuple[Kernel, ...], list[Vector]]:
-        self.blocks(session.n)
-        return fit_on_sample(session, kernels)
 
     def _pass(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> BlockPass:
         _, b = self.blocks(session.n)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimator, Null
+from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.exact import UHSIC, VHSIC
-from dhsic.estimators.nystrom import NystromHSIC
+from dhsic.estimators.features import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.reach import (
     Offer,
@@ -23,10 +23,9 @@ from dhsic.estimators.reach import (
     size_of,
     with_size,
 )
-from dhsic.estimators.registry import find_estimator, find_null, takes_null
+from dhsic.estimators.registry import drawn_by, find_estimator, find_null, takes_null
 from dhsic.kernels import Combinations
 from dhsic.landmarks import landmark_count
-from dhsic.nulls import FromReplicates
 from dhsic.results import AS_ASKED
 
 DEFAULTS = 9
@@ -83,9 +82,8 @@ class Choice(NamedTuple):
     """Why these."""
 
 
-_Kernels = Sequence[tuple[Combinations, str]]
-_Offers = list[list[Offer[tuple[Estimator, Combinations]]]]
 Runner = Callable[[Estimator, Session, Combinations], object]
+_Kernels = Sequence[tuple[Combinations, str]]
 
 
 def choose_estimator(
@@ -138,44 +136,47 @@ def choose_estimator(
         The estimator is unknown, or takes fewer variables.
     """
     asked: dict[str, Any] = {"null": null, "n_resamples": n_resamples}
-    offered = _Offered(
-        session, planner or partial(plan_test, **asked), runner or partial(run_test, **asked)
-    )
-    kernels = _offered_kernels(combinations, reducible=reducible)
+    plan: Planner = planner or partial(plan_test, **asked)
+    run: Runner = runner or partial(_run_test, **asked)
+    first, n = partial(_first_that_fits, session, plan, run), session.n
+    kernels = [(combinations, "")]
+    if reducible and len(combinations) > 1:
+        reference = combinations.part(sorted(combinations.kept))
+        few = f"{len(reference)} of {len(combinations)} combinations of kernels with "
+        kernels.append((reference, few))
     if not (isinstance(estimator, str) and estimator == "auto"):
         chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
         if not isinstance(estimator, str):
             return Choice(chosen, combinations, reason)
-        return _first_that_fits(session, offered.by_name(chosen, kernels), reason)
+        return first(_by_name(chosen, kernels, n), reason)
     if session.weights is not None:
-        return _first_that_fits(session, offered.estimates(combinations), "rows have weights")
+        return first(_for_estimates(session, combinations), "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
     two = len(combinations.chosen[0]) == 2 and not combinations.features
     estimates = two and null is None and unbiased
     # The unbiased estimate divides by n - 3.
-    enough = session.n >= _FEWEST_UNBIASED
+    enough = n >= _FEWEST_UNBIASED
     exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
-    pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
     if combinations.features and not tuples:
-        offers = offered.pairs(combinations)
-    elif not pairs:
-        offers = offered.tuples(kernels)
-    elif null is None:
-        offers = offered.estimates(combinations)
+        linear = _of_pairs(combinations, n)
+    elif estimates:
+        linear = _for_estimates(session, combinations)
+    elif two and null is not None and takes_null(NystromHSIC(), null):
+        linear = _principal(kernels, n)
     else:
-        offers = offered.features(kernels)
-    linear = offers[0][0].value[0]
+        usual = landmark_count(NystromMHSIC().n_landmarks, n, replace=False)
+        linear = _powers(NystromMHSIC(), min(usual, _MOST_TUPLES), kernels, n)
     given: Any = null
-    name = getattr(given, "name", given)
+    quick, named = linear[0][0].estimator, getattr(given, "name", given)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
-        return _first_that_fits(session, offers, f"{exact.name} has no {name} null")
-    if not takes_null(linear, null):
-        return Choice(exact, combinations, f"{linear.name} has no {name} null")
-    most = _most_rows(session.dims, name, combinations)
-    if session.n > most:
-        return _first_that_fits(session, offers, f"more than {most:,} rows")
-    if not offered.planner(exact, session, combinations).fits:
-        return _first_that_fits(session, offers, "all pairs of rows do not fit the memory")
+        return first(linear, f"{exact.name} has no {named} null")
+    if not takes_null(quick, null):
+        return Choice(exact, combinations, f"{quick.name} has no {named} null")
+    most = _most_rows(session.dims, named, combinations)
+    if n > most:
+        return first(linear, f"more than {most:,} rows")
+    if not plan(exact, session, combinations).fits:
+        return first(linear, "all pairs of rows do not fit the memory")
     return Choice(exact, combinations, f"all pairs of rows: at most {most:,}")
 
 
@@ -213,12 +214,12 @@ def choose_among(
     Choice
         As asked, where it is the first with all its landmarks or features.
     """
-    offered, kernels = _Offered(session, planner, runner), _offered_kernels(combinations)
     few = [name for name in names if name != VHSIC.name or session.n <= _PAIRS_AMONG]
     estimators = [find_estimator(name, session)[0] for name in few or names]
-    offers = [some for estimator in estimators for some in offered.by_name(estimator, kernels)]
+    kernels = [(combinations, "")]
+    offered = [some for one in estimators for some in _by_name(one, kernels, session.n)]
     why = AS_ASKED if few == list(names) else f"more than {_PAIRS_AMONG:,} rows"
-    return _first_that_fits(session, offers, why)
+    return _first_that_fits(session, planner, runner, offered, why)
 
 
 def choose_pairs(
@@ -228,94 +229,80 @@ def choose_pairs(
 
     With as many landmarks as fit the memory and the time, 256 or fewer.
     """
-    return _first_that_fits(
-        session, _Offered(session, planner, runner).pairs(combinations), AS_ASKED
-    )
+    offered = _of_pairs(combinations, session.n)
+    return _first_that_fits(session, planner, runner, offered, AS_ASKED)
 
 
-def _offered_kernels(combinations: Combinations, *, reducible: bool = False) -> _Kernels:
-    """All combinations, and the reference alone where it may stand for them."""
-    if not reducible or len(combinations) == 1:
-        return [(combinations, "")]
-    reference = combinations.part(sorted(combinations.kept))
+# What may be taken, the better first: lists of choices, in each the largest first.
+
+
+def _for_estimates(session: Session, combinations: Combinations) -> list[list[Choice]]:
+    """Features of two variables, for estimates."""
+    counts = [min(p, session.n) for p in _OF_ESTIMATES]
+    made = [NystromHSIC(p, unbiased_estimate=session.weights is None) for p in counts]
+    return [[Choice(one, combinations, f"{one.n_landmarks} landmarks") for one in made]]
+
+
+def _principal(kernels: _Kernels, n: int) -> list[list[Choice]]:
+    """All pairs of principal features of two variables."""
     return [
-        (combinations, ""),
-        (reference, f"{len(reference)} of {len(combinations)} combinations of kernels with "),
+        [
+            Choice(
+                NystromHSIC(min(p, n), n_features=most, unbiased_estimate=True),
+                some,
+                f"{which}{p} landmarks and {features}",
+            )
+            for p, most, features in _FEATURES
+        ]
+        for some, which in kernels
     ]
 
 
-class _Offered(NamedTuple):
-    """Estimators that may be taken for a run, the better first."""
+def _of_pairs(combinations: Combinations, n: int) -> list[list[Choice]]:
+    """Principal features of pairs of kernels that are each measured by itself."""
+    features = NystromHSIC(min(_LANDMARKS, n), n_features="auto")
+    return _by_name(features, [(combinations, "")], n)
 
-    session: Session
-    planner: Planner
-    runner: Runner | None
 
-    def estimates(self, combinations: Combinations) -> _Offers:
-        """Features of two variables, for estimates."""
-        session, unbiased = self.session, self.session.weights is None
-        counts = [min(p, session.n) for p in _OF_ESTIMATES]
-        made = [NystromHSIC(p, unbiased_estimate=unbiased) for p in counts]
-        return [[self._offer(one, combinations, f"{one.n_landmarks} landmarks") for one in made]]
+def _by_name(estimator: Estimator, kernels: _Kernels, n: int) -> list[list[Choice]]:
+    """With its usual number of landmarks, features or the like, and fewer."""
+    usual = size_of(estimator, n)
+    if usual is not None:
+        return _powers(estimator, usual, kernels, n)
+    return [[Choice(estimator, kernels[0][0], _PAIRS)]]
 
-    def features(self, kernels: _Kernels) -> _Offers:
-        """All pairs of principal features of two variables."""
-        n = self.session.n
-        estimators = [
-            (NystromHSIC(min(p, n), n_features=r, unbiased_estimate=True), f"{p} landmarks", of)
-            for p, r, of in _FEATURES
+
+def _powers(estimator: Estimator, most: int, kernels: _Kernels, n: int) -> list[list[Choice]]:
+    """The most landmarks, features or the like, and the powers of two below."""
+    usual, what = size_of(estimator, n), noun_of(estimator)
+    last = kernels[-1][0]
+    return [
+        [
+            Choice(sized, some, f"{which}{count:,} {what}")
+            for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
+            for sized in [estimator if count == usual else with_size(estimator, count)]
         ]
-        return [
-            [self._offer(one, some, f"{which}{p} and {of}") for one, p, of in estimators]
-            for some, which in kernels
-        ]
-
-    def pairs(self, combinations: Combinations) -> _Offers:
-        """Principal features of pairs of kernels that are each measured by itself."""
-        features = NystromHSIC(min(_LANDMARKS, self.session.n), n_features="auto")
-        return self.by_name(features, [(combinations, "")])
-
-    def tuples(self, kernels: _Kernels) -> _Offers:
-        """Tuples of landmarks."""
-        usual = landmark_count(NystromMHSIC().n_landmarks, self.session.n, replace=False)
-        return self._powers(NystromMHSIC(), min(usual, _MOST_TUPLES), kernels)
-
-    def by_name(self, estimator: Estimator, kernels: _Kernels) -> _Offers:
-        """With its usual number of landmarks, features or the like, and fewer."""
-        usual = size_of(estimator, self.session.n)
-        if usual is not None:
-            return self._powers(estimator, usual, kernels)
-        return [[self._offer(estimator, kernels[0][0], _PAIRS)]]
-
-    def _powers(self, estimator: Estimator, most: int, kernels: _Kernels) -> _Offers:
-        """The most landmarks, features or the like, and the powers of two below."""
-        usual, what = size_of(estimator, self.session.n), noun_of(estimator)
-        last = kernels[-1][0]
-        return [
-            [
-                self._offer(sized, some, f"{which}{count:,} {what}")
-                for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
-                for sized in [estimator if count == usual else with_size(estimator, count)]
-            ]
-            for some, which in kernels
-        ]
-
-    def _offer(
-        self, estimator: Estimator, some: Combinations, what: str
-    ) -> Offer[tuple[Estimator, Combinations]]:
-        def run(session: Session) -> object:
-            return None if self.runner is None else self.runner(estimator, session, some)
-
-        return Offer(
-            (estimator, some), what, partial(self.planner, estimator, self.session, some), run
-        )
+        for some, which in kernels
+    ]
 
 
-def _first_that_fits(session: Session, offers: _Offers, why: str) -> Choice:
-    """The first offer that fits the memory and the time, or the last."""
-    chosen, told = first_that_fits(session, offers)
+def _first_that_fits(
+    session: Session,
+    planner: Planner,
+    runner: Runner | None,
+    offered: Sequence[Sequence[Choice]],
+    why: str,
+) -> Choice:
+    """The first that fits the memory and the time, or the last."""
+
+    def offer(choice: Choice) -> Offer[Choice]:
+        one, some, what = choice
+        run = None if runner is None else lambda timed: runner(one, timed, some)
+        return Offer(choice, what, lambda: planner(one, session, some), run)
+
+    chosen, told = first_that_fits(session, [list(map(offer, some)) for some in offered])
     reasons = [told] if told and why == AS_ASKED else [why, *filter(None, [told])]
-    return Choice(*chosen, "; ".join(reasons))
+    return chosen._replace(reason="; ".join(reasons))
 
 
 def plan_test(
@@ -326,14 +313,12 @@ def plan_test(
     n_resamples: int | None,
 ) -> Plan:
     """That of a test or an estimate, once."""
-    if null is None:
-        return plan_once(estimator, session, combinations, None)
-    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
-    chosen = chosen.replicates if isinstance(chosen, FromReplicates) else chosen
-    return plan_once(estimator, session, combinations, chosen)
+    if null is not None:
+        null = drawn_by(find_null(null, estimator, session, n_resamples, combinations)[0])
+    return plan_once(estimator, session, combinations, null)
 
 
-def run_test(
+def _run_test(
     estimator: Estimator,
     session: Session,
     combinations: Combinations,
@@ -341,21 +326,23 @@ def run_test(
     n_resamples: int | None,
 ) -> object:
     """Run a test or an estimate, as `plan_test` plans it."""
-    one: Any = estimator
-    if null is None and combinations.features:
-        return one.estimates(session, combinations)
-    if null is None:
-        return estimator.estimate(session, combinations.kernels)
-    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
-    return run_null(estimator, session, combinations, chosen)
+    if null is not None:
+        null = find_null(null, estimator, session, n_resamples, combinations)[0]
+    return run_null(estimator, session, combinations, null)
 
 
 def run_null(
-    estimator: Estimator, session: Session, combinations: Combinations, null: Null
-) -> object:
-    """Run a test with a null that is chosen, for its seconds: what it returns is not read."""
-    one: Any = estimator
-    drawn = null.replicates if isinstance(null, FromReplicates) else null
-    if combinations.plain and not combinations.features:
-        return one.test(session, combinations.kernels, drawn)
-    return one.test_grid(session, combinations, drawn)
+    estimator: Estimator, session: Session, combinations: Combinations, null: Null | None
+) -> Outcome | GridOutcome | Estimate:
+    """Run a test with a null that is chosen, or an estimate where it is None."""
+    one: Any = estimator  # those that try several kernels have `test_grid`
+    alone = combinations.plain and not combinations.features
+    found: Outcome | GridOutcome | Estimate
+    drawn = None if null is None else drawn_by(null)
+    if not alone:
+        found = one.test_grid(session, combinations, drawn)
+    elif drawn is None:
+        found = one.estimate(session, combinations.kernels)
+    else:
+        found = one.test(session, combinations.kernels, drawn)
+    return found

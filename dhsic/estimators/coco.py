@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic import plots
 from dhsic._validation import check_choice
 from dhsic.engine.session import Session
-from dhsic.estimators.nystrom import OnLandmarks
+from dhsic.estimators.features import OnLandmarks
 from dhsic.kernels import Kernel
+from dhsic.nulls import Permutation, Shifts
 from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
 from dhsic.statistics.features import Features
 from dhsic.statistics.outer import Measure
@@ -146,13 +148,9 @@ class WitnessFunctions(BarResult):
         function = getattr(self, check_choice("of", of, ("first", "second")))
         if function.points.shape[1] > 2:
             return super().plot(ax)
-        # Pictures stand on estimators, so that they are imported when one is asked for.
-        from dhsic.plots import witness_function
-
         columns = range(function.points.shape[1])
         names = [f"{of} variable"] if len(columns) == 1 else [f"{of}[{j}]" for j in columns]
-        axes: Axes = witness_function(function, function.points, names=names, ax=ax)
-        return axes
+        return plots.witness_function(function, function.points, names=names, ax=ax)
 
     def _sketches(self) -> Sequence[Sketch]:
         said = "The {} function over its points."
@@ -219,11 +217,9 @@ class COCO(OnLandmarks):
     True
     """
 
-    n_landmarks: int | str = "2sqrt"
-    replace: bool = False
-    tolerance: float | None = None
-
     name: ClassVar[str] = "coco"
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation)
+    takes_one_kernel: ClassVar[bool] = True
     measure: ClassVar[Measure] = Measure("COCO", squared_largest_singular_values, math.sqrt)
 
     def witness_functions(self, session: Session, kernels: Sequence[Kernel]) -> WitnessFunctions:

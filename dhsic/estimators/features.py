@@ -1,7 +1,18 @@
-"""Estimators from the cross-covariance of features of two variables, and those without landmarks.
+"""Estimators from the cross-covariance of features of two variables.
 
 `OnFeatures` says what all of them share, whatever the features are: a plan, replicates, estimates
-and limit laws.
+and limit laws. Random Fourier features and columns themselves have no landmarks; those of Nystrom
+have landmarks of their own for either variable.
+
+Principal features are the directions of a kernel that weigh the most in a statistic. Under
+independence n |C|^2 is a mixture of chi-squares, weighted by products of the eigenvalues of the
+covariances of either side (Zhang et al. 2018, section 4.1.2). A direction of small variance takes
+as many numbers in every replicate as one that decides. So a test keeps the directions that weigh.
+Half of the room of a grid is for its reference, whose kernels serve smooth dependence best; what it
+leaves is for the others, of every kernel the same share. Their lightest directions are left out in
+any case, which hold a hundredth of the null's variance and are most of all, and none has more than
+twice those of the reference of its variable, or 48: narrow kernels of many columns have hundreds of
+directions that weigh alike, and each takes as long as one of the reference.
 """
 
 from __future__ import annotations
@@ -9,31 +20,68 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, final, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dhsic._random import generator
-from dhsic._validation import check_choice, check_flag, check_integer
+from dhsic._validation import check_choice, check_flag, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_features, guard_weighted
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimate,
     Estimator,
     Guess,
     Null,
+    Outcome,
     Prepared,
+    compared,
+    fetch_landmarks,
+    fetching_step,
     fit_combinations_on_sample,
     fitting_step,
+    is_held,
+    is_identity,
+    left_out_text,
+    nearness,
 )
-from dhsic.estimators.outcomes import Estimate, Outcome
-from dhsic.features import ColumnFeatures, FeatureMap, FourierFeatures
-from dhsic.kernels import Combinations, Kernel, Linear
+from dhsic.features import (
+    ColumnFeatures,
+    FeatureMap,
+    FourierFeatures,
+    KernelFeatures,
+    LandmarksByColumn,
+    rows_at_quantiles,
+)
+from dhsic.kernels import (
+    AndersonDarling,
+    Columns,
+    Combinations,
+    Distance,
+    Kernel,
+    Laplacian,
+    Linear,
+    Matern,
+    OnColumns,
+    Ranked,
+)
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Gamma, Permutation, Resampling, Shifts, Spectral
+from dhsic.kernels.wrap import of_present
+from dhsic.landmarks import (
+    check_landmark_options,
+    landmark_count,
+    tolerance_for,
+    uniform_rows,
+    warn_of_rounding,
+    warn_of_zeros,
+)
+from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
+from dhsic.nulls import Chain, Gamma, Permutation, Resampling, Shifts, Spectral
 from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.blocks import ESTIMATE, KeptBlocks, unbiased_hsic, unbiased_step
 from dhsic.statistics.features import Features
@@ -54,6 +102,7 @@ from dhsic.statistics.outer import (
     OuterStatistic,
     independent_rounding,
     squared_frobenius_norms,
+    whiten,
 )
 from dhsic.statistics.replicate import replicate, replicate_steps
 
@@ -103,10 +152,14 @@ class FeatureFit(NamedTuple):
 class OnFeatures(Estimator):
     """A measure of the cross-covariance of features; n times its size is the test statistic."""
 
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
+    cost: ClassVar[str] = "n"
     measure: ClassVar[Measure] = SQUARED_HSIC
     measured: ClassVar[bool] = False
     """Whether `normalised` makes features by their covariance over all rows."""
     unbiased_estimate: bool = False
+    n_features: int | str | None = None
+    """How many directions of the features of a kernel a test keeps; None for all."""
 
     def expected(
         self, session: Session, combinations: Combinations, null: Null | None
@@ -352,8 +405,6 @@ class RFFHSIC(OnFeatures):
     orthogonal: bool = False
 
     name: ClassVar[str] = "rff-hsic"
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
-    cost: ClassVar[str] = "n"
     remedy: ClassVar[str] = (
         "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
     )
@@ -373,11 +424,10 @@ class RFFHSIC(OnFeatures):
         # The variable with most kernels decides how many frequencies are held.
         most = max(map(combinations.variables.count, (0, 1)))
         draws = 3 * 8 * sum(session.dims) * (most * self.n_features + max(session.dims))
-        of = zip(combinations.kernels, combinations.variables, strict=True)
-        features = [
-            Features.unseen(m, self._planned(kernel, session.dims[m], session), whitened=False)
-            for kernel, m in of
-        ]
+        features = []
+        for kernel, m in zip(combinations.kernels, combinations.variables, strict=True):
+            made = _codes if isinstance(kernel, Codes) else self.planned
+            features.append(Features.unseen(m, made(session.dims[m], session), whitened=False))
         return [fitting_step(session), DriverStep("frequencies", draws)], features
 
     def draw(
@@ -425,9 +475,6 @@ class RFFHSIC(OnFeatures):
             )
             raise InvalidArgumentError(msg)
 
-    def _planned(self, kernel: Kernel, d: int, session: Session) -> FeatureMap:
-        return _codes(d, session) if isinstance(kernel, Codes) else self.planned(d, session)
-
     def planned(self, d: int, session: Session) -> FourierFeatures:
         """Features that cost what those of a variable of d columns do, for plans."""
         # Views of one number: their shapes cost what real ones do, and they take no memory.
@@ -471,8 +518,7 @@ class SubCorr(OnFeatures):
     """
 
     name: ClassVar[str] = "sub-corr"
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma, Spectral)
-    cost: ClassVar[str] = "n"
+    takes_one_kernel: ClassVar[bool] = True
     remedy: ClassVar[str] = "take fewer resamples or fewer threads"
     needs_numbers: ClassVar[bool] = True
     measure: ClassVar[Measure] = Measure(
@@ -522,3 +568,623 @@ class SubCorr(OnFeatures):
         # mean has the root of either number in its factor (Zhang et al. 2018, section 5.1).
         factor = np.diag(deviations * math.sqrt(len(deviations)))
         return replace(features, factor=factor, known_spread=1.0)
+
+
+MOST_PRODUCTS = 3 * 2**12
+"""Products of features of all combinations: 96 MiB of sums for 1,000 replicates."""
+
+_LIGHT = 0.01  # of the squared variances of the others: leaving it out costs no power
+_LIGHT_OF_REFERENCE = 0.001
+_LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
+_FEW = 48  # directions that every kernel may take
+_OF_PAIRS = 0.35  # of a Gaussian kernel of the median distance
+_MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of the features of a kernel, the one of the largest variance first.
+
+    Parameters
+    ----------
+    variances : ndarray, shape (D,)
+        Descending.
+    vectors : ndarray, shape (D, D)
+        A column times whitened features is the feature of a direction.
+    factor : ndarray, shape (D, D), optional
+        The lower triangular L that whitens them.
+    """
+
+    variances: Vector
+    vectors: NDArray[np.floating[Any]]
+    factor: Vector | None = None
+
+    @classmethod
+    def of(cls, features: Features, values: NDArray[np.floating[Any]]) -> Self:
+        """Those of features with a factor L, of their values in the sample that described them.
+
+        With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
+        uncorrelated in the sample. They are found in the precision of the features.
+        """
+        assert features.factor is not None
+        centred = (values - features.centre).astype(np.float64)
+        covariance = centred.T @ centred / len(centred)
+        # L^-1 C L^-T, by two triangular solves.
+        half = solve_lower(features.factor, covariance).T
+        whitened = solve_lower(features.factor, half).astype(values.dtype, copy=False)
+        # Divide and conquer is the quickest for all vectors; SciPy 1.13 fails with it at size 1.
+        driver = "evd" if len(whitened) > 1 else "ev"
+        variances, vectors = scipy.linalg.eigh(
+            whitened, driver=driver, overwrite_a=True, check_finite=False
+        )
+        # The heaviest first; rounding may leave the lightest below 0.
+        variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
+        return cls(variances, vectors[:, ::-1], features.factor)
+
+    @classmethod
+    def guessed(cls, count: int, factor: float = 1.0, d: int = 2) -> Self:
+        """So many of a kernel of d columns, which take no memory: for plans."""
+        at = np.arange(count)
+        # Of several columns the linear ones are heavy, and the others are products of two of them.
+        variances = np.where(at < d, d, _OF_PAIRS)
+        if d == 1:
+            # As of a Laplacian kernel of so many times its length.
+            variances = 1.0 / (1.0 + (factor * at) ** 2)
+        return cls(variances, np.broadcast_to(0.0, (count, count)))
+
+    def axes(self, count: int) -> Vector:
+        """Shape (count, D): a row times the kernel at the landmarks is a feature."""
+        vectors = self.vectors[:, :count].astype(np.float64, copy=False)
+        if self.factor is None:
+            return vectors.T
+        # W = V' L^-1, so that W k(z, x) are the principal features of a row.
+        return solve_lower(self.factor, vectors, transposed=True).T
+
+    def needed(self, n: int, missed: ArrayLike) -> NDArray[np.intp]:
+        """How many weigh in a test of n rows.
+
+        Parameters
+        ----------
+        n : int
+            Rows.
+        missed : array_like
+            The shares that may be lost of the null's variance, the sum of squared variances.
+
+        Returns
+        -------
+        ndarray
+            One for every share.
+        """
+        weights = np.where(self.variances * n >= _LIGHTEST * self.variances[0], self.variances, 0.0)
+        # The variance of the mixture is 2 sum (lambda_i eta_j)^2: a direction weighs by its square.
+        upto = np.cumsum(weights[::-1] ** 2)  # of a direction and all lighter ones, ascending
+        if upto[-1] == 0.0:  # a sample of equal rows does not tell
+            return np.full(np.shape(missed), len(weights))
+        lost = np.searchsorted(upto, np.multiply(missed, upto[-1]), "right")
+        counts: NDArray[np.intp] = np.maximum(1, len(weights) - lost)
+        return counts
+
+
+def feature_counts(
+    combinations: Combinations, directions: Sequence[Directions], n: int, most: int
+) -> list[int]:
+    """Features of every kernel, so that products of all combinations are no more than `most`.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        Combinations of K kernels of two variables.
+    directions : sequence of Directions
+        One a kernel.
+    n : int
+        Rows of the test.
+    most : int
+        Products of features; more where one feature a kernel makes more.
+
+    Returns
+    -------
+    list of int
+    """
+    if combinations.stages:
+        # Each stage of a chain has the room of a test; a kernel of several the most of theirs.
+        found = np.ones(len(directions), np.intp)
+        for numbers in combinations.by_stage:
+            stage = replace(combinations.part(numbers), stages=())
+            used = combinations.used(range(len(directions)), numbers)
+            of = feature_counts(stage, [directions[k] for k in used], n, most)
+            found[used] = np.maximum(found[used], of)
+        return [int(count) for count in found]
+    if combinations.features:
+        # Each kernel by itself: those of a pair make no more products than the room of a test.
+        return [
+            min(int(axes.needed(n, _LIGHT_OF_REFERENCE)), math.isqrt(most)) for axes in directions
+        ]
+    reference = list(combinations.chosen[combinations.reference()])
+    # How many directions each kernel keeps, for every share that may be missed.
+    counts = np.array([axes.needed(n, _MISSED) for axes in directions])
+    others = [pair for pair in combinations.chosen if list(pair) != reference]
+    whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
+    # The reference takes its directions first, of half of the room where there are others.
+    room = most // 2 if others else most
+    reference_counts = whole[:, _fitting(whole, [tuple(reference)], room)]
+    if not others:
+        return [int(count) for count in reference_counts]
+    # Twice as many as the reference of their variable, or 48: narrow kernels of many columns have
+    # hundreds of directions that weigh alike.
+    twice = {combinations.variables[k]: 2 * reference_counts[k] for k in reference}
+    allowed = np.array([max(twice.get(m, 0), _FEW) for m in combinations.variables])
+    rest = np.minimum(counts[:, _MISSED >= _LIGHT], allowed[:, None])
+    rest[reference] = reference_counts[reference, None]
+    room = most - math.prod(reference_counts[reference])
+    return [int(count) for count in rest[:, _fitting(rest, others, room)]]
+
+
+def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: int) -> int:
+    """Where counts (K, shares), falling, first make so few products of pairs; or the last."""
+    products = sum(np.prod(counts[list(pair)], axis=0) for pair in pairs)
+    return min(int(np.count_nonzero(products > most)), len(counts.T) - 1)
+
+
+# Landmarks of a single number: they serve as well as 256 of its rows.
+_KEPT = 48
+_KEPT_OF_TRENDS = 24  # of which tests take four directions or five
+_ALIKE = 2.0  # factors up to it; kernels of a variable keep the same landmarks then
+_AUTO = "auto"
+_MOST_WEIGHTED_PRODUCTS = 256  # between all pairs of which there are covariances
+_SHARE = 0.3
+_LEAST_REGULARISATION = 1e-6  # less would whiten rounding
+
+
+def _likely_kept(kernel: Kernel, d: int, p: int, factor: float, dtype: DTypeLike) -> int:
+    """Landmarks of p that a kernel keeps: few of a single number where it is smooth."""
+    kernel = kernel.kernel if isinstance(kernel, OnColumns) else kernel
+    if d > 1 or isinstance(of_present(kernel), Distance | Laplacian | Matern):
+        return p
+    # A Gaussian kernel of a normal variable keeps 14, 24, 43 and 76 of 256 rows in float32 at 1,
+    # 1/2, 1/4 and 1/8 of its length, 19, 33, 57 and 100 in float64.
+    most = 14.0 if dtype == np.float32 else 19.0
+    return min(p, math.ceil(most * math.pow(factor, -0.8)))
+
+
+# The features, the lower triangular L that whitens them, the numbers of their landmarks, and
+# whether these hold the kernel.
+_Kept: TypeAlias = tuple[FeatureMap, Vector, NDArray[np.intp], bool]
+
+
+@dataclass(frozen=True)
+class OnLandmarks(OnFeatures):
+    """Options and methods of estimators on Nystrom features."""
+
+    n_landmarks: int | str = "2sqrt"
+    replace: bool = False
+    tolerance: float | None = None
+
+    remedy: ClassVar[str] = "take fewer landmarks, fewer resamples or fewer threads"
+
+    def __post_init__(self) -> None:
+        check_landmark_options(self.n_landmarks, self.tolerance)
+
+    def n_drawn(self, session: Session) -> int:
+        """Landmarks of every variable before pruning."""
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
+
+    def expected(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> tuple[Steps, list[Features]]:
+        """The steps of `draw`, with the landmarks as drawn: pruning can only make it less.
+
+        Of a single number smooth kernels keep few, and directions are guessed from the number of
+        columns: replicates take as many passes as these need, and runs by what they find.
+        """
+        p, guessed = self.n_drawn(session), combinations.guessed(session.dims)
+        # Other steps need as much memory as the landmarks that are drawn take.
+        pruned = isinstance(null, Resampling) or self.unbiased_estimate or guessed.features
+        maps, directions, held = list[FeatureMap](), list[Directions](), 0
+        of = zip(guessed.kernels, guessed.variables, guessed.factors, strict=True)
+        for kernel, m, factor in of:
+            d, dtype, one = session.dims[m], session.dtype, None
+            width, count = self._by_column(kernel, d, p)
+            if count and isinstance(kernel, Columns):
+                one = LandmarksByColumn.likely(kernel, d, count, dtype)
+            r = min(p, count or p)
+            r = _likely_kept(kernel, width, r, factor, dtype) if pruned else r
+            points = np.broadcast_to(dtype.type(0), (r, kernel.width(d)))
+            # The widest kernels keep fewer landmarks than others, which then are no powers of them.
+            maps.append(one or KernelFeatures(kernel, points, (m, r, factor > _ALIKE)))
+            directions.append(Directions.guessed(maps[-1].n_features, factor, width))
+            held += 8 * maps[-1].n_features * (maps[-1].n_features + d)
+        counts = self.counts(session, guessed, directions, null)
+        features = [
+            Features.unseen(m, one, whitened=True, count=count)
+            for m, one, count in zip(guessed.variables, maps, counts, strict=True)
+        ]
+        pruning = DriverStep("prune landmarks", 4 * 8 * p * p, held)
+        return [fetching_step(session, p), pruning], features
+
+    def _by_column(self, kernel: Kernel, d: int, p: int) -> tuple[int, int]:
+        """Columns that a kernel sees, and landmarks of each at its quantiles; 0 where all are rows.
+
+        Where principal features are taken, means over columns have as many as make 2 p features,
+        and 2 to 48 a column; rows in their place where that would make more than 4 p. Kernels of a
+        single number have 48, which serve as well as 256 of its rows, and those of trends 24.
+        """
+        width = len(kernel.at) if isinstance(kernel, OnColumns) else d
+        means = isinstance(kernel, Columns) and width <= 2 * p
+        if self.n_features is None or not (means or (width == 1 and kernel.measured(1))):
+            return width, 0
+        inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
+        most = _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
+        return width, min(most, max(2, 2 * p // width))
+
+    def draw(
+        self, session: Session, combinations: Combinations, null: Null | None = None
+    ) -> DrawnFeatures:
+        """Draw and fetch the landmarks of any number of variables; fit and prune for every kernel.
+
+        Kernels of one variable prune the same landmarks. With the principal directions of a test,
+        without kernels that tell no rows apart.
+        """
+        p, m = self.n_drawn(session), len(session.sources)
+        rows = uniform_rows(
+            session.seed, session.n, p, m, pairing="independent", replace=self.replace
+        )
+        fitted, points, samples = fetch_landmarks(session, combinations, rows)
+        session.step("prune landmarks")
+        tolerance, leading = tolerance_for(self.tolerance, session.dtype), fitted.kept_kernels
+        pairs = zip(fitted.kernels, fitted.variables, strict=True)
+        kept = [
+            self._pruned(session, kernel, m, points[m], tolerance, leads=k in leading)
+            for k, (kernel, m) in enumerate(pairs)
+        ]
+        session.step("features of the sample")
+        features = tuple(
+            replace(
+                Features.described(m, one, samples[m], factor),
+                landmarks=(points[m], numbers),
+                spanned=spanned,
+            )
+            for m, (one, factor, numbers, spanned) in zip(fitted.variables, kept, strict=True)
+        )
+        summary = LandmarkSummary(
+            drawn=p,
+            kept=tuple(one.n_features for one in features),
+            pairing="independent",
+            replace=self.replace,
+            tolerance=tolerance,
+        )
+        drawn = DrawnFeatures(fitted, features, summary)
+        if not self._takes_directions(session, null):
+            return drawn
+        each, left_out = [], set()
+        for k, (kernel, one) in enumerate(zip(fitted.kernels, features, strict=True)):
+            values = one.values()
+            # The reference stays whatever it compares, so that there is a combination to test.
+            if k in leading or _compares(kernel, one, values, session.n):
+                each.append(Directions.of(one, values))
+            else:
+                each.append(Directions.guessed(1))
+                left_out.add(k)
+        numbers = compared(fitted, left_out)
+        some, directions = fitted.part(numbers), fitted.used(each, numbers)
+        counts = self.counts(session, some, directions, null)
+        chosen = zip(fitted.used(features, numbers), directions, counts, strict=True)
+        return drawn._replace(
+            combinations=some,
+            features=tuple(
+                # The trace of the covariance, that is the mean squared norm, in the sample.
+                replace(one, matrix=axes.axes(count), known_spread=float(axes.variances.sum()))
+                for one, axes, count in chosen
+            ),
+            summary=FeatureSummary("principal", ()),
+            detail=left_out_text(len(combinations) - len(some)),
+        )
+
+    def _pruned(
+        self,
+        session: Session,
+        kernel: Kernel,
+        m: int,
+        drawn: Vector,
+        tolerance: float,
+        *,
+        leads: bool,
+    ) -> _Kept:
+        """Those of the landmarks of variable m that span a fitted kernel at all of them."""
+        some, dtype, name = np.arange(len(drawn)), session.dtype, session.names[m]
+        _, count = self._by_column(kernel, session.dims[m], len(drawn))
+        if count and isinstance(kernel, Columns):
+            return *LandmarksByColumn.of(kernel, drawn, count, tolerance, dtype), some, False
+        if count:
+            # A kernel of one column of several takes whole rows, at the quantiles of it.
+            at = kernel.at[0] if isinstance(kernel, OnColumns) else 0
+            some = rows_at_quantiles(drawn[:, at], count)
+        rows = drawn[some]
+        gram = kernel(rows)
+        # Kernels beside the reference of a grid may be 0 at all rows, as a linear kernel about the
+        # median of a rare flag is: the grid has more to compare.
+        if leads:
+            warn_of_zeros(gram, f"the kernel of variable {name!r}")
+        factor = pivoted_cholesky(gram, tolerance)
+        spanned = factor.rank < len(rows)
+        factor = factor if spanned else factor.in_order()
+        features = KernelFeatures.at(rows[factor.kept], kernel, dtype, (m, *factor.kept.tolist()))
+        warn_of_rounding([name], [kernel], [features.columns], dtype)
+        return features, factor.factor, some[factor.kept], spanned
+
+    def counts(
+        self,
+        session: Session,
+        combinations: Combinations,
+        directions: Sequence[Directions],
+        null: Null | None,
+    ) -> list[Any]:
+        """Principal features of every kernel that tests are made of; None for all."""
+        if not self._takes_directions(session, null):
+            return [None] * len(directions)
+        if self.n_features in (None, _AUTO):
+            most = MOST_PRODUCTS if session.weights is None else _MOST_WEIGHTED_PRODUCTS
+            return feature_counts(combinations, directions, session.n, most)
+        # No more than there are directions.
+        return [min(len(axes.variances), int(self.n_features)) for axes in directions]
+
+    def _takes_directions(self, session: Session, null: Null | None) -> bool:
+        """Whether a test is made of principal features: of weighted rows always."""
+        if session.weights is not None:
+            # The limit law is one of few products, however many landmarks there are.
+            return null is not None
+        return isinstance(null, Resampling) and self.n_features is not None
+
+
+@final
+@dataclass(frozen=True)
+class NystromHSIC(OnLandmarks):
+    """Nystrom HSIC of Zhang et al. (2018), for two variables.
+
+    With L_m the Cholesky factor of the Gram matrix of the landmarks of variable m, its features
+    are phi_m(x) = L_m^-1 k_m(z_m, x), and HSIC is the squared norm of their cross-covariance C.
+    The test statistic is n |C|^2 ([1] equation 31). Landmarks are drawn independently for either
+    variable, so that they know nothing of the pairing.
+
+    For more than two variables the cross-covariance becomes a tensor with as many entries as the
+    product of the numbers of landmarks. Its values at landmark tuples alone are what
+    `NystromMHSIC` works with: take that.
+
+    Parameters
+    ----------
+    n_landmarks : int or str, optional
+        Landmarks to draw for either variable: a number, or a multiple of sqrt(n) as "2sqrt".
+    replace : bool, optional
+        Draw landmarks with replacement.
+    tolerance : float, optional
+        A landmark is dropped where its squared distance to the span of the others, relative to
+        the largest, is below it. The default follows the precision: 1e-8 for float64 features,
+        1e-4 for float32.
+    n_features : int or str or None, optional
+        How many principal directions of the features of a kernel a test with replicates keeps, by
+        their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
+        number is the most; "auto" takes those with at least 10 / n of the largest variance, but
+        for the lightest, which hold a thousandth of the squared variances, and of the kernels of a
+        grid beside its reference a hundredth. These have at most twice as many as the reference of
+        their variable, or 48. Where the products of the reference of a grid would be more than
+        6,144, or all of them more than 12,288, a larger share is left out, the same of every
+        kernel. None takes all. Replicates take as long, and as much memory, as there are products,
+        and light directions have little power. Where it is given, kernels of which landmarks hold
+        less than a twentieth are left out, and means over columns, `Columns`, have 2 to 48
+        quantiles of every column as landmarks. Tests of rows with weights take "auto" in place of
+        None, and at most 256 products.
+    unbiased_estimate : bool, optional
+        Whether estimates, those of `hsic` and of tests by shifts or permutations, have the
+        expectation of U-HSIC, and are negative at times. |C|^2 is larger by a share of 1 / n, and
+        smaller by what the features do not hold of a kernel, a quarter in 90 columns. Both are put
+        right by the U-statistics of kernels and of features in blocks of 128 to 512 rows. The test
+        statistic stays.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks or features, a tolerance or a flag that cannot be.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 4.1.
+
+    Examples
+    --------
+    >>> NystromHSIC(n_landmarks=200).n_landmarks
+    200
+    """
+
+    n_features: int | str | None = None
+    unbiased_estimate: bool = False
+
+    name: ClassVar[str] = "nystrom-hsic"
+    ranks: ClassVar[bool] = True
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
+    takes_missing: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag("unbiased_estimate", self.unbiased_estimate)
+        open_ = self.n_features is None or isinstance(self.n_features, str)
+        if not open_ or self.n_features not in (None, _AUTO):
+            check_integer("n_features", self.n_features, minimum=1)
+
+
+def _compares(kernel: Kernel, features: Features, values: Matrix, n: int) -> bool:
+    """Whether features tell rows apart by more than which of them are equal."""
+    assert features.sample is not None
+    assert features.factor is not None
+    # A kernel that is 1 on the diagonal and 0 elsewhere compares rows for equality alone.
+    if is_identity(nearness(values), n):
+        return False
+    return is_held(kernel, features.sample, values, features.factor)
+
+
+def _at_most_1(size: float) -> float:
+    """CKA but for rounding."""
+    return min(size, 1.0)
+
+
+class _Normalised(OnLandmarks):
+    """Nystrom features that a linear map of either variable normalises.
+
+    The maps are made of sums over the rows of one variable, which no permutation changes. So they
+    are held fixed in every null distribution, and permutations stay exact.
+    """
+
+    measured: ClassVar[bool] = True
+    takes_one_kernel: ClassVar[bool] = True
+
+    def root(self, covariance: Matrix, n: int) -> Vector:
+        """Lower triangular R of the map R^-1 of features that have a covariance over n rows."""
+        raise NotImplementedError
+
+    def normalised(self, features: Features, covariance: Matrix, n: int) -> Features:
+        """With the factor L R of features L^-1 phi, and their mean squared norm.
+
+        Features that differ by rounding alone have no norm to divide by; they are divided by that
+        of the kernel, which leaves rounding.
+        """
+        factor = features.factor
+        assert factor is not None
+        size = float(factor[0, 0]) ** 2  # the first pivot: the largest k(z, z)
+        if np.trace(covariance) <= rounding_unit(features.map.dtype) ** 2 * size:
+            return replace(features, factor=math.sqrt(size) * factor, known_spread=1.0)
+        root = self.root(covariance, n)
+        # The trace of R^-1 C R^-T, the mean squared norm of what is summed.
+        spread = float(np.trace(whiten(covariance[None], (root, root))[0]))
+        # The features become R^-1 L^-1 phi.
+        return replace(features, factor=factor @ root, known_spread=spread)
+
+
+@final
+@dataclass(frozen=True)
+class CKA(_Normalised):
+    """Centred kernel alignment of two variables: HSIC between 0 and 1.
+
+    With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is
+    |C_xy|^2 / (|C_x| |C_y|) in Frobenius norms [1]_ [2]_, that is
+    HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)): 0 under independence as the rows grow, and 1 where
+    the features of one variable are those of the other but for rotation and scale. The landmarks
+    of either variable are its own, so that of a variable with itself it reaches 1 as they grow.
+    The test statistic is n times it.
+
+    The divisor is made of either variable alone and is held fixed in every null distribution, so
+    p-values are those of `NystromHSIC`; what is gained is an estimate that compares across pairs
+    of variables. A variable whose features do not differ has CKA 0.
+
+    Parameters
+    ----------
+    n_landmarks : int or str, optional
+        Landmarks to draw for either variable: a number, or a multiple of sqrt(n) as "2sqrt".
+    replace : bool, optional
+        Draw landmarks with replacement.
+    tolerance : float, optional
+        As in `NystromHSIC`.
+
+    References
+    ----------
+    .. [1] C. Cortes, M. Mohri, A. Rostamizadeh. Algorithms for learning kernels based on centered
+       alignment. JMLR 13, 2012.
+    .. [2] S. Kornblith, M. Norouzi, H. Lee, G. Hinton. Similarity of neural network
+       representations revisited. ICML 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 1000))
+    >>> [round(dhsic.hsic(x, y, estimator="cka", rng=0).estimate, 2) for y in (2 * x, noise)]
+    [1.0, 0.0]
+    """
+
+    name: ClassVar[str] = "cka"
+    measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
+
+    def root(self, covariance: Matrix, n: int) -> Vector:
+        """sqrt(|C|) I."""
+        del n
+        # |C_xy|^2 / (|C_x| |C_y|) divides the features of either side by sqrt(|C|).
+        return math.sqrt(float(np.linalg.norm(covariance))) * np.eye(len(covariance))
+
+
+@final
+@dataclass(frozen=True)
+class NOCCO(_Normalised):
+    """Squared norm of the normalised cross-covariance operator of two variables.
+
+    With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is
+    |(C_x + e_x I)^-1/2 C_xy (C_y + e_y I)^-1/2|^2 in the Frobenius norm [1]_: the sum of the
+    squared canonical correlations of the features, those of little variance damped. HSIC weighs
+    dependence by the variance that the kernels give it, which is small for functions that change
+    fast; NOCCO weighs all well above e alike. So it finds such dependence with fewer rows, and
+    needs more for the linear kind. The test statistic is n times it.
+
+    C_x and C_y are made of either variable alone and are held fixed in every null distribution.
+    The spectral null does not stand with it: where directions of little variance count as much as
+    others, the limit is reached too late. The gamma null has the mean and the variance over all
+    permutations; below 0.01, and the more so the smaller e, its p-values claim too much evidence,
+    and permutations alone are exact.
+
+    Parameters
+    ----------
+    n_landmarks : int or str, optional
+        Landmarks to draw for either variable: a number, or a multiple of sqrt(n) as "2sqrt".
+    replace : bool, optional
+        Draw landmarks with replacement.
+    tolerance : float, optional
+        As in `NystromHSIC`.
+    regularisation : float, optional
+        e_m as a share of the largest eigenvalue of C_m, so that units and the scale of the kernel
+        change nothing. Small shares find dependence of faster functions, large ones tend to the
+        p-values of `NystromHSIC`. The default is 0.3 n^(-1/4): for e that tends to 0 while e^3 n
+        grows without bound the estimate converges [1]_, and 0.08 at 200 rows or 0.05 at 1,000 costs
+        some power for slow functions and gains much for faster ones.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks or a tolerance that cannot be, or a regularisation that is too small.
+
+    References
+    ----------
+    .. [1] K. Fukumizu, A. Gretton, X. Sun, B. Schoelkopf. Kernel measures of conditional
+       dependence. NIPS 20, 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 1000))
+    >>> y = np.sin(4 * x) + noise
+    >>> dhsic.independence_test(x, y, estimator=NOCCO(), rng=0).pvalue < 0.01
+    True
+    """
+
+    regularisation: float | None = None
+
+    name: ClassVar[str] = "nocco"
+    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Gamma)
+    measure: ClassVar[Measure] = Measure("NOCCO", squared_frobenius_norms, adds=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.regularisation is not None:
+            check_number(
+                "regularisation",
+                self.regularisation,
+                f"a finite number of at least {_LEAST_REGULARISATION}",
+                lambda share: _LEAST_REGULARISATION <= share < math.inf,
+                "leave it out for 0.3 n^(-1/4)",
+            )
+
+    def root(self, covariance: Matrix, n: int) -> Vector:
+        """R of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""
+        share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
+        values, vectors = np.linalg.eigh(covariance)
+        # e is a share of the largest eigenvalue, so that units of the kernel do not count.
+        scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])
+        # QR makes a triangular root of V diag(scales), with the same R R'.
+        lower: Vector = np.linalg.qr((vectors * scales).T).R.T
+        return lower

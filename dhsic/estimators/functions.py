@@ -16,6 +16,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
+    Estimate,
     Estimator,
     Guess,
     Null,
@@ -23,11 +24,10 @@ from dhsic.estimators.base import (
     fit_combinations_on_sample,
     fitting_step,
 )
-from dhsic.estimators.outcomes import Estimate
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.nulls import Chain, Permutation, Shifts
 from dhsic.statistics.orbit import Pair, Replicated
-from dhsic.statistics.pointwise import Pointwise, Tuples, moments_of
+from dhsic.statistics.pointwise import Pointwise, Tuples
 
 Matrix = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -114,14 +114,14 @@ class Functions(Estimator):
 
     def _own(self, found: Replicated) -> Vector:
         """The estimate of every variable with itself, shape (G, M)."""
-        moments = moments_of(found)
+        moments = found.told
         return np.array([self.norm((m.squares - m.means**2).T) for m in moments])
 
     def _statistic(
         self, session: Session, combinations: Combinations, samples: Sequence[Vector]
     ) -> Pointwise:
         made = [
-            _Function.of(self, kernel, samples[m], (session.seed, m))
+            _Function(self, kernel, samples[m], (session.seed, m))
             for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
         ]
         sizes = {one.size for one in made}
@@ -150,32 +150,30 @@ class _Function:
     kernel: Kernel
     sample: Vector
     seeds: tuple[int, int]
-    at: tuple[int, ...]
-    scales: Vector
     work_tiles: ClassVar[int] = 0
 
-    @classmethod
-    def of(
-        cls, estimator: Functions, kernel: Kernel, sample: Vector, seeds: tuple[int, int]
-    ) -> _Function:
-        at, scales = tuple(range(sample.shape[1])), np.ones(1)
-        if isinstance(kernel, OnColumns):
-            at, scales, kernel = kernel.at, np.array(kernel.scales or 1.0), kernel.kernel
-        return cls(estimator, kernel, sample[:, at] / scales, seeds, at, scales)
+    def seen(self, x: Matrix) -> Vector:
+        """The columns that the kernel sees, in its units."""
+        if not isinstance(self.kernel, OnColumns):
+            return x.astype(np.float64)
+        seen: Vector = x[:, self.kernel.at] / np.array(self.kernel.scales or 1.0)
+        return seen
 
     @cached_property
     def function(self) -> RowFunction:
         seed, m = self.seeds
+        kernel = self.kernel.kernel if isinstance(self.kernel, OnColumns) else self.kernel
         rng = generator(seed, "landmarks", m)
-        return self.estimator.function(self.kernel, self.sample, rng)
+        return self.estimator.function(kernel, self.seen(self.sample), rng)
 
     @cached_property
     def size(self) -> int:
-        shape = np.shape(self.function(self.sample[:2]))
+        rows = self.seen(self.sample[:2])
+        shape = np.shape(self.function(rows))
         if len(shape) != 2 or shape[0] != 2:
             msg = (
                 f"a function of {self.estimator.name!r} must take rows (b, d) to values (b, r), "
-                f"got {shape} of {self.sample[:2].shape}: return an array of one row for each"
+                f"got {shape} of {rows.shape}: return an array of one row for each"
             )
             raise InvalidArgumentError(msg)
         return int(shape[1])
@@ -187,8 +185,7 @@ class _Function:
         return x
 
     def columns(self, x: Matrix, dtype: DTypeLike) -> Matrix:
-        seen = x if self.at == tuple(range(x.shape[1])) else x[:, self.at]
-        return np.asarray(self.function(seen / self.scales), dtype)
+        return np.asarray(self.function(self.seen(x)), dtype)
 
     def width(self, d: int) -> int:
         return self.size + d

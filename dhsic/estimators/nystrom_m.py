@@ -6,28 +6,27 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_flag, check_integer
-from dhsic.engine.gaps import filled
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
+    Estimate,
     Estimator,
     Guess,
     Null,
+    Outcome,
     Prepared,
-    bandwidth_rows,
-    fit_combinations,
+    fetch_landmarks,
+    fetching_step,
 )
-from dhsic.estimators.outcomes import Estimate, Outcome
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
     Landmarks,
@@ -54,15 +53,13 @@ from dhsic.nulls import Chain, Gamma, Permutation, Shifts, Spectral
 from dhsic.results import LandmarkSummary
 from dhsic.statistics.orbit import Pair, Replicated
 from dhsic.statistics.pointwise import (
+    LimitLaws,
     PointMoments,
     Pointwise,
     Tuples,
-    law_steps,
-    limit_laws,
     means_of,
-    moments_of,
 )
-from dhsic.statistics.replicate import measure
+from dhsic.statistics.replicate import measure, replicate_steps
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -82,9 +79,9 @@ class LandmarkBasis:
         Those that each combination keeps, ascending.
     tolerance : float
         See `dhsic.linalg.pivoted_cholesky`.
-    held : tuple of PivotedCholesky or None
-        The factor of every combination, where all of them fit; else they are computed again when
-        they are needed.
+    held : tuple of PivotedCholesky
+        The factor of every combination, where all of them fit; else of none, and they are computed
+        again when they are needed.
     drawn : int
         Landmarks before pruning.
     samples : tuple of ndarray, shapes (s, d_m)
@@ -97,49 +94,10 @@ class LandmarkBasis:
     landmarks: Landmarks
     kept: tuple[Indices, ...]
     tolerance: float
-    held: tuple[PivotedCholesky, ...] | None
+    held: tuple[PivotedCholesky, ...]
     drawn: int
     samples: tuple[Vector, ...]
     pairing: Pairing
-
-    @classmethod
-    def of(
-        cls,
-        combinations: Combinations,
-        drawn: Landmarks,
-        tolerance: float,
-        samples: Sequence[Vector],
-        pairing: Pairing,
-        *,
-        hold: bool,
-    ) -> Self:
-        """Prune what is drawn, and hold on to the factors where asked."""
-        each: list[Indices] = []
-        held: list[PivotedCholesky] = []
-        reference = combinations.reference()
-        for c in range(len(combinations)):
-            points = combinations.points_of(drawn.points, c)
-            # K_J depends on the kernels of a combination, and so does which landmarks span the
-            # others.
-            kernels, leads = combinations.kernels_of(c), c == reference
-            _, factor = prune(replace(drawn, points=points), kernels, tolerance, leads=leads)
-            # Ascending, so that the landmarks of a strip are a slice.
-            each.append(np.sort(factor.kept))
-            if hold:
-                # The factor counts landmarks among those that are kept.
-                held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
-        # Combinations share the tiles of the landmarks that any of them keeps.
-        union = np.unique(np.concatenate(each))
-        return cls(
-            combinations,
-            drawn.keep(union),
-            tuple(np.searchsorted(union, kept) for kept in each),
-            factor.tolerance,
-            tuple(held) if hold else None,
-            len(drawn),
-            tuple(samples),
-            pairing,
-        )
 
     def statistic(self, pairs: Iterable[Pair], dtype: np.dtype[Any]) -> Pointwise:
         """T = n u' K_J^-1 u of every combination."""
@@ -158,7 +116,7 @@ class LandmarkBasis:
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
         # Held where the memory allows it; else it is made again whenever it is asked for.
-        if self.held is not None:
+        if self.held:
             return self.held[c]
         # K_J is the Hadamard product of the Gram matrices: Kalinke and Szabo (2023), (17).
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
@@ -183,7 +141,7 @@ class LandmarkBasis:
         """HSIC of every feature with itself, and of the target, shape (G, 2)."""
         target = np.zeros((2, len(self.landmarks)))
         own = []
-        for c, (_, means, squares) in enumerate(moments_of(found)):
+        for c, (_, means, squares) in enumerate(found.told):
             kernel, z = self.combinations.kernels_of(c)[0], self.points(c)[0]
             own.append(own_hsic(kernel, z, means[0], squares[0], self.tolerance))
             # The target has landmarks that any feature keeps.
@@ -320,6 +278,7 @@ class NystromMHSIC(Estimator):
     name: ClassVar[str] = "nystrom-m"
     most_variables: ClassVar[int | None] = None
     ranks: ClassVar[bool] = True
+    tries_grids: ClassVar[bool] = True
     nulls: ClassVar[tuple[type[Any], ...]] = Shifts, Permutation, Chain, Gamma, Spectral
     cost: ClassVar[str] = "n"
     takes_missing: ClassVar[bool] = True
@@ -354,7 +313,9 @@ class NystromMHSIC(Estimator):
         # One solve a combination with a law of its own; replicates share the first.
         closing: list[DriverStep | PassPlan] = [DriverStep("estimate", 3 * 8 * p * p)]
         if isinstance(null, Gamma | Spectral):
-            closing = [*law_steps(session, statistic.tuples, null), *closing * count]
+            laws = LimitLaws(session, statistic.tuples, statistic.norms, null)
+            law_steps = replicate_steps(session, laws, laws.orbit(session, None))
+            closing = [*law_steps, *closing * count]
         steps = self.drawing_steps(session, combinations, 8 * p * p * self._held(session, count))
         return Guess(steps, statistic, tuple(closing), p)
 
@@ -365,7 +326,7 @@ class NystromMHSIC(Estimator):
         return Prepared(
             basis.combinations,
             basis.statistic(map(Pair.of, combinations.chosen), session.dtype),
-            lambda found, c: self._estimate(session, basis, moments_of(found)[c], c),
+            lambda found, c: self._estimate(session, basis, found.told[c], c),
             own=basis.own if combinations.features else None,
         )
 
@@ -376,7 +337,7 @@ class NystromMHSIC(Estimator):
         single = Combinations.single(kernels)
         basis = self.draw(session, single, tests=of == "statistic")
         found = measure(session, basis.statistic([Pair.of(single.chosen[0])], session.dtype))
-        (moments,) = moments_of(found)
+        (moments,) = found.told
         estimate = self._estimate(session, basis, moments, 0)
         value = float(found.statistics[0]) if of == "statistic" else estimate.value
         return LandmarkFit(basis, moments.means, moments.u, value, estimate)
@@ -388,12 +349,13 @@ class NystromMHSIC(Estimator):
         basis = self.draw(session, combinations, tests=True)
         note = guard_landmarks(session, basis.combinations, basis.samples, null)
         statistic = basis.statistic(map(Pair.of, combinations.chosen), session.dtype)
-        moments = moments_of(measure(session, statistic))
+        moments = measure(session, statistic).told
         tuples = statistic.tuples.about(means_of(statistic.tuples, moments))
-        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
+        whiten = tuple(partial(basis.whiten, c) for c in range(len(combinations)))
+        laws = measure(session, LimitLaws(session, tuples, whiten, null)).told
         return [
-            Outcome(*tested, self._estimate(session, basis, moments[c], c), note)
-            for c, tested in enumerate(limit_laws(session, tuples, whiten, null))
+            Outcome(statistic, law, self._estimate(session, basis, moments[c], c), note)
+            for c, (statistic, law) in enumerate(laws)
         ]
 
     def most_landmarks(self, session: Session) -> int:
@@ -415,9 +377,7 @@ class NystromMHSIC(Estimator):
     ) -> list[DriverStep | PassPlan]:
         """Steps of `draw`; `held` are the bytes of the factors that stay."""
         s, p = self._drawn(session), self.most_landmarks(session)
-        rows = 8 * sum(session.dims) * (s + BANDWIDTH_ROWS)
-        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps: list[DriverStep | PassPlan] = [DriverStep("fetch landmarks", fetch, rows)]
+        steps: list[DriverStep | PassPlan] = [fetching_step(session, s)]
         if self.selection != "uniform":
             kernels = combinations.guessed(session.dims).kernels
             pairs = zip(combinations.typical(), session.dims, strict=True)
@@ -433,32 +393,40 @@ class NystromMHSIC(Estimator):
         # that are rows of the data: Kalinke and Szabo (2023), (14).
         pairing = self.pairing or ("independent" if tests else "joint")
         s, m = self._drawn(session), len(session.sources)
-        session.step("fetch landmarks")
         drawn = uniform_rows(session.seed, session.n, s, m, pairing=pairing, replace=self.replace)
-        sampled = bandwidth_rows(session)
-        # One fetch for the landmarks and the bandwidths.
-        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-        fitted = fit_combinations(session, combinations, [x[s:] for x in rows])
-        # No landmark is missing: one that was is made of values of others.
-        rows = list(map(filled, rows))
-        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(drawn))
+        fitted, points, samples = fetch_landmarks(session, combinations, drawn)
+        landmarks = Landmarks(tuple(points), tuple(drawn))
         if self.selection != "uniform":
             session.step("select landmarks")
             # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
             # for all.
-            kernels, p = (
-                [fitted.kernels[k] for k in combinations.typical()],
-                self.most_landmarks(session),
-            )
-            landmarks = self._select(landmarks, kernels, pairing, p, session.seed)
+            typical = [fitted.kernels[k] for k in combinations.typical()]
+            landmarks = self._select(session, landmarks, typical, pairing)
         session.step("prune landmarks")
-        basis = LandmarkBasis.of(
+        tolerance, reference = tolerance_for(self.tolerance, session.dtype), fitted.reference()
+        each, held = list[Indices](), list[PivotedCholesky]()
+        for c in range(len(fitted)):
+            own = fitted.points_of(landmarks.points, c)
+            # K_J depends on the kernels of a combination, and so does which landmarks span the
+            # others.
+            kernels, leads = fitted.kernels_of(c), c == reference
+            _, factor = prune(replace(landmarks, points=own), kernels, tolerance, leads=leads)
+            # Ascending, so that the landmarks of a strip are a slice.
+            each.append(np.sort(factor.kept))
+            if self._held(session, len(fitted)):
+                # The factor counts landmarks among those that are kept.
+                held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
+        # Combinations share the tiles of the landmarks that any of them keeps.
+        union = np.unique(np.concatenate(each))
+        basis = LandmarkBasis(
             fitted,
-            landmarks,
-            tolerance_for(self.tolerance, session.dtype),
-            [x[s:] for x in rows],
+            landmarks.keep(union),
+            tuple(np.searchsorted(union, kept) for kept in each),
+            factor.tolerance,
+            tuple(held),
+            len(landmarks),
+            tuple(samples),
             pairing,
-            hold=self._held(session, len(combinations)) > 0,
         )
         spread = fitted.spread(basis.landmarks.points)
         columns = [k.columns(z, session.dtype) for k, z in zip(fitted.kernels, spread, strict=True)]
@@ -478,22 +446,21 @@ class NystromMHSIC(Estimator):
         )
 
     def _select(
-        self, pool: Landmarks, kernels: Sequence[Kernel], pairing: Pairing, p: int, seed: int
+        self, session: Session, pool: Landmarks, kernels: Sequence[Kernel], pairing: Pairing
     ) -> Landmarks:
         """Choose landmark tuples: of every variable by itself, or of the rows that they share."""
-        whole = range(len(kernels))
-
-        def chosen(m: int, variables: Iterable[int]) -> Indices:
-            pairs = [(kernels[k], pool.points[k]) for k in variables]
-            rows = Pool(*map(tuple, zip(*pairs, strict=True)))
-            return select(self.selection, rows, p, generator(seed, "selection", m))
-
+        p, whole = self.most_landmarks(session), range(len(kernels))
+        points, indices = list(pool.points), list(pool.indices)
         # Every variable by itself: landmarks chosen together would know of the pairing.
-        joint = pairing == "joint"
-        at = [chosen(0, whole)] * len(whole) if joint else [chosen(m, [m]) for m in whole]
-        points = tuple(x[numbers] for x, numbers in zip(pool.points, at, strict=True))
-        rows = tuple(x[numbers] for x, numbers in zip(pool.indices, at, strict=True))
-        return Landmarks(points, rows)
+        for variables in [whole] if pairing == "joint" else [[m] for m in whole]:
+            rows = Pool(
+                tuple(kernels[m] for m in variables), tuple(pool.points[m] for m in variables)
+            )
+            rng = generator(session.seed, "selection", variables[0])
+            chosen = select(self.selection, rows, p, rng)
+            for m in variables:
+                points[m], indices[m] = points[m][chosen], indices[m][chosen]
+        return Landmarks(tuple(points), tuple(indices))
 
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are taken."""

@@ -141,24 +141,18 @@ def telling(plan: Plan, ways: Iterable[Way]) -> Plan:
 def planned(
     planner: Planner, estimator: Estimator, session: Session, combinations: Combinations
 ) -> Plan:
-    """The plan, whose refusal names the largest numbers that fit."""
-    plan = planner(estimator, session, combinations)
-    return telling(plan, ways_of(planner, estimator, session, combinations))
+    """The plan, whose refusal names the largest numbers that fit.
 
-
-def ways_of(
-    planner: Planner, estimator: Estimator, session: Session, combinations: Combinations
-) -> list[Way]:
-    """The size of an estimator, or the rows where it has none; and the number of combinations."""
-    ways = []
-    count = size_of(estimator, session.n)
+    These are the size of an estimator, or the rows where it has none; and the combinations.
+    """
+    ways, count = [], size_of(estimator, session.n)
     if count is not None:
         ways.append(
             Way(
                 noun_of(estimator),
                 count,
                 lambda k: planner(with_size(estimator, k), session, combinations),
-                _FEWEST.get(_option_of_estimator(estimator), 1),
+                _FEWEST.get(_option_of(estimator), 1),
             )
         )
     if len(combinations) > 1:
@@ -180,12 +174,12 @@ def ways_of(
                 _FEWEST_ROWS,
             )
         )
-    return ways
+    return telling(planner(estimator, session, combinations), ways)
 
 
 def size_of(estimator: Estimator, n: int) -> int | None:
     """Landmarks, locations, features or rows of a block, of n rows; None where it has none."""
-    option = _option_of_estimator(estimator)
+    option = _option_of(estimator)
     if not option:
         return None
     count: Any = getattr(estimator, option)
@@ -197,18 +191,19 @@ def size_of(estimator: Estimator, n: int) -> int | None:
 
 def noun_of(estimator: Estimator) -> str:
     """The unit of its size."""
-    return _SIZES[_option_of_estimator(estimator)]
+    return _SIZES[_option_of(estimator)]
 
 
 def with_size(estimator: Estimator, count: int) -> Estimator:
     """With another number of them."""
     value: Any = estimator
-    smaller: Estimator = replace(value, **{_option_of_estimator(estimator): count})
+    smaller: Estimator = replace(value, **{_option_of(estimator): count})
     return smaller
 
 
-def _option_of_estimator(estimator: Estimator) -> str:
-    return next((option for option in _SIZES if hasattr(estimator, option)), "")
+def _option_of(estimator: Estimator) -> str:
+    options = getattr(estimator, "__dataclass_fields__", ())
+    return next((option for option in _SIZES if option in options), "")
 
 
 def _largest_text(ways: Sequence[Way]) -> str:

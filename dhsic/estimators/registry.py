@@ -1,10 +1,18 @@
-"""Estimators by name, what they cost, and which null distribution stands with which."""
+"""Estimators and nulls by name, which stand with which, and what is added to them.
+
+Names are types, too: an editor completes them, a checker knows them. Those that `dhsic.register`
+adds are known when a program runs. Where a checker is to know them as well, pass the class or a
+value of it in the place of its name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 from dhsic._plugins import load_plugins
 from dhsic._spec import name_methods
@@ -15,13 +23,12 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO
-from dhsic.estimators.distance import DCor, DCov
-from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.features import RFFHSIC, SubCorr
+from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
+from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.nystrom import CKA, NOCCO, NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.kernels import Combinations
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.text import FORMS, parse
 from dhsic.nulls import (
     Chain,
     ChiSquare,
@@ -36,6 +43,9 @@ from dhsic.nulls import (
 )
 from dhsic.results import AS_ASKED
 from dhsic.statistics.orbit import exact_null
+
+Class = TypeVar("Class", bound=type[Any])
+NamesOrClasses = str | type[Any] | Iterable[str | type[Any]]
 
 # As many as in the experiments of Kalinke and Szabo (2023), section 5.
 _RESAMPLES = 250
@@ -56,63 +66,14 @@ _LIMIT_OF_WEIGHTS = (
 _LEAST_OF_WEIGHTS = 0.35
 
 
-@dataclass(frozen=True)
-class EstimatorEntry:
-    """An estimator and what it can do.
-
-    Parameters
-    ----------
-    estimator : type of Estimator
-        Its class.
-    nulls : tuple of type
-        The null distributions that stand with it.
-    most_variables : int or None
-        The largest number of variables that it takes; None for any.
-    cost : str
-        How its time grows with the rows n.
-    grids : bool
-        Whether it can try several kernels in one run.
-    tries_grids : bool
-        Whether it does so where none are given.
-    moves_sets : bool
-        Whether its replicates keep to the strata, groups or series of a session.
-    """
-
-    estimator: type[Estimator]
-    nulls: tuple[type[Null], ...]
-    most_variables: int | None
-    cost: str
-    grids: bool = False
-    tries_grids: bool = False
-    moves_sets: bool = False
-
-
-def _entry(estimator: type[Estimator], **flags: bool) -> EstimatorEntry:
-    """What a class says of itself, and what tests may ask of it."""
-    return EstimatorEntry(
-        estimator, estimator.nulls, estimator.most_variables, estimator.cost, **flags
-    )
-
-
 # The order is that of the table in help and documentation.
-TABLE = [
-    _entry(NystromMHSIC, grids=True, tries_grids=True, moves_sets=True),
-    _entry(NystromHSIC, grids=True, moves_sets=True),
-    _entry(RFFHSIC, grids=True, moves_sets=True),
-    _entry(NFSIC),
-    _entry(BlockHSIC),
-    _entry(COCO, moves_sets=True),
-    _entry(CKA, moves_sets=True),
-    _entry(NOCCO, moves_sets=True),
-    _entry(SubCorr, moves_sets=True),
-    _entry(VHSIC, grids=True, tries_grids=True, moves_sets=True),
-    _entry(UHSIC, grids=True, tries_grids=True, moves_sets=True),
-    _entry(DCov, moves_sets=True),
-    _entry(DCor, moves_sets=True),
-    _entry(SubHSIC, moves_sets=True),
-]
-
-ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
+ESTIMATORS: dict[str, type[Estimator]] = {
+    cls.name: cls
+    for cls in (
+        *(NystromMHSIC, NystromHSIC, RFFHSIC, NFSIC, BlockHSIC, COCO, CKA, NOCCO, SubCorr),
+        *(VHSIC, UHSIC, DCov, DCor, SubHSIC),
+    )
+}
 NULLS: dict[str, type[Null]] = {
     null.name: null for null in (Shifts, Chain, Permutation, Gamma, Spectral, Normal, ChiSquare)
 }
@@ -121,6 +82,36 @@ name_methods("null", NULLS)
 name_methods("order", {"time": TimeOrder})
 _Shared = Resampling | Chain
 Counted = _Shared | FromReplicates
+
+_NULL_CLASSES: tuple[type[Any], ...] = get_args(Null)
+# An estimator says what it prepares, or does all by itself.
+_PREPARES, _BY_ITSELF = ("guess", "prepare"), ("plan", "estimate", "test")
+# A plus after a digit and an e is read as that of an exponent, in the text of a kernel.
+_NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*(?<!\de)")
+_RESERVED = ("auto", "columns", "none")
+
+_ADDED: dict[str, type[Any]] = {}
+_REPLACED: dict[type[Any], dict[str, Any]] = {}
+"""Attributes of added estimators as they were before `register` was told of others."""
+_STANDING: dict[type[Null], tuple[type[Estimator], ...] | None] = {}
+"""The estimators that added nulls stand with; None where all that take what they are made of."""
+
+
+def drawn_by(null: Null) -> Null:
+    """The null that an estimator sees: the replicates, of a law that is made of them."""
+    return null.replicates if isinstance(null, FromReplicates) else null
+
+
+def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
+    """The null distributions that stand with an estimator, those that were added last."""
+    own = estimator.nulls
+    added = (
+        null
+        for null, others in _STANDING.items()
+        if null not in own
+        and (isinstance(drawn_by(null()), own) if others is None else estimator in others)
+    )
+    return (*own, *added)
 
 
 def find_estimator(
@@ -140,7 +131,7 @@ def find_estimator(
         load_plugins()
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
-    if not _is_registered(estimator):
+    if type(estimator) not in ESTIMATORS.values():
         if isinstance(estimator, type):
             # A class by mistake: the message says how to make a value of it.
             msg = f"estimator must be a value, got the class: write {estimator.__name__}()"
@@ -153,41 +144,37 @@ def find_estimator(
         raise InvalidArgumentError(msg)
     # Checked here once for all functions.
     m = n_variables or len(session.sources)
-    most = _entry_of_estimator(estimator).most_variables
-    if most is not None and m > most:
-        more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
-        msg = f"estimator {estimator.name!r} takes at most {most} variables, got {m}: take {more}"
+    if not takes_variables(estimator, m):
+        more = " or ".join(name for name, cls in ESTIMATORS.items() if takes_variables(cls, m))
+        msg = (
+            f"estimator {estimator.name!r} takes at most {estimator.most_variables} variables, got "
+            f"{m}: take {more}"
+        )
         raise InvalidArgumentError(msg)
-    if session.weights is not None and not _weighs(estimator):
+    weighs = isinstance(estimator, NystromHSIC) and not estimator.unbiased_estimate
+    if session.weights is not None and not weighs:
         msg = (
             "weights need estimator 'auto', 'nystrom-hsic' or a NystromHSIC without an unbiased "
             f"estimate, got {shown(estimator)}: take one of them"
         )
         raise InvalidArgumentError(msg)
+    if session.gaps and not estimator.takes_missing:
+        msg = (
+            "missing='pairwise' needs estimator 'auto', 'v-hsic', 'u-hsic', 'nystrom-m' or "
+            f"'nystrom-hsic', got {estimator.name!r}: take one of them, or missing='drop'"
+        )
+        raise InvalidArgumentError(msg)
     return estimator, AS_ASKED
 
 
-def _weighs(estimator: Estimator) -> bool:
-    return isinstance(estimator, NystromHSIC) and not estimator.unbiased_estimate
-
-
-def _is_registered(estimator: object) -> bool:
-    return type(estimator) in ESTIMATORS.values()
-
-
-def takes_variables(estimator: Estimator, count: int) -> bool:
+def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
     """Whether an estimator takes so many variables."""
-    return (_entry_of_estimator(estimator).most_variables or count) >= count
-
-
-def tries_grids(estimator: Estimator) -> bool:
-    """Whether a test tries several kernels where none are given."""
-    return _entry_of_estimator(estimator).tries_grids
+    return (estimator.most_variables or count) >= count
 
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
     """Whether a null stands with an estimator; "auto" does, and none for estimates."""
-    nulls = _entry_of_estimator(estimator).nulls
+    nulls = nulls_of(type(estimator))
     # By name before classes: nulls of plugins have no class that is known here.
     if null is None or isinstance(null, str):
         return null in (None, "auto", *(cls.name for cls in nulls))
@@ -284,15 +271,15 @@ def _find_weighted(
 
 def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Moves) -> None:
     """Refuse replicates that would not keep to the strata, groups or series of the rows."""
-    if not _entry_of_estimator(estimator).moves_sets:
-        names = ", ".join(entry.estimator.name for entry in TABLE if entry.moves_sets)
+    if not estimator.moves_sets():
+        names = ", ".join(name for name, cls in ESTIMATORS.items() if cls.moves_sets())
         msg = (
             f"estimator {estimator.name!r} cannot keep to strata, groups or the order of rows: "
             f"take 'auto' or one of {names}"
         )
         raise InvalidArgumentError(msg)
     # A law that is made of replicates moves rows as these do.
-    drawn = null.replicates if isinstance(null, FromReplicates) else null
+    drawn = drawn_by(null)
     many = n_variables > 2
     allowed: tuple[type[Null], ...] = (Shifts, Chain, Permutation)
     if moves.serial:
@@ -302,7 +289,7 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
         names = " or ".join(
             repr(allowed_null.name)
             for allowed_null in allowed
-            if allowed_null in _entry_of_estimator(estimator).nulls
+            if allowed_null in nulls_of(type(estimator))
         )
         kept = "a series in time" if moves.serial else "strata or groups"
         msg = (
@@ -313,8 +300,8 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
 
 
 def _check_grid(estimator: Estimator, null: Null) -> None:
-    if not _entry_of_estimator(estimator).grids or not isinstance(null, _Shared):
-        names = ", ".join(entry.estimator.name for entry in TABLE if entry.grids)
+    if not estimator.takes_grids() or not isinstance(null, _Shared):
+        names = ", ".join(name for name, cls in ESTIMATORS.items() if cls.takes_grids())
         msg = (
             f"several kernels for a variable need estimator {names} and null "
             f"{' or '.join(map(repr, sorted(_sharing())))}, got {estimator.name!r} and "
@@ -330,10 +317,9 @@ def _find_null(
     n_resamples: int | None,
     n_combinations: int,
 ) -> tuple[Null, str]:
-    supported = _entry_of_estimator(estimator).nulls
     if isinstance(null, str) and null not in ("auto", *NULLS):
         load_plugins()
-        supported = _entry_of_estimator(estimator).nulls
+    supported = nulls_of(type(estimator))
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
             msg = (
@@ -360,12 +346,12 @@ def _find_null(
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
         raise _unavailable(null, estimator, names)
-    # Both kinds are made without options: with some, a value is to be given.
-    cls = NULLS[null]
-    if issubclass(cls, Counted):
-        return _counted(cls, n_resamples), AS_ASKED
-    _check_resampling(cls(), n_resamples, supported)
-    return cls(), AS_ASKED
+    # Made without options: with some, a value is to be given.
+    chosen = NULLS[null]()
+    _check_resampling(chosen, n_resamples, supported)
+    if n_resamples is not None and isinstance(chosen, Counted):
+        chosen = replace(chosen, n_resamples=n_resamples)
+    return chosen, AS_ASKED
 
 
 def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> InvalidArgumentError:
@@ -380,7 +366,11 @@ def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> In
         msg = f"null must be a name, or a value as of dhsic.Permutation, got {shown(null)}"
         return InvalidArgumentError(msg)
     *most, last = ["auto", *names]
-    others = [entry.estimator.name for entry in TABLE if name in {cls.name for cls in entry.nulls}]
+    others = [
+        other
+        for other, cls in ESTIMATORS.items()
+        if any(standing.name == name for standing in nulls_of(cls))
+    ]
     having = f"; it is for {', '.join(others)}" if others else nearest(str(name), names)
     return InvalidArgumentError(
         f"null {name!r} is not available for {estimator.name}; choose {', '.join(most)} or {last}"
@@ -393,12 +383,7 @@ def _stands(null: Null, supported: tuple[type[Null], ...]) -> bool:
     if type(null) in NULLS.values():
         # By its own class, whatever it may share replicates with.
         return type(null) in supported
-    return isinstance(null.replicates if isinstance(null, FromReplicates) else null, supported)
-
-
-def _counted(cls: type[Counted], n_resamples: int | None) -> Counted:
-    """With the number of replicates that was asked for, or its own."""
-    return cls() if n_resamples is None else cls(n_resamples=n_resamples)
+    return isinstance(drawn_by(null), supported)
 
 
 def _sharing() -> set[str]:
@@ -418,5 +403,311 @@ def _check_resampling(
         raise InvalidArgumentError(msg)
 
 
-def _entry_of_estimator(estimator: Estimator) -> EstimatorEntry:
-    return next(entry for entry in TABLE if entry.estimator is type(estimator))
+class _Facts(TypedDict, total=False):
+    """Arguments of `register`."""
+
+    nulls: NamesOrClasses | None
+    estimators: NamesOrClasses | None
+    most_variables: int | None
+    cost: str | None
+
+
+@overload
+def register(extension: Class, /, **facts: Unpack[_Facts]) -> Class: ...
+
+
+@overload
+def register(extension: None = ..., /, **facts: Unpack[_Facts]) -> Callable[[Class], Class]: ...
+
+
+def register(
+    extension: Any = None,
+    /,
+    *,
+    nulls: NamesOrClasses | None = None,
+    estimators: NamesOrClasses | None = None,
+    most_variables: int | None = None,
+    cost: str | None = None,
+) -> Any:
+    """Make a class known by its name: a kernel, a null distribution or an estimator.
+
+    The name is the attribute `name` of the class, and then works wherever names do: in
+    `independence_test`, `plan`, `hsic` and on the command line, in the texts of kernels, and in the
+    lists of error messages. It lasts as long as the process, or until `unregister`. An installed
+    package whose entry points of the group ``dhsic.plugins`` name a module that registers classes
+    adds their names by itself. Worker processes need no names, but must be able to import the
+    class.
+
+    Parameters
+    ----------
+    extension : type
+        A frozen dataclass that can be made without arguments: a class derived from `Kernel`, whose
+        fields are its parameters in text, in their order, as in "gaussian:0.5"; a class derived
+        from `FromReplicates` or from another null; or a class derived from
+        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`. Where
+        it is left out, a decorator is returned.
+    nulls : str, type or a sequence of them, optional
+        For an estimator: the nulls that stand with it, one or more, in the place of its attribute
+        `nulls`; those that are made of their replicates come with them. To be left out of others.
+    estimators : str, type or a sequence of them, optional
+        For a null: the estimators that it stands with; where not given, all that stand with what it
+        derives from, or with what its `replicates` are. To be left out of others.
+    most_variables : int, optional
+        For an estimator: the largest number of variables that it takes, in the place of its
+        attribute `most_variables`.
+    cost : str, optional
+        For an estimator: how its time grows with the rows n, as "n log n", in the place of its
+        attribute `cost`.
+
+    Returns
+    -------
+    type
+        The class, as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is taken or is no name, the class lacks a method, or an argument is of another
+        kind of class.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import dhsic
+    >>> from dhsic.kernels import Kernel, parse
+    >>> @dhsic.register
+    ... @dataclass(frozen=True)
+    ... class Cosine(Kernel):
+    ...     period: float = 1.0
+    ...     name = "cosine"
+    ...     def tile(self, rows, columns, out, work):
+    ...         turns = (rows[:, :1] - columns[:, 0]) / self.period
+    ...         np.cos(2 * np.pi * turns, out=out)
+    >>> parse("cosine:24")(np.array([[0.0], [12.0]]))
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    >>> dhsic.unregister("cosine")
+    """
+    given = {
+        "nulls": nulls,
+        "estimators": estimators,
+        "most_variables": most_variables,
+        "cost": cost,
+    }
+    if extension is None:
+        return partial(register, **given)
+    if not isinstance(extension, type):
+        msg = f"register needs a class, got {extension!r}: pass the class of the value"
+        raise InvalidArgumentError(msg)
+    kind, add, takes = _kind_of_class(extension)
+    foreign = [name for name, value in given.items() if value is not None and name not in takes]
+    if foreign:
+        msg = (
+            f"{foreign[0]} must be left out of {kind}, got {given[foreign[0]]!r} for "
+            f"{extension.__name__}: it takes {' and '.join(takes) or 'the class alone'}"
+        )
+        raise InvalidArgumentError(msg)
+    name = _checked_name(extension, kind)
+    add(extension, **{argument: given[argument] for argument in takes})
+    _ADDED[name] = extension
+    return extension
+
+
+def unregister(extension: str | type[Any]) -> None:
+    """Forget a class that `register` made known.
+
+    Parameters
+    ----------
+    extension : str or type
+        The class, or its name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not registered. The names of dhsic itself stay.
+
+    Examples
+    --------
+    >>> import dhsic
+    >>> dhsic.unregister("gaussian")
+    Traceback (most recent call last):
+    ...
+    dhsic.errors.InvalidArgumentError: only registered names can be removed, got 'gaussian'; ...
+    """
+    name = extension if isinstance(extension, str) else getattr(extension, "name", None)
+    added = _ADDED.get(name) if isinstance(name, str) else None
+    # A name may have been given to another class in the meantime, which must stay.
+    if added is None or (not isinstance(extension, str) and added is not extension):
+        listed = ", ".join(_ADDED) or "none"
+        got = shown(getattr(extension, "__name__", extension))
+        msg = f"only registered names can be removed, got {got}; registered are: {listed}"
+        raise InvalidArgumentError(msg)
+    gone = _ADDED.pop(str(name))
+    for known in (FORMS, ESTIMATORS, NULLS):
+        known.pop(str(name), None)
+    _STANDING.pop(gone, None)
+    for attribute, value in _REPLACED.pop(gone, {}).items():
+        setattr(gone, attribute, value)
+
+
+def is_added(cls: type[Any]) -> bool:
+    """Whether a class was registered, and is not of dhsic itself."""
+    return cls in _ADDED.values()
+
+
+def _kind_of_class(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
+    """Kind of a class, how it is added, and which arguments go with it."""
+    if issubclass(cls, Kernel):
+        return "a kernel", _add_kernel, ()
+    if issubclass(cls, _NULL_CLASSES):
+        return "a null distribution", _add_null, ("estimators",)
+    if not issubclass(cls, Estimator):
+        msg = (
+            "register takes kernels, null distributions and estimators, got "
+            f"{cls.__name__}, which derives from no base of these: derive from "
+            "dhsic.estimators.Functions, dhsic.estimators.Estimator, dhsic.kernels.Kernel or "
+            "dhsic.FromReplicates"
+        )
+        raise InvalidArgumentError(msg)
+    return "an estimator", _add_estimator, ("nulls", "most_variables", "cost")
+
+
+def _checked_name(cls: type[Any], kind: str) -> str:
+    """The name of a class; one that lacks what all kinds need is refused."""
+    lacking = sorted(getattr(cls, "__abstractmethods__", ()))
+    if issubclass(cls, Estimator):
+        has = {
+            name: getattr(cls, name) is not getattr(Estimator, name)
+            for name in (*_PREPARES, *_BY_ITSELF)
+        }
+        if not (all(map(has.get, _PREPARES)) or all(map(has.get, _BY_ITSELF))):
+            lacking = [name for name in _PREPARES if not has[name]]
+    if lacking:
+        msg = (
+            f"{kind} must have all methods of its base, got {cls.__name__} without "
+            f"{', '.join(lacking)}: add them, or derive from a class that has them"
+        )
+        raise InvalidArgumentError(msg)
+    parameters = vars(cls).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        msg = (
+            f"{kind} must be a frozen dataclass, got {cls.__name__}, which is not: write "
+            "@dataclass(frozen=True) above it"
+        )
+        raise InvalidArgumentError(msg)
+    name = vars(cls).get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        msg = (
+            "a name must be small letters and digits, in parts that begin with one of them and are "
+            f"joined by - or _, and none of {', '.join(_RESERVED)}; got {name!r} as the attribute "
+            f"name of {cls.__name__}: write name = 'my-name' in the class, for instance"
+        )
+        raise InvalidArgumentError(msg)
+    if name in {*FORMS, *ESTIMATORS, *NULLS}:
+        remedy = f"dhsic.unregister({name!r}) frees it" if name in _ADDED else "take another"
+        msg = f"a name must be free, got {name!r} for {cls.__name__}, which is taken: {remedy}"
+        raise InvalidArgumentError(msg)
+    try:
+        # Where a name stands for a value, the value is made without arguments.
+        cls()
+    except TypeError as error:
+        msg = f"{kind} must be made without arguments, got {error}: give every field a default"
+        raise InvalidArgumentError(msg) from error
+    return name
+
+
+def _add_kernel(cls: type[Kernel]) -> None:
+    FORMS[cls.name] = cls, cls.parameters()
+    text = ""
+    try:
+        text = cls().spec()
+        # Results and command lines hold kernels as text, which has to give the same kernel again.
+        same = parse(text) == cls()
+    except InvalidArgumentError:
+        same = False
+    if not same:
+        # A kernel that is refused leaves no name behind.
+        del FORMS[cls.name]
+        msg = (
+            f"a kernel must be read from the text that its spec() writes, got {text!r} from "
+            f"{cls.__name__}: leave spec out, or write the name and the fields with colons"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _add_null(cls: type[Null], estimators: NamesOrClasses | None) -> None:
+    named = None
+    if estimators is not None:
+        named = tuple(_named_classes("estimators", estimators, ESTIMATORS))
+    NULLS[cls.name], _STANDING[cls] = cls, named
+
+
+def _add_estimator(
+    cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
+) -> None:
+    with_it = tuple(_named_classes("nulls", cls.nulls if nulls is None else nulls, NULLS))
+    if most_variables is not None:
+        check_integer("most_variables", most_variables, minimum=2)
+    if Chain in with_it and not cls.prepares():
+        msg = (
+            f"an estimator with null 'chain' must have the methods {' and '.join(_PREPARES)}, got "
+            f"{cls.__name__}: add them, or drop 'chain'"
+        )
+        raise InvalidArgumentError(msg)
+    told = {"nulls": with_it, "most_variables": most_variables, "cost": cost}
+    told = {attribute: value for attribute, value in told.items() if value is not None}
+    _REPLACED[cls] = {attribute: getattr(cls, attribute) for attribute in told}
+    for attribute, value in told.items():
+        setattr(cls, attribute, value)
+    ESTIMATORS[cls.name] = cls
+
+
+def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
+    """The classes that are named, in order, each once."""
+    listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
+    classes = [
+        known.get(name_or_class) if isinstance(name_or_class, str) else name_or_class
+        for name_or_class in listed
+    ]
+    for name_or_class, cls in zip(listed, classes, strict=True):
+        if cls not in known.values():
+            shown = name_or_class.__name__ if inspect.isclass(name_or_class) else name_or_class
+            msg = (
+                f"{argument} must be among {', '.join(known)}, or their classes, got "
+                f"{shown!r}{nearest(str(shown), known)}"
+            )
+            raise InvalidArgumentError(msg)
+    if not classes:
+        msg = f"{argument} must name one or more of {', '.join(known)}; got none"
+        raise InvalidArgumentError(msg)
+    return list(dict.fromkeys(classes))
+
+
+EstimatorName: TypeAlias = Literal[
+    "auto",
+    "nystrom-m",
+    "nystrom-hsic",
+    "rff-hsic",
+    "nfsic",
+    "block-hsic",
+    "coco",
+    "cka",
+    "nocco",
+    "sub-corr",
+    "v-hsic",
+    "u-hsic",
+    "dcov",
+    "dcor",
+    "sub-hsic",
+]
+NullName: TypeAlias = Literal[
+    "auto",
+    "shifts",
+    "chain",
+    "permutation",
+    "gamma",
+    "spectral",
+    "normal",
+    "chi-square",
+]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
 from dhsic.io.marks import marks_of
-from dhsic.io.urls import RefusedError
+from dhsic.io.urls import StorageError, failure_of
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
@@ -46,6 +46,16 @@ def is_zarr(array: Any) -> bool:
     """Whether it is a zarr array, asked without zarr, which is slow to import."""
     zarr = sys.modules.get("zarr")
     return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))
+
+
+def url_of(place: Any) -> str | None:
+    """The URL of an array, or of another place of zarr, in an object store; None of others."""
+    store = getattr(place, "store", place)
+    if not hasattr(store, "fs"):
+        return None
+    inner = "" if store is place else place.path
+    url: str = store.fs.unstrip_protocol("/".join(filter(None, (store.path, inner))))
+    return url
 
 
 def missing_folder(array: Any) -> str | None:
@@ -79,7 +89,8 @@ def broken_chunk(array: Any, start: int, stop: int) -> str | None:
         try:
             array[region]
         except Exception:
-            return str(array.store_path / array.metadata.encode_chunk_key(chunk))
+            place = array.store_path / array.metadata.encode_chunk_key(chunk)
+            return url_of(place) or str(place)
     return None
 
 
@@ -160,21 +171,28 @@ def _stamps(array: Any, name: str) -> Stamps | None:
         store = store._store
     if isinstance(store, LocalStore):
         folder = os.path.join(store.root, array.path)
-        stamps = local_stamps(folder, name)
+        stamps = _local_stamps(folder, name)
         if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
             return stamps
-        return stamps | {k: _whole_blosc(folder, k, s) for k, s in stamps.items() if s.size}
+        return {k: _whole_blosc(folder, k, s) if s.size else s for k, s in stamps.items()}
     if not store.supports_listing:
         return None
     prefix = f"{array.path}/" if array.path else ""
     try:
         listed = sync(_listed_stamps(store, prefix))
-    except RefusedError:  # to this user; reading what is absent is an error then, too
-        return None
+    except Exception as error:
+        failure, url = failure_of(error), url_of(array)
+        if failure.refused:  # to this user; reading what is absent is an error then, too
+            return None
+        if url is None:
+            raise
+        what = f"the stored chunks of variable {name!r} cannot be listed"
+        msg = f"{what} ({failure.said}): {failure.remedy(url)}"
+        raise StorageError(msg) from None
     return {key.removeprefix(prefix): stamp for key, stamp in listed.items()}
 
 
-async def _listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
+async def _listed_stamps(store: Any, prefix: str) -> Stamps:
     """The objects of a zarr store under a prefix; of other libraries' stores their names."""
     from zarr.storage import FsspecStore, ObjectStore
 
@@ -183,13 +201,11 @@ async def _listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
 
         batches = obstore.list(store.store, prefix=prefix or None)
         return {listed["path"]: _stamp(listed) async for batch in batches for listed in batch}
-    if isinstance(store, FsspecStore):
-        store.fs.invalidate_cache()  # it remembers listings
-        entries = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
-        return {
-            key.removeprefix(f"{store.path}/"): _stamp(listed) for key, listed in entries.items()
-        }
-    return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
+    if not isinstance(store, FsspecStore):
+        return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
+    getattr(store.fs, "sync_fs", store.fs).invalidate_cache()  # it remembers listings
+    entries = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
+    return {key.removeprefix(f"{store.path}/"): _stamp(told) for key, told in entries.items()}
 
 
 def _stamp(told: Mapping[str, Any]) -> Stamp:
@@ -204,38 +220,28 @@ def _whole_blosc(folder: str, key: str, stamp: Stamp) -> Stamp:
     return stamp if length <= stamp.size else Stamp(0, stamp.mark)
 
 
-def local_stamps(root: str, name: str) -> dict[str, Stamp]:
-    """Files and folders in a folder and those within it, with the times when they were written.
+def _local_stamps(root: str, name: str) -> Stamps:
+    """Files and folders in a folder and those within it, with the times when they were written."""
 
-    Raises
-    ------
-    DataError
-        The folder cannot be listed.
-    """
+    def refused(error: OSError) -> None:
+        raise error
+
+    start, stamps = len(os.path.join(root, "")), {}
     try:
-        return dict(_files(root))
+        for folder, folders, files in os.walk(root, onerror=refused, followlinks=True):
+            for path in (os.path.join(folder, entry) for entry in (*folders, *files)):
+                if os.path.exists(path):  # of a link, what it leads to
+                    told = os.stat(path)
+                    stamp = Stamp(told.st_size, str(told.st_mtime_ns))
+                    kinds = {stat.S_IFREG: stamp, stat.S_IFDIR: _FOLDER}
+                    stamps[path[start:]] = kinds.get(stat.S_IFMT(told.st_mode), _PIPE)
     except OSError as error:
         msg = (
             f"the stored chunks of variable {name!r} cannot be listed "
             f"({error.strerror or error}: {error.filename or root}): is the data complete?"
         )
         raise DataError(msg) from error
-
-
-def _files(root: str) -> Iterator[tuple[str, Stamp]]:
-    left = [""]
-    while left:
-        folder = left.pop()
-        with os.scandir(os.path.join(root, folder)) as entries:
-            for entry in entries:
-                key = f"{folder}{entry.name}"
-                if entry.is_dir():
-                    yield key, _FOLDER
-                    left.append(f"{key}/")
-                elif os.path.exists(entry.path):  # of a link, what it leads to
-                    told = entry.stat()
-                    regular = stat.S_ISREG(told.st_mode)
-                    yield key, Stamp(told.st_size, str(told.st_mtime_ns)) if regular else _PIPE
+    return stamps
 
 
 def _refuse_others(inventory: Inventory) -> None:
@@ -361,88 +367,50 @@ async def _indices(
 # --- memory that decoding takes
 
 
-class Decoding(NamedTuple):
-    """How an array is stored, as far as memory goes.
+def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) -> int:
+    """Bytes besides the result of a read of an array that touches pieces of so many rows.
 
     The pieces that are read are chunks, or whole shards where these are small.
-    """
-
-    rows: int
-    """Rows of a piece."""
-    across: int
-    """Pieces beside each other."""
-    piece: int
-    """Decoded bytes of a piece."""
-    decoder: float
-    """How many times as many its decoder holds; 0 where bytes are stored as they are."""
-    inner: int
-    """Decoded bytes of a chunk."""
-    shard: int
-    """Decoded bytes of a shard; 0 where there are none."""
-    at_once: int
-    """Pieces, or chunks of a shard, that are read at a time."""
-
-    def bytes(self, rows: int, stored: int) -> int:
-        """Bytes besides the result of a read that touches pieces of so many rows.
-
-        Parameters
-        ----------
-        rows : int
-            Rows of the pieces.
-        stored : int
-            Bytes of the largest piece, or shard, as it is stored.
-        """
-        pieces = self.across * math.ceil(rows / self.rows)
-        if not self.shard:
-            return self._held(min(pieces, self.at_once), stored)
-        # Chunks of a shard are read together and their rows gathered before they are copied.
-        read = self.piece * (pieces if self.piece == self.inner else min(pieces, self.at_once))
-        shards = math.ceil(read / self.shard)
-        gathered = int(read * (1 + min(1.0, stored / self.shard)))
-        if not self.decoder:
-            return gathered
-        return gathered + self._held(min(read // self.inner, shards * self.at_once), 0)
-
-    def _held(self, count: int, stored: int) -> int:
-        """Bytes of so many chunks, as stored and decoded, and of those that decoders work on."""
-        if not self.decoder:
-            return count * self.inner
-        working = min(count, (os.cpu_count() or 1) + _POOL)
-        return int(count * (stored + self.inner) + working * (self.decoder - 1) * self.inner)
-
-
-def decoding_of(array: Any, stored_rows: int | None) -> Decoding:
-    """That of an array; of one that is no zarr array, as if its rows came through a buffer.
 
     Parameters
     ----------
     array : array-like
-        With `shape` and `dtype`.
+        With `shape` and `dtype`; of one that is no zarr array, rows are taken to come through a
+        buffer.
     stored_rows : int or None
         Rows that are stored together.
-
-    Returns
-    -------
-    Decoding
+    rows : int
+        Rows of the pieces.
+    stored : int
+        Bytes of the largest chunk, or shard, as it is stored.
     """
     item = int(np.dtype(array.dtype).itemsize)
     if not is_zarr(array):
-        rows = stored_rows or 0
-        piece = item * rows * math.prod(array.shape[1:])
-        return Decoding(max(rows, 1), 1, piece, 1.0 if piece else 0.0, piece, 0, 1)
+        buffer = item * (stored_rows or 0) * math.prod(array.shape[1:])
+        return stored + buffer if rows and buffer else 0
     import zarr
 
-    sizes = piece_shape(array)
+    sizes, at_once = piece_shape(array), int(zarr.config.get("async.concurrency"))
     across = math.prod(-(-d // size) for d, size in zip(array.shape[1:], sizes[1:], strict=True))
-    return Decoding(
-        int(sizes[0]),
-        across,
-        item * math.prod(sizes),
-        _decoder(array),
-        item * math.prod(array.chunks),
-        item * math.prod(array.shards or (0,)),
-        int(zarr.config.get("async.concurrency")),
-    )
+    pieces = across * math.ceil(rows / sizes[0])
+    inner, decoder = item * math.prod(array.chunks), _decoder(array)
+
+    def held(count: int, stored: int) -> int:
+        """Bytes of chunks, as stored and decoded, and of those that decoders work on."""
+        if not decoder:
+            return int(count * inner)
+        working = min(count, (os.cpu_count() or 1) + _POOL)
+        return int(count * (stored + inner) + working * (decoder - 1) * inner)
+
+    if not array.shards:
+        return held(min(pieces, at_once), stored)
+    # Chunks of a shard are read together and their rows gathered before they are copied.
+    piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
+    read = piece * (pieces if piece == inner else min(pieces, at_once))
+    gathered = int(read * (1 + min(1.0, stored / shard)))
+    if not decoder:
+        return gathered
+    return gathered + held(min(read // inner, math.ceil(read / shard) * at_once), 0)
 
 
 def piece_shape(array: Any) -> tuple[int, ...]:

@@ -56,13 +56,8 @@ class Encoded(NamedTuple):
     """Labels of the codes of a category, in their order."""
 
 
-class EncodedColumns(NamedTuple):
-    """Columns of any kinds as numbers."""
-
-    values: NDArray[Any]
-    """Shape (n,) or (n, d)."""
-    kinds: tuple[ValueKind, ...]
-    categories: tuple[Labels, ...]
+EncodedColumns = tuple[NDArray[Any], tuple[ValueKind, ...], tuple[Labels, ...]]
+"""Columns of any kinds as numbers, shape (n,) or (n, d), their kinds, and labels of codes."""
 
 
 def unusable(data_name: str, dtype: Any) -> DataError | None:
@@ -118,11 +113,6 @@ def encode(values: NDArray[Any], data_name: str) -> Encoded:
     return _of_objects(values.tolist(), data_name)
 
 
-def encode_labels(values: Sequence[Any], data_name: str) -> Encoded:
-    """Codes of labels in the order in which they first appear; None and NaN are missing."""
-    return encode_codes(*_codes_of(values), data_name)
-
-
 def encode_codes(
     codes: NDArray[Any], labels: Sequence[Any], data_name: str, most_alone: float = 1.0
 ) -> Encoded:
@@ -167,20 +157,20 @@ def encode_matrix(values: NDArray[Any], data_name: str) -> EncodedColumns:
     d = 1 if values.ndim == 1 else values.shape[1]
     if values.dtype.kind in "fiub":
         kind: ValueKind = "boolean" if values.dtype.kind == "b" else "number"
-        return EncodedColumns(values, (kind,) * d, (None,) * d)
+        return values, (kind,) * d, (None,) * d
     if values.ndim == 1:
         values = values[:, None]
     if not d:
         msg = f"{data_name} must have rows and columns, got {len(values)} x 0"
         raise DataError(msg)
-    columns = [encode(values[:, j], _column_in_words(data_name, j, d)) for j in range(d)]
-    return side_by_side(columns, data_name)
+    words = [data_name] if d == 1 else [f"column {j} of {data_name}" for j in range(d)]
+    return side_by_side([encode(values[:, j], told) for j, told in enumerate(words)], data_name)
 
 
 def side_by_side(columns: Sequence[Encoded], data_name: str) -> EncodedColumns:
     """Columns of any kinds as one array (n, d)."""
     values, kinds, categories = zip(*columns, strict=True)
-    return EncodedColumns(joined(values, data_name), kinds, categories)
+    return joined(values, data_name), kinds, categories
 
 
 def joined(columns: Sequence[NDArray[Any]], data_name: str) -> NDArray[Any]:
@@ -218,10 +208,6 @@ def check_whole(values: Any, numbers: NDArray[Any], data_name: str) -> None:
             raise DataError(msg)
 
 
-def _column_in_words(data_name: str, j: int, d: int) -> str:
-    return data_name if d == 1 else f"column {j} of {data_name}"
-
-
 def _of_objects(values: list[Any], data_name: str) -> Encoded:
     """Python values of one type, some of which may be missing.
 
@@ -238,7 +224,7 @@ def _of_objects(values: list[Any], data_name: str) -> Encoded:
     if present == {"boolean"}:
         return Encoded(_booleans(values), "boolean")
     if present == {"text"}:
-        return encode_text(*_codes_of(values), data_name)
+        return encode_text(*codes_of_labels(values), data_name)
     raise _refusal(values, data_name)
 
 
@@ -255,8 +241,8 @@ def _kind_of_labels(kind: type) -> str | None:
     return "text" if issubclass(kind, str | bytes) else "other"
 
 
-def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
-    """Codes of values, -1 where one is missing, and what they stand for."""
+def codes_of_labels(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
+    """Codes of labels as they first appear, -1 where one is missing, and what they stand for."""
     labels = [value for value in dict.fromkeys(values) if not _is_missing(value)]
     # What is missing, NaN among it, keeps the code -1.
     codes = dict.fromkeys(values, -1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._files import check_regular
-from dhsic.engine.folder import FolderEntry
+from dhsic.engine.checkpoint import FolderEntry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
 from dhsic.io.urls import checked_url, failure_of, redacted, scheme_of
 from dhsic.io.whole import put_new, put_whole

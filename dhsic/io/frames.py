@@ -14,9 +14,9 @@ from dhsic.engine.blocks import check_exact
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import (
     Encoded,
+    codes_of_labels,
     encode,
     encode_codes,
-    encode_labels,
     encode_text,
     side_by_side,
 )
@@ -148,7 +148,7 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
     if column.dtype in (nw.Categorical, nw.Enum):
         codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
         if codes is None:
-            return encode_labels(column.to_list(), data_name)
+            return encode_codes(*codes_of_labels(column.to_list()), data_name)
         return encode_codes(codes.to_numpy(), native.cat.categories, data_name)
     # For the error alone, which is that of arrays of times.
     if column.dtype in (nw.Datetime, nw.Date):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_path, check_progress
 from dhsic.errors import DataError
-from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, new_group, shuffled
+from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, write_group
 
 _COLUMNS = {"features": 90, "year": 1}
 _FIELDS = sum(_COLUMNS.values())
@@ -86,42 +86,30 @@ def convert_million_song(
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
         raise DataError(msg)
-    with new_group(destination, _COLUMNS, overwrite=overwrite) as writer:
-        blocks = _parsed_blocks(path)
-        if shuffle is not None:
-            # A number of the text takes two bytes at least, and eight in memory.
-            expected = 4 * path.stat().st_size
-            blocks = shuffled(
-                blocks,
-                seed=shuffle,
-                scratch=writer.scratch,
-                expected_bytes=expected,
-                progress=progress,
-            )
-        for block in blocks:
-            writer.append(block)
-            if progress is not None:
-                progress(writer.rows)
-        # The group is removed again as the error leaves the block.
-        if not writer.rows:
-            msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
-            raise DataError(msg)
-    return writer.summary()
+    return write_group(
+        destination,
+        _COLUMNS,
+        _parsed_blocks(path),
+        overwrite=overwrite,
+        shuffle=shuffle,
+        # A number of the text takes two bytes at least, and eight in memory.
+        expected_bytes=4 * path.stat().st_size,
+        progress=progress,
+    )
 
 
 def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
-    with _damage_as_data_error(path), _open_text(path) as text:
-        for rows in _rows_of_file(text, path):
-            yield {"features": rows[:, 1:], "year": rows[:, :1]}
-
-
-@contextmanager
-def _damage_as_data_error(path: Path) -> Iterator[None]:
+    rows = None
     try:
-        yield
+        with _open_text(path) as text:
+            for rows in _rows_of_file(text, path):
+                yield {"features": rows[:, 1:], "year": rows[:, :1]}
     except _DAMAGE as error:
         msg = f"cannot read {path}: {error}"
         raise DataError(msg) from error
+    if rows is None:
+        msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
+        raise DataError(msg)
 
 
 @contextmanager
@@ -153,39 +141,32 @@ def _text_member(archive: zipfile.ZipFile, path: Path) -> str:
 
 
 def _rows_of_file(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
-    number = 1
-    empty: int | None = None
+    start, empty = 1, 0
     while lines := text.readlines(_BLOCK_BYTES):
-        filled = len(lines)
-        # Empty lines are allowed at the end alone.
-        while filled and not lines[filled - 1].strip():
-            filled -= 1
-        if filled and empty is not None:
-            msg = f"line {empty} of {path} is empty, and more lines follow: remove it"
-            raise DataError(msg)
-        if filled:
-            yield _parsed_lines(lines[:filled], number, path)
-        if filled < len(lines) and empty is None:
-            empty = number + filled
-        number += len(lines)
-
-
-def _parsed_lines(lines: Sequence[str], number: int, path: Path) -> NDArray[np.float64]:
-    rows = _numbers_of_lines(lines, _FIELDS)
-    if rows is not None:
-        return rows
-    # Line by line now, to name the one that is wrong.
-    at, line = next((i, x) for i, x in enumerate(lines) if _numbers_of_lines([x], _FIELDS) is None)
-    msg = (
-        f"line {number + at} of {path} {_fault(line)}; "
-        f"every line must be {_FIELDS} finite numbers with commas between them"
-    )
-    raise DataError(msg)
+        rows = _numbers_of_lines(lines, _FIELDS)
+        # Line by line where one is wrong or empty, which is allowed at the end alone.
+        for number, line in enumerate(lines, start) if rows is None or empty else ():
+            if not line.strip():
+                empty = empty or number
+            elif empty:
+                msg = f"line {empty} of {path} is empty, and more lines follow: remove it"
+                raise DataError(msg)
+            elif _numbers_of_lines([line], _FIELDS) is None:
+                msg = (
+                    f"line {number} of {path} {_fault(line)}; "
+                    f"every line must be {_FIELDS} finite numbers with commas between them"
+                )
+                raise DataError(msg)
+        if rows is None:
+            rows = _numbers_of_lines([line for line in lines if line.strip()], _FIELDS)
+        if rows is not None:
+            yield rows
+        start += len(lines)
 
 
 def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:
     # The parser skips empty lines, and warns where there is nothing else.
-    if not all(line.strip() for line in lines):
+    if not lines or not all(line.strip() for line in lines):
         return None
     try:
         # All lines at once, many times as quick as one by one; only a refusal looks at each.
@@ -197,8 +178,6 @@ def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] 
 
 def _fault(line: str) -> str:
     fields = line.strip().split(",")
-    if fields == [""]:
-        return "is empty"
     if len(fields) != _FIELDS:
         return f"has {len(fields)} fields ({line.strip()[:40]!r})"
     at, field = next((i, x) for i, x in enumerate(fields, 1) if _numbers_of_lines([x], 1) is None)

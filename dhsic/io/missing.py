@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,24 +94,14 @@ def check_missing(missing: str, *, pairwise: bool) -> None:
     check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
 
 
-class _Counts(NamedTuple):
-    """Counts of some rows."""
-
-    length: int
-    rows: int
-    values: NDArray[np.intp]
-    infinite: int
-    """The first row with infinity, -1 where there is none."""
-
-
 def _gaps_of_source(source: Source) -> Gaps:
     rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
-    for counts in _of_blocks(source, _counts):
-        if counts.infinite >= 0:
-            row = start + counts.infinite
+    for length, gaps, of_columns, infinite in _of_blocks(source, _counts):
+        if infinite >= 0:
+            row = start + infinite
             msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
             raise DataError(msg)
-        rows, values, start = rows + counts.rows, values + counts.values, start + counts.length
+        rows, values, start = rows + gaps, values + of_columns, start + length
     if (values == start).any():
         column = int(np.argmax(values == start))
         msg = f"variable {source.name!r} has no value in column {column}: leave it out"
@@ -119,10 +109,16 @@ def _gaps_of_source(source: Source) -> Gaps:
     return Gaps(rows, tuple(values.tolist()))
 
 
-def _counts(block: NDArray[Any]) -> _Counts:
-    gaps, infinite = np.isnan(block), np.isinf(block).any(axis=1)
-    first = int(np.argmax(infinite)) if infinite.any() else -1
-    return _Counts(len(block), int(gaps.any(axis=1).sum()), gaps.sum(axis=0), first)
+def _counts(block: NDArray[Any]) -> tuple[int, int, NDArray[np.intp], int]:
+    """Rows, rows with gaps, gaps of columns, and the first row with infinity, -1 without one."""
+    infinite = np.flatnonzero(np.isinf(block).any(axis=1))
+    gaps = np.isnan(block).sum(axis=0)
+    return (
+        len(block),
+        int(_incomplete(block).sum()),
+        gaps,
+        int(infinite[0]) if len(infinite) else -1,
+    )
 
 
 def _rows_with_nan(source: Source) -> NDArray[np.bool_]:

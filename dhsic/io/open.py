@@ -21,14 +21,14 @@ from dhsic._validation import check_flag, named_arguments, nearest, shown
 from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.chunks import METADATA, piece_shape
+from dhsic.io.chunks import METADATA, piece_shape, url_of
 from dhsic.io.encode import Labels, check_whole, encode_matrix, joined, rare_labels_taken, unusable
 from dhsic.io.frames import as_frame, frame_source, index_of_pandas, part_of_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of, is_sparse
 from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
-from dhsic.io.urls import is_url
+from dhsic.io.urls import failure_of, is_url
 from dhsic.io.variables import ColumnChoice, Densified, Variable
 
 _KNOWN = (
@@ -37,6 +37,7 @@ _KNOWN = (
 )
 # Damaged metadata may hold any number; sizes are multiplied in 64 bits.
 _MOST_ROWS = 2**62
+_SLICE = re.compile(r"(\s*[-+]?\d+\s*|\s*)(:(\s*[-+]?\d+\s*|\s*)){1,2}")
 _VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
 
@@ -181,7 +182,9 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
     )
     if data is None or not named:
         return given
-    (chosen,), _ = _chosen([given], None, data)
+    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        return open_group_labels(data, given, what)
+    (chosen,), _ = pick_variables([given], data)
     return chosen
 
 
@@ -760,7 +763,7 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
 
 
 def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
-    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.RemoteStore`.
+    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.remote_store`.
 
     Raises
     ------
@@ -775,9 +778,9 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
         # A disk lists the arrays, and consolidated metadata may be older than they are.
         opener = opener if kind == "array" else partial(opener, use_consolidated=False)
         return _opened_array(opener, path, kind, None)
-    from dhsic.io.storage import RemoteStore  # by zarr
+    from dhsic.io.storage import remote_store  # by zarr
 
-    store = RemoteStore(path, fills=fills)
+    store = remote_store(path, fills=fills)
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
         return _opened_array(opener, store, kind, 3)
@@ -802,9 +805,10 @@ def _opened_array(
                 "instance, and pass what it holds"
             )
             raise DataError(msg) from error
-        msg = (
-            f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
-        )
+        said, remedy = type(error).__name__, "check the path"
+        if (url := url_of(place)) and (failure := failure_of(error)).answered:
+            said, remedy = failure.said, failure.remedy(url)
+        msg = f"{url or str(place)!r} is not a readable zarr {kind} ({said}): {remedy}"
         raise DataError(msg) from error
 
 
@@ -844,24 +848,21 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Variab
             f"{shown(tuple(array.chunks))}: write it again, or take an intact copy of the data"
         )
         raise DataError(msg)
-    stored = piece_shape(array)
     d = 1 if array.ndim < 2 else int(array.shape[1])
     chosen = range(d) if columns is None else columns
-    labels = column_labels(array)
-    known = array.attrs.get("categories")
-    categories = (
-        [known.get(label) for label in labels] if labels and isinstance(known, dict) else None
-    )
+    labels, known = column_labels(array), array.attrs.get("categories")
+    categories: tuple[Labels, ...] | None = None
+    if labels and isinstance(known, dict):
+        told = [known.get(labels[j]) for j in chosen]
+        categories = tuple(tuple(one) if isinstance(one, list) else None for one in told)
     return Variable(
         name,
         array,
-        int(stored[0]),
+        int(piece_shape(array)[0]),
         columns,
         kinds=kinds_said(array.attrs, len(chosen)),
         labels=None if labels is None else tuple(labels[j] for j in chosen),
-        categories=None
-        if categories is None
-        else tuple(map(_tuple, (categories[j] for j in chosen))),
+        categories=categories,
         marks=marks_of(array, name),
     )
 
@@ -893,10 +894,6 @@ def column_labels(array: Any) -> list[str] | None:
     labels = array.attrs.get("columns")
     there = isinstance(labels, list) and len(labels) == d == len(set(map(str, labels)))
     return list(map(str, labels)) if there else None
-
-
-def _tuple(labels: Any) -> tuple[Any, ...] | None:
-    return tuple(labels) if isinstance(labels, list) else None
 
 
 def member_of(group: Any, key: str, variable: str, path: str) -> Any:
@@ -1007,12 +1004,8 @@ def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] |
         if rows.strip() != ":":
             msg += f": write [:, {text.strip() or 0}] if these are columns"
         raise InvalidArgumentError(msg)
-    if len(parts) == 1 and re.fullmatch(r"[-+\d\s]*:[-+\d\s:]*", parts[0]):
-        try:
-            return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
-        except (TypeError, ValueError):
-            msg = f"columns are written as [:, 0:10] or [:, 0:10:2], got [{text}] in {variable!r}"
-            raise InvalidArgumentError(msg) from None
+    if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
+        return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
     # Numbers are places; a column whose name is a number is reached by its place alone.
     return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
 

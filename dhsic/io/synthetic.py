@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_integer, check_number, check_path, check_progress
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import is_url
-from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, check_dtype, new_group
+from dhsic.io.zarr_output import OnRowsWritten, WrittenGroup, check_dtype, write_group
 
 Floats = NDArray[np.floating[Any]]
 
@@ -85,19 +85,20 @@ def generate(
     check_integer("rows", rows, minimum=1)
     check_progress(progress)
     columns = {"features": features, "year": 1}
-    # Random numbers compress by 6 % in float32, and raw ones are read three times as fast.
-    options: dict[str, Any] = {"dtype": dtype, "compress": False, "overwrite": overwrite}
     row_bytes = (features + 1) * check_dtype(dtype).itemsize
     _check_disk(check_path("destination", destination), rows * row_bytes)
-    with new_group(destination, columns, **options) as writer:
-        for block_features, year in design.blocks(0, rows):
-            writer.append({"features": block_features, "year": year})
-            if progress is not None:
-                progress(writer.rows)
-        facts = {"synthetic": {"dependence": float(dependence), "seed": int(seed)}}
-        for name in columns:
-            writer.describe(name, **facts)
-    return writer.summary()
+    facts = {"synthetic": {"dependence": float(dependence), "seed": int(seed)}}
+    return write_group(
+        destination,
+        columns,
+        ({"features": x, "year": year} for x, year in design.blocks(0, rows)),
+        lambda: dict.fromkeys(columns, facts),
+        dtype=dtype,
+        # Random numbers compress by 6 % in float32, and raw ones are read three times as fast.
+        compress=False,
+        overwrite=overwrite,
+        progress=progress,
+    )
 
 
 def synthetic(

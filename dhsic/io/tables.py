@@ -30,20 +30,18 @@ from dhsic._validation import (
     shown,
 )
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
-from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
 from dhsic.io.frames import as_frame, categories_of_pandas, frame_source, index_of_pandas
 from dhsic.io.libraries import is_of
 from dhsic.io.missing import Missing, check_missing
 from dhsic.io.variables import Variable
 from dhsic.io.zarr_output import (
-    GroupWriter,
     OnRowsWritten,
     WrittenColumn,
     WrittenGroup,
     chunk_rows,
-    new_group,
-    shuffled,
+    write_group,
 )
 
 FieldKind = Literal["numeric", "categorical"]
@@ -73,43 +71,68 @@ _NO_QUOTES = (
 _LINE_BREAKS = ", or that fields hold line breaks: --quotes line-breaks (quotes='line-breaks')"
 
 
-# --- rows of CSV
+# --- how a table is read
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """How a CSV file is written.
+class Reading:
+    """What users say of a table.
 
     Parameters
     ----------
     delimiter : str, optional
-        The one ASCII character between fields.
+        The one ASCII character between fields of CSV; that of the name of the file by default.
     quotes : {"checked", "line-breaks", "none"}, optional
-        Whether quotes are checked, or trusted to hold line breaks, or mean nothing.
+        Whether quotes of CSV are checked, or trusted to hold line breaks, or mean nothing.
     encoding : str, optional
-        Encoding of the text.
+        Encoding of the text of CSV.
+    na_values : sequence of str, optional
+        Texts that stand for a missing value, besides the usual ones.
+    categorical, numeric : sequence of str, optional
+        Columns that are labels or numbers, whatever they look like. Those of numbers are read as
+        text, to find what is none.
+    notation : Notation, optional
+        How numbers are written: its decimal sign in all of CSV, and both in columns of `numeric`.
     """
 
-    delimiter: str = ","
+    delimiter: str | None = None
     quotes: Quotes = "checked"
     encoding: str = "utf-8"
+    na_values: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    numeric: Sequence[str] = ()
+    notation: Notation = USUAL
 
-    def check(self) -> None:
+    @property
+    def chosen(self) -> dict[str, FieldKind]:
+        """Kinds of the columns whose kind is said."""
+        labels: dict[str, FieldKind] = dict.fromkeys(self.categorical, "categorical")
+        return labels | dict.fromkeys(self.numeric, "numeric")
+
+    @property
+    def null_values(self) -> list[str]:
+        """Texts of missing values in CSV: those of Arrow, and more."""
+        from pyarrow import csv
+
+        return [*csv.ConvertOptions().null_values, *self.na_values]
+
+    def of(self, path: Path) -> Reading:
+        """With the delimiter of a file by its name: a tab of ``.tsv`` files, else a comma."""
+        usual = "\t" if ".tsv" in path.suffixes else ","
+        return self if self.delimiter else replace(self, delimiter=usual)
+
+    def check(self, path: Path) -> None:
         """Refuse what a file cannot be written in.
 
         Raises
         ------
         InvalidArgumentError
-            One of the three is none of its kind.
+            One of them is none of its kind.
         """
-        delimiter = self.delimiter
-        if (
-            not isinstance(delimiter, str)
-            or len(delimiter) != 1
-            or not delimiter.isascii()
-            or delimiter in '"\r\n'
-        ):
-            msg = f"delimiter must be one character such as ';' or a tab, got {shown(delimiter)}"
+        sign = self.delimiter
+        one = isinstance(sign, str) and len(sign) == 1 and sign.isascii() and sign not in '"\r\n'
+        if sign is not None and not one:
+            msg = f"delimiter must be one character such as ';' or a tab, got {shown(sign)}"
             raise InvalidArgumentError(msg)
         check_choice("quotes", self.quotes, get_args(Quotes))
         try:
@@ -119,12 +142,38 @@ class Dialect:
             got = shown(self.encoding)
             msg = f"encoding must name one of text, as 'utf-8' or 'latin-1', got {got}"
             raise InvalidArgumentError(msg) from None
+        for name in ("na_values", "categorical", "numeric"):
+            words = getattr(self, name)
+            listed = isinstance(words, Sequence) and not isinstance(words, str)
+            if not listed or not all(isinstance(word, str) for word in words):
+                msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
+                raise InvalidArgumentError(msg)
+        thousands, decimal = self.notation
+        check_choice("decimal", decimal, (".", ","))
+        sign = thousands
+        one = isinstance(sign, str) and len(sign) == 1 and sign not in "0123456789+-eE"
+        if thousands is not None and not one:
+            msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
+            raise InvalidArgumentError(msg)
+        if thousands == decimal:
+            msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
+            raise InvalidArgumentError(msg)
+        # The decimal sign of a CSV file is that of all its columns.
+        unread = [name for name in self.notation.signs if name == "thousands" or not is_csv(path)]
+        if unread and not self.numeric:
+            msg = (
+                f"{unread[0]} is read in the columns of numeric, got none: name them, as "
+                "numeric=['price'] (--numeric price)"
+            )
+            raise InvalidArgumentError(msg)
 
 
-class CsvRows(NamedTuple):
-    """What a CSV file holds, as `count_rows` found it."""
+# --- rows of CSV
 
-    dialect: Dialect
+
+class _Counted(NamedTuple):
+    """What the rows of a CSV file are."""
+
     rows: int
     """Rows below the header; empty lines are none."""
     longest: int
@@ -133,7 +182,7 @@ class CsvRows(NamedTuple):
     """Whether a field holds a line break."""
 
 
-def count_rows(path: Path, dialect: Dialect) -> CsvRows:
+def _count_rows(path: Path, reading: Reading) -> _Counted:
     """Count the rows of a CSV file without the parser that reads its values.
 
     Python's reader refuses text behind the quote that closes a field, and a field that no quote
@@ -147,12 +196,12 @@ def count_rows(path: Path, dialect: Dialect) -> CsvRows:
         A quote is stray, a line cannot be decoded or a row is longer than 16 MiB, with the line;
         or the file cannot be read.
     """
-    sign = re.escape(dialect.delimiter)
+    sign = re.escape(reading.delimiter or ",")
     # A whole field in quotes; two quotes together stand for one.
     quoted = re.compile(rf'(?:^|(?<={sign}))"[^"]*(?:""[^"]*)*"(?={sign}|[\r\n]|$)')
     count = longest = width = 0
     line_breaks = False
-    for line, lines, fields in _rows_of_csv(path, dialect):
+    for line, lines, fields in _rows_of_csv(path, reading):
         if not fields:
             continue
         count += 1
@@ -160,33 +209,32 @@ def count_rows(path: Path, dialect: Dialect) -> CsvRows:
         longest = max(longest, sum(map(len, lines)))
         if len(lines) > 1:
             line_breaks = True
-            if dialect.quotes == "checked":
-                _refuse_swallowed(path, dialect, quoted, width, line, lines)
-    return CsvRows(dialect, max(count - 1, 0), longest, line_breaks)
+            if reading.quotes == "checked":
+                _refuse_swallowed(path, reading, quoted, width, line, lines)
+    return _Counted(max(count - 1, 0), longest, line_breaks)
 
 
-def _rows_of_csv(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str], list[str]]]:
+def _rows_of_csv(path: Path, reading: Reading) -> Iterator[tuple[int, list[str], list[str]]]:
     """The number of the first line, the lines and the fields of every row, of the header too."""
-    utf_8 = codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig")
+    utf_8 = codecs.lookup(reading.encoding).name in ("utf-8", "utf-8-sig")
     # The mark at the start of the file is no part of the first name.
-    encoding = "utf-8-sig" if utf_8 else dialect.encoding
-    quoting: Any = csv.QUOTE_NONE if dialect.quotes == "none" else csv.QUOTE_MINIMAL
+    encoding = "utf-8-sig" if utf_8 else reading.encoding
+    quoting: Any = csv.QUOTE_NONE if reading.quotes == "none" else csv.QUOTE_MINIMAL
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     line, lines = 1, list[str]()
     before = csv.field_size_limit(_ROW_LENGTH)
     try:
         with opened(path, "rt", encoding=encoding, newline="") as file:
             kept = (lines.append(text) or text for text in file)  # type: ignore[func-returns-value]
-            for fields in csv.reader(
-                kept, delimiter=dialect.delimiter, quoting=quoting, strict=True
-            ):
+            sign = reading.delimiter or ","
+            for fields in csv.reader(kept, delimiter=sign, quoting=quoting, strict=True):
                 yield line, lines, fields
                 line += len(lines)
                 lines.clear()
     except csv.Error as error:
         raise _misquoted(path, line, lines, str(error)) from error
     except UnicodeError as error:
-        raise _undecodable(path, line + len(lines), dialect, error) from error
+        raise _undecodable(path, line + len(lines), reading.encoding, error) from error
     except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path} as a table: {error}"
         raise DataError(msg) from error
@@ -195,12 +243,12 @@ def _rows_of_csv(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str],
 
 
 def _refuse_swallowed(
-    path: Path, dialect: Dialect, quoted: re.Pattern[str], width: int, line: int, lines: list[str]
+    path: Path, reading: Reading, quoted: re.Pattern[str], width: int, line: int, lines: list[str]
 ) -> None:
     """Refuse fields with line breaks that look like rows between two stray quotes."""
 
     def is_row(text: str) -> bool:
-        return quoted.sub("", text).count(dialect.delimiter) + 1 == width
+        return quoted.sub("", text).count(reading.delimiter or ",") + 1 == width
 
     ends = list(accumulate(map(len, lines)))
     for field in quoted.finditer("".join(lines)):
@@ -230,7 +278,7 @@ def _misquoted(path: Path, line: int, lines: list[str], said: str) -> DataError:
     )
 
 
-def _undecodable(path: Path, line: int, dialect: Dialect, error: UnicodeError) -> DataError:
+def _undecodable(path: Path, line: int, encoding: str, error: UnicodeError) -> DataError:
     """The error of bytes that are no text, in a piece of a file that begins in some line."""
     shown = ""
     if isinstance(error, UnicodeDecodeError):
@@ -241,11 +289,11 @@ def _undecodable(path: Path, line: int, dialect: Dialect, error: UnicodeError) -
                 "UTF-8, or tell 'dhsic convert table' the encoding: --encoding utf-16 "
                 "(encoding='utf-16')"
             )
-        line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(dialect.encoding, "replace")))
+        line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(encoding, "replace")))
         near = piece[max(at - _SHOWN, 0) : at + _SHOWN].decode("ascii", "replace")
         shown = f", and has the byte 0x{piece[at]:02x} in {near!r}"
     return DataError(
-        f"line {line:,} of {path} must be text in {dialect.encoding}{shown}: store the file in "
+        f"line {line:,} of {path} must be text in {encoding}{shown}: store the file in "
         "UTF-8, or tell 'dhsic convert table' the encoding, as --encoding latin-1 "
         "(encoding='latin-1')"
     )
@@ -299,77 +347,33 @@ def are_inexact(texts: Any, notation: Notation) -> bool:
 
 
 @dataclass(frozen=True)
-class TableSource:
+class Table:
     """A table file whose column names and types are known.
 
     Parameters
     ----------
     path : pathlib.Path
         The file.
+    reading : Reading
+        How it is read.
     columns : tuple of str
         The names of its columns.
     kinds : mapping of str to {"numeric", "categorical"}
         Kind of every usable column. Those that are neither, as dates, are absent.
     types : mapping of str to str
         The type of each column, for messages.
-    rows : int
-        Rows of the table: as Parquet says, and of CSV as its lines do.
-    written : CsvRows, optional
-        How a CSV file is written, and what its lines say of its rows.
-    chosen : frozenset of str, optional
-        The columns whose kind was given: those of numbers are read as text, to find what is none.
-    na_values : tuple of str, optional
-        Texts that stand for a missing value, besides the usual ones.
-    notation : Notation, optional
-        How numbers are written: its decimal sign in all of CSV, and both in chosen columns.
+    counted : _Counted
+        Its rows: as Parquet says, and of CSV as its lines do.
     """
 
     path: Path
+    reading: Reading
     columns: tuple[str, ...]
     kinds: Mapping[str, FieldKind]
     types: Mapping[str, str]
-    rows: int
-    written: CsvRows | None = None
-    chosen: frozenset[str] = frozenset()
-    na_values: tuple[str, ...] = ()
-    notation: Notation = USUAL
+    counted: _Counted
 
-    def reading(
-        self,
-        categorical: Sequence[str],
-        numeric: Sequence[str],
-        na_values: Sequence[str],
-        notation: Notation,
-    ) -> TableSource:
-        """The same table with some columns read as labels or as numbers, whatever they look like.
-
-        Raises
-        ------
-        InvalidArgumentError
-            A column is not there, or is to be both.
-        """
-        for column in (*categorical, *numeric):
-            self._check_name(column)
-            if column in categorical and column in numeric:
-                msg = f"column {column!r} must be categorical or numeric, got both: choose one"
-                raise InvalidArgumentError(msg)
-            if self.types[column].startswith(_NESTED):
-                msg = (
-                    f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
-                    "numbers nor labels: make a column of each part of it"
-                )
-                raise DataError(msg)
-        given: dict[str, FieldKind] = dict.fromkeys(categorical, "categorical")
-        given |= dict.fromkeys(numeric, "numeric")
-        return replace(
-            self,
-            kinds={**self.kinds, **given},
-            chosen=frozenset(given),
-            na_values=tuple(na_values),
-            notation=notation,
-        )
-
-    def check_column(self, column: str, what: str = "the table") -> None:
+    def check_column(self, column: str, what: str = "the table", *, usable: bool = True) -> None:
         """Refuse a column that the table does not have, or that holds neither numbers nor labels.
 
         Raises
@@ -379,15 +383,6 @@ class TableSource:
         DataError
             There are two, or it holds something else.
         """
-        self._check_name(column, what)
-        if column not in self.kinds:
-            msg = (
-                f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
-                "numbers nor labels: convert it first, a time for example to seconds"
-            )
-            raise DataError(msg)
-
-    def _check_name(self, column: str, what: str = "the table") -> None:
         if column not in self.columns:
             if len(self.columns) == 1 and (
                 hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
@@ -403,6 +398,34 @@ class TableSource:
         if self.columns.count(column) > 1:
             msg = f"{self.path} has more than one column {column!r}: rename them"
             raise DataError(msg)
+        if column not in self.kinds and usable:
+            msg = (
+                f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
+                "numbers nor labels: convert it first, a time for example to seconds"
+            )
+            raise DataError(msg)
+
+    def check_chosen(self) -> None:
+        """Refuse columns whose kind is said where they cannot be of it.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A column is not there, or is to be both.
+        DataError
+            It has several values a row.
+        """
+        for column in (*self.reading.categorical, *self.reading.numeric):
+            self.check_column(column, usable=False)
+            if column in self.reading.categorical and column in self.reading.numeric:
+                msg = f"column {column!r} must be categorical or numeric, got both: choose one"
+                raise InvalidArgumentError(msg)
+            if self.types[column].startswith(_NESTED):
+                msg = (
+                    f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
+                    "numbers nor labels: make a column of each part of it"
+                )
+                raise DataError(msg)
 
     def check_text(self, columns: Sequence[str]) -> None:
         """Refuse columns of text most of which is numbers, by their first rows.
@@ -421,7 +444,8 @@ class TableSource:
 
     def holds_text(self, column: str) -> bool:
         """Whether a column is text that nobody called labels."""
-        return column not in self.chosen and self.types[column] in ("string", "large_string")
+        is_text = self.types[column] in ("string", "large_string")
+        return is_text and column not in self.reading.chosen
 
     def stray(self, column: str) -> DataError:
         """The error of text in a column of numbers, with the lines and values."""
@@ -429,7 +453,7 @@ class TableSource:
         head = f"column {column!r} of {self.path}"
         listed = ", ".join(f"{value!r} in {place}" for place, value in strays)
         notations = notations_of([value for _, value in strays])
-        if column in self.chosen:
+        if column in self.reading.chosen:
             told = " or ".join(one.told() for one in notations)
             remedy = f"read them by {told}" if told else "correct them"
             return DataError(
@@ -451,18 +475,18 @@ class TableSource:
         """The first values of a column that are no numbers, after the line or row of each."""
         import pyarrow as pa
 
-        values = self._texts_of_csv(column) if self.written else self._texts(column)
+        values = self._texts_of_csv(column) if is_csv(self.path) else self._texts(column)
         strays: list[tuple[str, str]] = []
         while len(strays) < _NAMED and (some := list(islice(values, _ROWS_SEEN))):
             texts = pa.array([text for _, text in some], pa.string())
-            strays += [some[j] for j in np.flatnonzero(numbers_of_text(texts, self.notation)[1])]
+            _, is_stray = numbers_of_text(texts, self.reading.notation)
+            strays += [some[j] for j in np.flatnonzero(is_stray)]
         return strays[:_NAMED]
 
     def _texts_of_csv(self, column: str) -> Iterator[tuple[str, str]]:
         # By Python's reader: Arrow does not tell the line of a value.
-        assert self.written is not None
-        missing = set(_null_values(self.na_values))
-        rows = _rows_of_csv(self.path, self.written.dialect)
+        missing = set(self.reading.null_values)
+        rows = _rows_of_csv(self.path, self.reading)
         place = next(fields for _, _, fields in rows if fields).index(column)
         for line, lines, fields in rows:
             if place < len(fields) and fields[place] not in missing:
@@ -496,37 +520,34 @@ class TableSource:
             if not every row was read.
         """
         read = 0
-        csv_or_parquet = self._csv_batches if self.written else self._parquet_batches
+        csv_or_parquet = self._csv_batches if is_csv(self.path) else self._parquet_batches
         with _readable(self.path):
             for batch in csv_or_parquet(columns, rows):
                 read += batch.num_rows
                 yield batch
         # Rows of CSV were counted by another reader: none may be lost on the way.
-        if read != self.rows:
+        if read != self.counted.rows:
             msg = (
-                f"{self.path} has {self.rows:,} rows, and {read:,} could be read: convert it while "
-                "nothing writes to it, and look for damaged lines"
+                f"{self.path} has {self.counted.rows:,} rows, and {read:,} could be read: convert "
+                "it while nothing writes to it, and look for damaged lines"
             )
             raise DataError(msg)
 
     def _csv_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        assert self.written is not None
-
         # Types are inferred from one block, so they are fixed here: whole numbers may be followed
         # by fractions, and labels that look like numbers must keep their text ("01").
-        numbers = [c for c in columns if self.kinds[c] == "numeric" and c not in self.chosen]
+        chosen = self.reading.chosen
+        numbers = [c for c in columns if self.kinds[c] == "numeric" and c not in chosen]
         whole = list(numbers)
         options = {
             "include_columns": list(columns),
             "column_types": {c: pa.float64() if c in numbers else pa.string() for c in columns},
             "strings_can_be_null": True,
-            "null_values": _null_values(self.na_values),
-            "decimal_point": self.notation.decimal,
         }
         try:
-            with _csv_reader(self.path, self.written, options) as reader:
+            with _csv_reader(self.path, self.reading, self.counted, options) as reader:
                 for batch in reader:
                     self._check_digits(batch, whole)
                     yield batch
@@ -544,8 +565,9 @@ class TableSource:
             numbers = batch.column(column).to_numpy(zero_copy_only=False)
             # The largest is one, which the next integer has become; the text tells.
             if (np.abs(numbers) >= LARGEST_EXACT).any():
-                texts = replace(self, chosen=frozenset({column})).batches([column], _ROWS_SEEN)
-                if any(are_inexact(part.column(0), self.notation) for part in texts):
+                as_text = replace(self.reading, categorical=[column], numeric=())
+                texts = replace(self, reading=as_text).batches([column], _ROWS_SEEN)
+                if any(are_inexact(part.column(0), as_text.notation) for part in texts):
                     raise self.inexact(column)
                 whole.remove(column)
 
@@ -564,9 +586,7 @@ class TableSource:
             yield from file.iter_batches(rows, columns=list(columns))
 
 
-def open_table(
-    path: Path, dialect: Dialect | None = None, na_values: Sequence[str] = (), decimal: str = "."
-) -> TableSource:
+def open_table(path: Path, reading: Reading | None = None) -> Table:
     """Read the header of a table, and count the rows of CSV.
 
     Parameters
@@ -574,16 +594,12 @@ def open_table(
     path : pathlib.Path
         A file whose name ends in ``.csv``, ``.csv.gz``, ``.tsv``, ``.tsv.gz``, ``.parquet`` or
         ``.pq``.
-    dialect : Dialect, optional
-        How a CSV file is written.
-    na_values : sequence of str, optional
-        Texts that stand for a missing value, besides the usual ones.
-    decimal : str, optional
-        The decimal sign of a CSV file.
+    reading : Reading, optional
+        How it is read.
 
     Returns
     -------
-    TableSource
+    Table
 
     Raises
     ------
@@ -593,35 +609,23 @@ def open_table(
     MissingDependencyError
         If pyarrow is not installed.
     """
-    try:
+    reading = (reading or Reading()).of(path)
+    with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
         import pyarrow.parquet as pq
-    except ImportError as error:
-        missing = require("pyarrow", "tables", "Reading CSV and Parquet files")
-        raise missing from error
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if is_csv(path):
-        options = {"null_values": _null_values(na_values), "decimal_point": decimal}
-        return _open_csv(path, dialect or Dialect(usual_delimiter(path)), options)
+        counted = _count_rows(path, reading)
+        with _readable(path), _csv_reader(path, reading, counted, {}) as reader:
+            return _described_table(path, reading, reader.schema, counted)
     if not is_parquet(path):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
     with _readable(path), pq.ParquetFile(path) as file:
-        return _described_table(path, file.schema_arrow, file.metadata.num_rows)
-
-
-def usual_delimiter(path: Path) -> str:
-    """A tab of ``.tsv`` files, else a comma."""
-    return "\t" if ".tsv" in path.suffixes else ","
-
-
-def _open_csv(path: Path, dialect: Dialect, options: Mapping[str, Any]) -> TableSource:
-    written = count_rows(path, dialect)
-    with _readable(path), _csv_reader(path, written, options) as reader:
-        table = _described_table(path, reader.schema, written.rows)
-    return replace(table, written=written)
+        counted = _Counted(file.metadata.num_rows, 0, False)
+        return _described_table(path, reading, file.schema_arrow, counted)
 
 
 def is_table(path: object) -> bool:
@@ -643,14 +647,7 @@ def _ends_with(path: object, names: tuple[str, ...]) -> bool:
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(names)
 
 
-def _null_values(more: Sequence[str]) -> list[str]:
-    """Texts of missing values in CSV: those of Arrow, and more."""
-    from pyarrow import csv
-
-    return [*csv.ConvertOptions().null_values, *more]
-
-
-def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
+def _described_table(path: Path, reading: Reading, schema: Any, counted: _Counted) -> Table:
     import pyarrow as pa
 
     types = dict(zip(schema.names, schema.types, strict=True))
@@ -663,7 +660,9 @@ def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
     names = {name: str(type_) for name, type_ in types.items()}
     unnamed = index_of_pandas(schema, named=False)
     columns = tuple(name for name in schema.names if name not in unnamed)
-    return TableSource(path, columns, kinds, names, rows)
+    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, counted)
+    table.check_chosen()
+    return table
 
 
 def _kind_of_field(type_: Any) -> FieldKind | None:
@@ -678,24 +677,27 @@ def _kind_of_field(type_: Any) -> FieldKind | None:
     return "categorical" if any(is_type(type_) for is_type in label) else None
 
 
-def _csv_reader(path: Path, written: CsvRows, convert: Mapping[str, Any]) -> Any:
+def _csv_reader(path: Path, reading: Reading, counted: _Counted, convert: Mapping[str, Any]) -> Any:
     from pyarrow import csv
 
-    dialect = written.dialect
     return csv.open_csv(
         path,
         # Without threads, an error has the number of the row. A character has up to 4 bytes.
         read_options=csv.ReadOptions(
             use_threads=False,
-            block_size=max(_CSV_BLOCK_BYTES, 4 * written.longest),
-            encoding=dialect.encoding,
+            block_size=max(_CSV_BLOCK_BYTES, 4 * counted.longest),
+            encoding=reading.encoding,
         ),
         parse_options=csv.ParseOptions(
-            delimiter=dialect.delimiter,
-            quote_char=False if dialect.quotes == "none" else '"',
-            newlines_in_values=written.line_breaks,
+            delimiter=reading.delimiter,
+            quote_char=False if reading.quotes == "none" else '"',
+            newlines_in_values=counted.line_breaks,
         ),
-        convert_options=csv.ConvertOptions(**convert),
+        convert_options=csv.ConvertOptions(
+            null_values=reading.null_values,
+            decimal_point=reading.notation.decimal,
+            **convert,
+        ),
     )
 
 
@@ -895,7 +897,7 @@ def _joined_variable(columns: Any) -> tuple[str, list[str]]:
     raise InvalidArgumentError(msg)
 
 
-def _held(table: TableSource, columns: Sequence[str]) -> Any:
+def _held(table: Table, columns: Sequence[str]) -> Any:
     import psutil
     import pyarrow as pa
 
@@ -1029,15 +1031,11 @@ def convert_table(
     """
     _check_options(variables, missing)
     path = Path(check_path("source", source))
-    given = usual_delimiter(path) if delimiter is None else delimiter
-    dialect = Dialect(given, quotes, encoding)
-    dialect.check()
-    check_progress(progress)
-    _check_lists_of_words(na_values=na_values, categorical=categorical, numeric=numeric)
     notation = Notation(thousands, decimal)
-    _check_notation(notation, numeric, path)
-    table = open_table(path, dialect, na_values, decimal)
-    table = table.reading(categorical, numeric, na_values, notation)
+    reading = Reading(delimiter, quotes, encoding, na_values, categorical, numeric, notation)
+    reading.check(path)
+    check_progress(progress)
+    table = open_table(path, reading)
     for name, names in variables.items():
         for column in names:
             table.check_column(column, f"variable {name!r}")
@@ -1046,36 +1044,30 @@ def convert_table(
         _check_kinds(table, name, names)
     widths = {name: len(names) for name, names in variables.items()}
     encoder = _Encoder(table, variables, missing)
-    with new_group(destination, widths, overwrite=overwrite) as writer:
-        blocks = encoder.blocks(chunk_rows(widths))
-        if shuffle is not None:
-            blocks = shuffled(
-                blocks,
-                seed=shuffle,
-                scratch=writer.scratch,
-                expected_bytes=8 * sum(widths.values()) * table.rows,
-                progress=progress,
-            )
-        for block in blocks:
-            writer.append(block)
-            if progress is not None:
-                progress(writer.rows)
-        # Known at the end alone: rows are dropped as they are read.
-        encoder.check_rows()
-        encoder.describe(writer)
-    return replace(writer.summary(encoder.dropped), columns=encoder.columns)
+    written = write_group(
+        destination,
+        widths,
+        encoder.blocks(widths),
+        encoder.attributes,
+        overwrite=overwrite,
+        shuffle=shuffle,
+        expected_bytes=8 * sum(widths.values()) * table.counted.rows,
+        progress=progress,
+    )
+    return replace(written, dropped=encoder.dropped, columns=encoder.columns)
 
 
 class _Encoder:
     """Turns record batches into row blocks, and remembers the labels it met."""
 
-    def __init__(self, table: TableSource, variables: Variables, missing: Missing) -> None:
+    def __init__(self, table: Table, variables: Variables, missing: Missing) -> None:
         import pyarrow as pa
 
         self.dropped = self._read = 0
         self._table, self._variables, self._missing = table, variables, missing
-        tokens = pa.array(table.na_values, pa.string())
-        self._missing_numbers = [x for x in numbers_of_text(tokens, table.notation)[0] if x == x]
+        tokens = pa.array(table.reading.na_values, pa.string())
+        numbers, _ = numbers_of_text(tokens, table.reading.notation)
+        self._missing_numbers = numbers[~np.isnan(numbers)]
         self._columns = list(dict.fromkeys(c for names in variables.values() for c in names))
         labelled = [c for c in self._columns if table.kinds[c] == "categorical"]
         # For every column of labels their codes, and the rows of each.
@@ -1100,8 +1092,8 @@ class _Encoder:
             for column in columns
         )
 
-    def blocks(self, rows: int) -> Iterator[dict[str, NDArray[np.float64]]]:
-        for batch in self._table.batches(self._columns, rows):
+    def blocks(self, widths: Mapping[str, int]) -> Iterator[dict[str, NDArray[np.float64]]]:
+        for batch in self._table.batches(self._columns, chunk_rows(widths)):
             read = {column: self._readable(batch, column) for column in self._columns}
             kept = self._kept(read, batch.num_rows)
             values = {column: self._values(read[column], column, kept) for column in self._columns}
@@ -1111,8 +1103,7 @@ class _Encoder:
             }
             self._read += batch.num_rows
             self.dropped += batch.num_rows - len(kept)
-
-    def check_rows(self) -> None:
+        # Known at the end alone: rows are dropped as they are read.
         if self.dropped == self._read:
             none = f"all {self._read:,} rows miss a chosen column" if self._read else "it has none"
             msg = f"{self._table.path} has no rows to convert: {none}"
@@ -1121,22 +1112,24 @@ class _Encoder:
             if self._table.holds_text(column):
                 check_repeated([*counted.values()], [*counted], self._where(column))
 
-    def describe(self, writer: GroupWriter) -> None:
+    def attributes(self) -> dict[str, dict[str, Any]]:
+        told: dict[str, dict[str, Any]] = {}
         for name, columns in self._variables.items():
-            writer.describe(name, columns=list(columns))
+            told[name] = {"columns": list(columns)}
             if columns[0] in self._codes:
                 labels = {column: list(self._codes[column]) for column in columns}
-                writer.describe(name, kind="categorical", categories=labels)
+                told[name] |= {"kind": "categorical", "categories": labels}
+        return told
 
     def _readable(self, batch: Any, column: str) -> Any:
         """The labels of a column as they are, or numbers, NaN where one is missing."""
-        array, tokens = batch.column(column), self._table.na_values
+        array, reading = batch.column(column), self._table.reading
         if column in self._codes:
-            return _labels_of_arrow(array, tokens, as_text=column in self._table.chosen)
-        if column in self._table.chosen:
+            return _labels_of_arrow(array, reading.na_values, as_text=column in reading.chosen)
+        if column in reading.chosen:
             texts = array.cast("string")
-            values, stray = numbers_of_text(texts, self._table.notation)
-            if are_inexact(texts, self._table.notation):
+            values, stray = numbers_of_text(texts, reading.notation)
+            if are_inexact(texts, reading.notation):
                 raise self._table.inexact(column)
             # With missing="drop" a text among numbers counts as missing, and is told as rejected.
             if stray.any() and self._missing == "refuse":
@@ -1250,35 +1243,7 @@ def _check_options(variables: Variables, missing: str) -> None:
             raise InvalidArgumentError(msg)
 
 
-def _check_notation(notation: Notation, numeric: Sequence[str], path: Path) -> None:
-    thousands, decimal = notation
-    check_choice("decimal", decimal, (".", ","))
-    one = isinstance(thousands, str) and len(thousands) == 1 and thousands not in "0123456789+-eE"
-    if thousands is not None and not one:
-        msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
-        raise InvalidArgumentError(msg)
-    if thousands == decimal:
-        msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
-        raise InvalidArgumentError(msg)
-    # The decimal sign of a CSV file is that of all its columns.
-    unread = [name for name in notation.signs if name == "thousands" or not is_csv(path)]
-    if unread and not numeric:
-        msg = (
-            f"{unread[0]} is read in the columns of numeric, got none: name them, as "
-            "numeric=['price'] (--numeric price)"
-        )
-        raise InvalidArgumentError(msg)
-
-
-def _check_lists_of_words(**options: Sequence[str]) -> None:
-    for name, words in options.items():
-        listed = isinstance(words, Sequence) and not isinstance(words, str)
-        if not listed or not all(isinstance(word, str) for word in words):
-            msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
-            raise InvalidArgumentError(msg)
-
-
-def _check_kinds(table: TableSource, name: str, columns: Sequence[str]) -> None:
+def _check_kinds(table: Table, name: str, columns: Sequence[str]) -> None:
     kinds = {column: table.kinds[column] for column in columns}
     if len(set(kinds.values())) > 1:
         described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())

@@ -134,11 +134,7 @@ def _redacted(url: str) -> str:
 
 
 class StorageError(DataError):
-    """A store does not give an object, for a reason that it stated."""
-
-
-class RefusedError(StorageError):
-    """A store knows the user, or does not, and gives nothing."""
+    """A store does not give an object, for a reason that the message states."""
 
 
 class Failure(NamedTuple):
@@ -148,6 +144,8 @@ class Failure(NamedTuple):
     """Whether it would be refused again."""
     said: str
     """The answer of the store, in a line without credentials."""
+    answered: bool
+    """Whether a store said it, or the way to it."""
 
     def remedy(self, url: str) -> str:
         """What to do, for the store of a URL."""
@@ -165,7 +163,8 @@ def failure_of(error: BaseException) -> Failure:
         isinstance(one, PermissionError) or "Credentials" in type(one).__name__ for one in causes
     )
     text = redacted(" ".join(said.split())).rstrip(".:")
-    return Failure(refused, text if len(text) <= _LENGTH else f"{text[:_LENGTH]}...")
+    shown = text if len(text) <= _LENGTH else f"{text[:_LENGTH]}..."
+    return Failure(refused, shown, bool(answers) or refused or isinstance(error, OSError))
 
 
 def _causes_of(error: BaseException | None) -> Iterator[BaseException]:

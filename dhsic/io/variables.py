@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -20,18 +21,18 @@ from dhsic.engine.inventory import Inventory
 from dhsic.engine.reduction import pickled, unpacked
 from dhsic.errors import DataError
 from dhsic.io.chunks import (
-    Decoding,
     broken_chunk,
-    decoding_of,
+    decoding_bytes,
     inventory_of,
     inventory_of_file,
     is_zarr,
     missing_folder,
+    url_of,
 )
 from dhsic.io.encode import Labels
 from dhsic.io.libraries import is_of
 from dhsic.io.marks import Marks, unmasked
-from dhsic.io.urls import StorageError
+from dhsic.io.urls import StorageError, failure_of
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -204,6 +205,11 @@ class Variable:
             raise DataError(msg) from error
         except Exception as error:
             chunk = broken_chunk(self.array, start, stop)
+            if (url := url_of(self.array)) and (failure := failure_of(error)).answered:
+                place, remedy = chunk or url, failure.remedy(url)
+                msg = f"{what}: the store does not give {place} ({failure.said}): {remedy}"
+                # Not from the error: answers of stores may hold names of keys and signatures.
+                raise StorageError(msg) from None
             place = "" if chunk is None else f"stored chunk {chunk}: "
             said = f"{type(error).__name__}: {error}"
             msg = f"{what} ({place}{said}): is the data complete and intact?"
@@ -250,14 +256,11 @@ class Variable:
         return inventory_of_file(self.array, self.name)
 
     @cached_property
-    def decoding(self) -> Decoding:
-        """Memory that reading the array takes besides its rows."""
-        return decoding_of(self.array, self.stored_rows)
-
-    @cached_property
     def largest(self) -> int:
         """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
-        return self.decoding.shard or self.decoding.piece
+        rows = (self.stored_rows or 0, *self.array.shape[1:])
+        sizes = (self.array.shards or self.array.chunks) if is_zarr(self.array) else rows
+        return int(np.dtype(self.array.dtype).itemsize * math.prod(sizes))
 
     def seen(self, inventory: Inventory) -> None:
         """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
@@ -270,7 +273,8 @@ class Variable:
             return rows * self.row_bytes if self.place == "graph" else 0
         # Values before they are unpacked, and where each of the marks is.
         marked = 0 if self.marks is None else 12 + len(self.marks.fills)
-        return self.decoding.bytes(rows, self.largest) + rows * self._width(None) * marked
+        decoded = decoding_bytes(self.array, self.stored_rows, rows, self.largest)
+        return decoded + rows * self._width(None) * marked
 
     @property
     def take_bytes(self) -> int:
@@ -292,13 +296,14 @@ class Variable:
 
 
 def _insist(slicing: Callable[[], Any]) -> Any:
-    """Slice an array; a network's file system may fail for a moment."""
+    """Slice an array; file systems of networks, and websites, may fail for a moment."""
     for left in reversed(range(_TRIES)):
         try:
             return slicing()
-        except OSError as error:
+        except Exception as error:
             # A file that is absent or forbidden stays so.
-            if not left or isinstance(error, (FileNotFoundError, PermissionError)):
+            lost = isinstance(error, FileNotFoundError)
+            if not left or lost or (failure := failure_of(error)).refused or not failure.answered:
                 raise
             time.sleep(_PAUSE_SECONDS)
     raise AssertionError
@@ -354,6 +359,10 @@ class Mapped:
     function: RowFunction | None = None
     spans: Spans | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = tuple(getattr(self, one.name) for one in fields(self))
+        return unpacked, (type(self), pickled(values))
+
     @property
     def place(self) -> Place:
         """A graph where any of the inputs is one; storage where all are in storage."""
@@ -379,10 +388,16 @@ class Mapped:
         most = max((source.decode_bytes(rows) for source in self.inputs), default=0)
         return most + (rows * self.row_bytes if self.spans else 0)
 
+    # What the rows of others are, they are here, too.
+
+    @property
+    def _rows_of(self) -> tuple[Any, ...]:
+        return self.inputs if self.spans else ()
+
     @property
     def categorical(self) -> bool:
         """Whether any column holds codes of categories."""
-        return self.spans is not None and self.inputs[0].categorical
+        return "category" in (self.kinds or ())
 
     @property
     def kinds(self) -> tuple[ValueKind, ...] | None:
@@ -397,24 +412,21 @@ class Mapped:
     @property
     def columns(self) -> ColumnChoice:
         """The columns of what is stored that make the variable; None for all."""
-        alone = self.spans is not None and len(self.inputs) == 1
-        return getattr(self.inputs[0], "columns", None) if alone else None
+        return getattr(self.inputs[0], "columns", None) if len(self._rows_of) == 1 else None
 
     @property
     def stored(self) -> tuple[Any, ...]:
         """The stored arrays of which rows are left."""
-        parts = self.inputs if self.spans else ()
-        return tuple(array for part in parts for array in getattr(part, "stored", ()))
+        return tuple(array for part in self._rows_of for array in getattr(part, "stored", ()))
 
     @property
     def marks(self) -> Any:
         """How the values of the first input are read that says it."""
-        parts = self.inputs if self.spans else ()
-        return next((marks for x in parts if (marks := getattr(x, "marks", None))), None)
+        return next((marks for x in self._rows_of if (marks := getattr(x, "marks", None))), None)
 
     def place_of(self, row: int) -> tuple[str, int]:
         """The name of the input that a row is of, and its row there."""
-        for source, (_, there) in zip(self.inputs, self._making.of(np.array([row])), strict=True):
+        for source, (_, there) in zip(self.inputs, self._there(np.array([row])), strict=True):
             if self.spans and len(there):
                 at = int(there[0])
                 return source.place_of(at) if isinstance(source, Mapped) else (source.name, at)
@@ -425,15 +437,15 @@ class Mapped:
         firsts, parts = [], []
         # One contiguous read of every input: storage gives chunks, not rows.
         for source, (_, there) in zip(
-            self.inputs, self._making.of(np.arange(start, stop)), strict=True
+            self.inputs, self._there(np.arange(start, stop)), strict=True
         ):
             firsts.append(int(there[0]) if len(there) else 0)
             parts.append(source.read(firsts[-1], int(there[-1]) + 1) if len(there) else None)
-        return self._making.block(start, stop, firsts, *parts)
+        return self.block(start, stop, firsts, *parts)
 
     def take(self, rows: Indices) -> Any:
         """Rows by increasing number."""
-        every = zip(self.inputs, self._making.of(rows), strict=True)
+        every = zip(self.inputs, self._there(rows), strict=True)
         values: list[Any] = [
             source.take(there) if len(there) else None for source, (_, there) in every
         ]
@@ -441,104 +453,75 @@ class Mapped:
             import dask.array as da  # with pandas and Xarray, slow to import
             from dask import delayed
 
-            made = delayed(_rows_of, pure=False)(self._sent, rows, *values)
+            made = delayed(Mapped.made, pure=False)(self._sent, rows, *values)
             return da.from_delayed(made, (len(rows), self.shape[1]), dtype=np.float64)
         if self.function is not None and (size := self.chunk_rows) and self.place == "storage":
             # As tasks take them, a chunk at a time: products with more rows round anew.
             starts = chunk_starts(rows, size)
             parts = zip(*(np.split(x, starts) for x in (rows, *values)), strict=True)
-            return np.concatenate([self.function(at, others) for at, *others in parts])
-        return self._making.rows(rows, values)
+            return np.concatenate([self.made(at, *others) for at, *others in parts])
+        return self.made(rows, *values)
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds, where one of the inputs is a Dask array."""
         from dask import delayed
 
-        inner = self._making.before(np.array(bounds[1:-1], np.intp))
+        inner = np.array(bounds[1:-1], np.intp)
+        before = self.spans.before(inner) if self.spans else [inner] * len(self.inputs)
         edges = [
             [0, *rows.tolist(), source.shape[0]]
-            for source, rows in zip(self.inputs, inner, strict=True)
+            for source, rows in zip(self.inputs, before, strict=True)
         ]
         columns = map(_lazy_parts, self.inputs, edges)
-        make, sent = delayed(_block_of, pure=False), self._sent
+        make, sent = delayed(Mapped.block, pure=False), self._sent
         return [
             make(sent, *span, [edge[i] for edge in edges], *parts)
             for i, (span, *parts) in enumerate(zip(pairwise(bounds), *columns, strict=True))
         ]
 
-    @property
-    def _making(self) -> _Making:
-        return _Making(self.function, self.spans, len(self.inputs), self.shape[1])
+    def _there(self, rows: Indices) -> list[tuple[Any, Indices]]:
+        return self.spans.of(rows) if self.spans else [(slice(None), rows)] * len(self.inputs)
 
     @property
     def _sent(self) -> Any:
         from dask import delayed
 
-        # Dask would look for tasks within its arrays otherwise, element by element.
-        return delayed(self._making, traverse=False)
-
-
-class _Making(NamedTuple):
-    """How rows are made of those of the inputs; it travels with its arrays inside."""
-
-    function: RowFunction | None
-    spans: Spans | None
-    inputs: int
-    width: int
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (_Making, pickled(tuple(self)))
-
-    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
-        return self.spans.of(rows) if self.spans else [(slice(None), rows)] * self.inputs
-
-    def before(self, rows: Indices) -> list[Indices]:
-        return self.spans.before(rows) if self.spans else [rows] * self.inputs
+        # How rows are made, without what they are made of. Dask would look for tasks within its
+        # arrays otherwise, element by element.
+        nothing: Any = (None,) * len(self.inputs)
+        return delayed(replace(self, inputs=nothing), traverse=False)
 
     def block(self, start: int, stop: int, firsts: Sequence[int], *parts: Any) -> NDArray[Any]:
         """Rows start..stop-1, of parts of the inputs from some row of each on."""
         rows = np.arange(start, stop)
-        values: list[Any] = [
-            # Arrays may arrive unaligned, see `unpacked`.
-            None if part is None else _picked(np.require(part, requirements="A"), there - first)
-            for part, first, (_, there) in zip(parts, firsts, self.of(rows), strict=True)
-        ]
+        values: list[Any] = []
+        for part, first, (_, there) in zip(parts, firsts, self._there(rows), strict=True):
+            # Increasing rows, as many as there are, are all of them.
+            whole = part is None or len(part) == len(there)
+            values.append(part if whole else part[there - first])
         if self.function is None:
-            return self.rows(rows, values)
-        out = np.empty((len(rows), self.width))
+            return self.made(rows, *values)
+        out = np.empty((len(rows), self.shape[1]))
         # A few at a time, so that what the function needs stays small.
         for first in range(0, len(out), _TILE_ROWS):
             at = slice(first, first + _TILE_ROWS)
-            out[at] = self.function(rows[at], [block[at] for block in values])
+            out[at] = self.made(rows[at], *(block[at] for block in values))
         return out
 
-    def rows(self, rows: Indices, values: Sequence[Any]) -> NDArray[Any]:
+    def made(self, rows: Indices, *given: Any) -> NDArray[Any]:
         """Some rows, of those of the inputs."""
+        # Arrays may arrive unaligned, see `unpacked`.
+        values = [None if x is None else np.require(x, requirements="A") for x in given]
         if self.function is not None:
-            return self.function(rows, values)
-        there = [(at, x) for (at, _), x in zip(self.of(rows), values, strict=True) if x is not None]
+            return self.function(rows, values)  # type: ignore[arg-type]
+        every = zip(self._there(rows), values, strict=True)
+        there: list[tuple[Any, NDArray[Any]]] = [(at, x) for (at, _), x in every if x is not None]
         if len(there) == 1:
-            return np.asarray(there[0][1])
-        merged = np.empty((len(rows), self.width), np.result_type(*(x for _, x in there)))
+            return there[0][1]
+        merged = np.empty((len(rows), self.shape[1]), np.result_type(*(x for _, x in there)))
         for at, x in there:
             merged[at] = x
         return merged
-
-
-def _picked(part: NDArray[Any], rows: Indices) -> NDArray[Any]:
-    # Increasing rows, as many as there are, are all of them.
-    return part if len(part) == len(rows) else part[rows]
-
-
-def _block_of(making: _Making, *given: Any) -> NDArray[Any]:
-    return making.block(*given)
-
-
-def _rows_of(making: _Making, rows: Indices, *values: Any) -> NDArray[Any]:
-    # Arrays may arrive unaligned, see `unpacked`.
-    return making.rows(
-        rows, [None if x is None else np.require(x, requirements="A") for x in values]
-    )
 
 
 def _lazy_parts(source: Source, bounds: Sequence[int]) -> list[Any]:

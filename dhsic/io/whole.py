@@ -8,24 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
 from uuid import uuid4
 
 from dhsic.errors import DataError
 
 _Bytes = bytes | memoryview
 _CLAIM_SECONDS = 5.0
-
-
-class Destination(NamedTuple):
-    """Where a group is written."""
-
-    scratch: Path
-    """A folder for temporary files."""
-    group: Any
-    """The group under construction: a path or a zarr store."""
-    target: Path | str
-    """Where it will be."""
 
 
 @contextmanager
@@ -37,7 +25,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     DataError
         The disk refuses.
     """
-    with _write_errors(path), _temporary_beside(path) as partial:
+    with disk_errors(path), _temporary_beside(path) as partial:
         yield partial
         partial.replace(path)
 
@@ -50,7 +38,7 @@ def write_whole(path: Path, text: str) -> None:
     DataError
         The disk refuses.
     """
-    with _write_errors(path):
+    with disk_errors(path):
         put_whole(path, [text.encode()], forced=True)
 
 
@@ -110,11 +98,12 @@ def _claim(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
+def disk_errors(target: Path | str) -> Iterator[None]:
+    """Turn an error of the file system while writing into a `DataError` that names the target."""
     try:
         yield
     except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}"
+        msg = f"cannot write {target}: {error.strerror or error}"
         raise DataError(msg) from error
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -18,12 +19,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_flag, check_integer, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.io.urls import is_url
-from dhsic.io.whole import Destination
+from dhsic.io.urls import StorageError, failure_of, is_url, scheme_of
+from dhsic.io.whole import disk_errors
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
-Block = Mapping[str, NDArray[np.float64]]
+Block = Mapping[str, NDArray[Any]]
 """The same rows of several named arrays, each of shape (b, d)."""
 
 _CHUNK_BYTES = 8 * 2**20
@@ -146,162 +147,42 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return stored
 
 
-class GroupWriter:
-    """Appends row blocks to the arrays of a group under construction; made by `new_group`.
+class _Destination(NamedTuple):
+    """Where a group is written."""
 
-    Rows are gathered into whole chunks, so every chunk is written once. A chunk is written by a
-    thread of its own while the next one is being gathered.
+    scratch: Path
+    """A folder for temporary files."""
+    target: Path | str
+    """Where it will be."""
+    send: Callable[[bool], None]
+    """Moves what is complete of the group there, at the end its metadata too."""
 
-    Attributes
-    ----------
-    scratch : pathlib.Path
-        A folder for temporary files, removed with everything in it at the end.
-    rows : int
-        Rows appended so far.
-    """
-
-    def __init__(
-        self,
-        place: Destination,
-        columns: Mapping[str, int],
-        dtype: np.dtype[Any],
-        compress: bool,
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        self.scratch, self._group, self._target = place
-        self.rows = 0
-        self._columns = dict(columns)
-        self._dtype = dtype
-        self._compress = compress
-        self._pool = pool
-        self._arrays: dict[str, Any] = {}
-        self._attributes: dict[str, dict[str, Any]] = {name: {} for name in columns}
-        self._chunk = chunk_rows(columns, dtype)
-        self._buffers = self._new_buffers()
-        self._writing: Future[None] | None = None
-
-    def append(self, block: Mapping[str, NDArray[Any]]) -> None:
-        """Append the same rows to every array.
-
-        Parameters
-        ----------
-        block : mapping of str to ndarray, shape (b, d)
-            One array of rows for each array of the group.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the names, the columns or the numbers of rows do not match.
-        DataError
-            If the disk refuses.
-        """
-        length = self._block_length(block)
-        done = 0
-        while done < length:
-            filled = self.rows % self._chunk
-            take = min(length - done, self._chunk - filled)
-            for name, buffer in self._buffers.items():
-                buffer[filled : filled + take] = block[name][done : done + take]
-            done += take
-            self.rows += take
-            if filled + take == self._chunk:
-                self._flush(self._chunk)
-
-    def describe(self, name: str, **attributes: Any) -> None:
-        """Set attributes of an array; they must be JSON values."""
-        self._attributes[name].update(attributes)
-
-    def summary(self, dropped: int = 0) -> WrittenGroup:
-        """Describe the group as it will be at its destination."""
-        shapes = {name: (self.rows, width) for name, width in self._columns.items()}
-        return WrittenGroup(self._target, self.rows, shapes, dropped)
-
-    def finish(self) -> None:
-        """Write the rows and attributes that are still in memory."""
-        if not self.rows:
-            msg = f"there are no rows to write to {self._target}: the source is empty"
-            raise DataError(msg)
-        if remainder := self.rows % self._chunk:
-            self._flush(remainder)
-        self._wait()
-        self._pool.submit(self._store_attributes).result()
-
-    def _new_buffers(self) -> dict[str, NDArray[Any]]:
-        return {n: np.empty((self._chunk, d), self._dtype) for n, d in self._columns.items()}
-
-    def _block_length(self, block: Mapping[str, NDArray[Any]]) -> int:
-        shapes = {name: np.shape(values) for name, values in block.items()}
-        length = len(next(iter(block.values()), ()))
-        if shapes != {name: (length, width) for name, width in self._columns.items()}:
-            msg = (
-                f"a block needs equally many rows of the arrays (name: columns) {self._columns}; "
-                f"its shapes are {shapes}"
-            )
-            raise InvalidArgumentError(msg)
-        return length
-
-    def _flush(self, rows: int) -> None:
-        # One chunk is written at a time, so that two buffers are held and no more.
-        self._wait()
-        start = self.rows - rows
-        self._writing = self._pool.submit(self._store, self._buffers, start, rows)
-        self._buffers = self._new_buffers()
-
-    def _wait(self) -> None:
-        if self._writing is not None:
-            self._writing.result()
-
-    def _store(self, buffers: Mapping[str, NDArray[Any]], start: int, rows: int) -> None:
-        with disk_errors(self._target):
-            if not self._arrays:
-                self._arrays = self._create_arrays(rows)
-            for name, array in self._arrays.items():
-                array.resize((start + rows, array.shape[1]))
-                array[start : start + rows] = buffers[name][:rows]
-
-    def _create_arrays(self, first_rows: int) -> dict[str, Any]:
-        import zarr  # slow to import
-        from zarr.codecs import Crc32cCodec, ZstdCodec
-
-        # A table shorter than one chunk gets a smaller one, which is not padded with much.
-        rows = max(1 << (first_rows - 1).bit_length(), _MIN_CHUNK_ROWS)
-        group = zarr.open_group(self._group, mode="w-", zarr_format=3)
-        return {
-            name: group.create_array(
-                name,
-                shape=(0, width),
-                chunks=(min(rows, self._chunk), width),
-                dtype=self._dtype,
-                # A chunk file that gets lost later reads as NaN, never as plausible zeros.
-                fill_value=float("nan"),
-                # So that xarray opens it: rows are shared, columns are those of the array.
-                dimension_names=("row", f"{name}_column"),
-                # Both codecs carry a checksum, so a damaged chunk is an error, not other numbers.
-                compressors=ZstdCodec(checksum=True) if self._compress else Crc32cCodec(),
-            )
-            for name, width in self._columns.items()
-        }
-
-    def _store_attributes(self) -> None:
-        with disk_errors(self._target):
-            for name, attributes in self._attributes.items():
-                self._arrays[name].update_attributes(attributes)
+    @property
+    def group(self) -> Path:
+        """The group under construction."""
+        return self.scratch / "group"
 
 
-@contextmanager
-def new_group(
+def write_group(
     destination: str | os.PathLike[str],
     columns: Mapping[str, int],
+    blocks: Iterable[Block],
+    attributes: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
     *,
     dtype: DTypeLike = np.float64,
     compress: bool = True,
     overwrite: bool = False,
-) -> Iterator[GroupWriter]:
+    shuffle: int | None = None,
+    expected_bytes: int = 0,
+    progress: OnRowsWritten | None = None,
+) -> WrittenGroup:
     """Write a zarr group (format 3) that appears at its destination only when it is complete.
 
     Everything is written into a hidden sibling of the destination, which is renamed at the end.
     In an object store the chunks are written at their places, and the metadata last, without which
     nothing opens. All that was written is removed on every exception, `KeyboardInterrupt` included.
+    Rows are gathered into whole chunks, so that every chunk is written once, while the next one is
+    being gathered.
 
     Parameters
     ----------
@@ -310,6 +191,10 @@ def new_group(
         an object store under which there is nothing.
     columns : mapping of str to int
         Names of the arrays and their numbers of columns.
+    blocks : iterable of mappings of str to ndarray, shape (b, d)
+        The same rows of every array, block by block.
+    attributes : callable, optional
+        Gives those of every array, as JSON values, when all blocks are there.
     dtype : float32 or float64
         Precision of the stored values.
     compress : bool
@@ -317,11 +202,14 @@ def new_group(
         hardly get smaller. Both carry checksums.
     overwrite : bool
         Replace a zarr group at the destination, once the new one is complete. Not for URLs.
+    shuffle, expected_bytes : int, optional
+        As for `shuffled`, to write the rows in a random order.
+    progress : callable, optional
+        Called with the number of rows handled so far; with `shuffle`, first with those read.
 
-    Yields
-    ------
-    GroupWriter
-        To append row blocks to.
+    Returns
+    -------
+    WrittenGroup
 
     Raises
     ------
@@ -329,46 +217,137 @@ def new_group(
         If the destination exists and may not be replaced, or cannot be written, or if a name,
         a number of columns, the dtype or a flag cannot be used.
     DataError
-        If no rows were appended, or if the disk or the store refuses.
+        If there are no rows, or if the disk or the store refuses.
 
     Examples
     --------
     >>> import tempfile, zarr
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name) / "pair.zarr"
-    >>> with new_group(path, {"x": 2, "y": 1}) as writer:
-    ...     writer.append({"x": np.ones((3, 2)), "y": np.zeros((3, 1))})
+    >>> blocks = [{"x": np.ones((3, 2)), "y": np.zeros((3, 1))}]
+    >>> write_group(path, {"x": 2, "y": 1}, blocks).rows
+    3
     >>> zarr.open_group(path, mode="r")["x"].shape
     (3, 2)
     >>> folder.cleanup()
     """
-    from dhsic.io.storage import uploading  # by zarr, slow to import
-
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
     _check_output_columns(columns)
     _check_memory(columns, stored)
     text = check_path("destination", destination)
+    arrays: dict[str, Any] = {}
+    rows = 0
     # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
     # pool waits for its thread, so nothing still writes when the folder is removed.
     with (
-        uploading(text, overwrite) if is_url(text) else _on_disk(text, overwrite) as place,
+        _in_store(text, overwrite) if is_url(text) else _on_disk(text, overwrite) as place,
         ThreadPoolExecutor(1, "dhsic-zarr-writer") as pool,
     ):
-        writer = GroupWriter(place, columns, stored, compress, pool)
-        yield writer
-        writer.finish()
+        scratch, target, send = place
+
+        def store(start: int, chunk: Block) -> None:
+            with disk_errors(target):
+                if not arrays:
+                    first_rows = len(next(iter(chunk.values())))
+                    arrays.update(_new_arrays(place.group, columns, first_rows, stored, compress))
+                for name, array in arrays.items():
+                    array.resize((start + len(chunk[name]), columns[name]))
+                    array[start:] = chunk[name]
+                send(False)
+
+        def describe(described: Mapping[str, Mapping[str, Any]]) -> None:
+            with disk_errors(target):
+                for name, told in described.items():
+                    arrays[name].update_attributes(told)
+                send(True)
+
+        if shuffle is not None:
+            blocks = shuffled(
+                blocks,
+                seed=shuffle,
+                scratch=scratch,
+                expected_bytes=expected_bytes,
+                progress=progress,
+            )
+        writing: Future[None] | None = None
+        for start, chunk in _chunks(blocks, columns, stored, progress):
+            # One chunk is written at a time, so that two buffers are held and no more.
+            if writing is not None:
+                writing.result()
+            writing = pool.submit(store, start, chunk)
+            rows = start + len(next(iter(chunk.values())))
+        if writing is None:
+            msg = f"there are no rows to write to {target}: the source is empty"
+            raise DataError(msg)
+        writing.result()
+        pool.submit(describe, attributes()).result()
+    return WrittenGroup(target, rows, {name: (rows, width) for name, width in columns.items()})
+
+
+def _chunks(
+    blocks: Iterable[Block],
+    columns: Mapping[str, int],
+    dtype: np.dtype[Any],
+    progress: OnRowsWritten | None,
+) -> Iterator[tuple[int, Block]]:
+    """Whole chunks of the rows of some blocks, each after the row that it starts at."""
+    step, rows = chunk_rows(columns, dtype), 0
+    buffers: dict[str, NDArray[Any]] = {}
+    for block in blocks:
+        length, done = len(next(iter(block.values()))), 0
+        while done < length:
+            filled = rows % step
+            if not filled:
+                buffers = {name: np.empty((step, d), dtype) for name, d in columns.items()}
+            take = min(length - done, step - filled)
+            for name, buffer in buffers.items():
+                buffer[filled : filled + take] = block[name][done : done + take]
+            done += take
+            rows += take
+            if filled + take == step:
+                yield rows - step, buffers
+        if progress is not None:
+            progress(rows)
+    if left := rows % step:
+        yield rows - left, {name: buffer[:left] for name, buffer in buffers.items()}
+
+
+def _new_arrays(
+    folder: Path, columns: Mapping[str, int], first_rows: int, dtype: np.dtype[Any], compress: bool
+) -> dict[str, Any]:
+    import zarr  # slow to import
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    # A table shorter than one chunk gets a smaller one, which is not padded with much.
+    rows = max(1 << (first_rows - 1).bit_length(), _MIN_CHUNK_ROWS)
+    group = zarr.open_group(folder, mode="w-", zarr_format=3)
+    return {
+        name: group.create_array(
+            name,
+            shape=(0, width),
+            chunks=(min(rows, chunk_rows(columns, dtype)), width),
+            dtype=dtype,
+            # A chunk file that gets lost later reads as NaN, never as plausible zeros.
+            fill_value=float("nan"),
+            # So that xarray opens it: rows are shared, columns are those of the array.
+            dimension_names=("row", f"{name}_column"),
+            # Both codecs carry a checksum, so a damaged chunk is an error, not other numbers.
+            compressors=ZstdCodec(checksum=True) if compress else Crc32cCodec(),
+        )
+        for name, width in columns.items()
+    }
 
 
 def check_new_group(
     destination: str | os.PathLike[str], columns: Mapping[str, int], *, overwrite: bool = False
 ) -> None:
-    """Refuse what `new_group` would refuse of a local path, before the work that fills it.
+    """Refuse what `write_group` would refuse of a local path, before the work that fills it.
 
     Raises
     ------
     InvalidArgumentError
-        As for `new_group`.
+        As for `write_group`.
     """
     _check_output_columns(columns)
     text = check_path("destination", destination)
@@ -377,26 +356,70 @@ def check_new_group(
 
 
 @contextmanager
-def _on_disk(destination: str, overwrite: bool) -> Iterator[Destination]:
+def _on_disk(destination: str, overwrite: bool) -> Iterator[_Destination]:
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         with disk_errors(target):
             scratch.mkdir()
-        yield Destination(scratch, scratch / "group", target)
+        yield _Destination(scratch, target, lambda complete: None)
         _install(scratch, target, overwrite)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def disk_errors(target: Path | str) -> Iterator[None]:
-    """Turn an error of the file system while writing into a `DataError` that names the target."""
+def _in_store(url: str, overwrite: bool) -> Iterator[_Destination]:
+    from dhsic.io.storage import file_system  # by zarr, slow to import
+
+    fs, root = file_system(url)
+    if scheme_of(url) in ("http", "https"):
+        msg = f"the destination must be a path or the URL of an object store, got {url!r}: use that"
+        raise InvalidArgumentError(msg)
+    if overwrite:
+        msg = (
+            f"an object store cannot replace a group at once, so {url!r} is not overwritten: "
+            "remove what is there, or choose another destination"
+        )
+        raise InvalidArgumentError(msg)
+
+    def send(complete: bool) -> None:
+        group = place.group
+        files = [path for path in group.rglob("*") if path.is_file()]
+        # The longest names first, so that what makes the group open comes last.
+        for path in sorted(files, key=lambda path: len(path.parts), reverse=True):
+            if complete or path.name != "zarr.json":
+                inner = path.relative_to(group).as_posix()
+                with _asked(f"{url}/{inner}", "take"):
+                    fs.put_file(str(path), f"{root}/{inner}")
+                path.unlink()
+
+    with _asked(url, "list"):
+        found = fs.find(root)
+    if found:
+        msg = f"{url!r} holds objects already: choose another destination, or remove them"
+        raise InvalidArgumentError(msg)
+    # Chunks are made on a disk, and shuffling needs one, which a store is not.
+    with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
+        place = _Destination(Path(scratch), url, send)
+        try:
+            yield place
+        # An interrupt leaves nothing, either.
+        except BaseException:
+            with suppress(Exception):  # chunks alone do not open
+                fs.rm(root, recursive=True)
+            raise
+
+
+@contextmanager
+def _asked(url: str, verb: str) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        msg = f"cannot write {target}: {error.strerror or error}"
-        raise DataError(msg) from error
+    except Exception as error:
+        failure = failure_of(error)
+        msg = f"the store does not {verb} {url} ({failure.said}): {failure.remedy(url)}"
+        # Not from the error: answers of stores may hold names of keys and signatures.
+        raise StorageError(msg) from None
 
 
 def _check_output_columns(columns: Mapping[str, int]) -> None:
@@ -541,51 +564,21 @@ def shuffled(
     read = 0
     for block in blocks:
         widths = {name: values.shape[1] for name, values in block.items()}
-        records = _keyed(block, rng)
+        # Bits, not floats: a key may look like a signalling NaN, which a copy as floats may change.
+        values = np.concatenate(list(block.values()), axis=1, dtype=np.float64).view(np.uint64)
+        keys = rng.integers(0, 2**64 - 1, len(values), np.uint64, endpoint=True)
+        buckets, records = keys >> np.uint64(64 - bits), np.column_stack([keys, values])
         with disk_errors(scratch):
-            _deal(records, bits, scratch)
+            for number in np.unique(buckets).tolist():
+                with (scratch / f"bucket-{number:04}").open("ab") as file:
+                    file.write(records[buckets == number].data)
         read += len(records)
         if progress is not None:
             progress(read)
-    for bucket in range(1 << bits):
-        path = _bucket(scratch, bucket)
-        if path.exists():
-            yield _split_columns(_sorted(path, sum(widths.values())), widths)
-            path.unlink()
-
-
-def _keyed(block: Block, rng: np.random.Generator) -> NDArray[np.uint64]:
-    # Bits, not floats: a key may look like a signalling NaN, which a copy as floats may change.
-    values = np.concatenate(list(block.values()), axis=1, dtype=np.float64)
-    records = np.empty((values.shape[0], values.shape[1] + 1), np.uint64)
-    records[:, 0] = rng.integers(0, 2**64 - 1, len(records), np.uint64, endpoint=True)
-    records[:, 1:] = values.view(np.uint64)
-    return records
-
-
-def _deal(records: NDArray[np.uint64], bits: int, scratch: Path) -> None:
-    bucket = records[:, 0] >> np.uint64(64 - bits)
-    order = np.argsort(bucket, kind="stable")
-    records = records[order]
-    starts = np.searchsorted(bucket[order], np.arange((1 << bits) + 1, dtype=np.uint64))
-    for number in np.flatnonzero(np.diff(starts)).tolist():
-        with _bucket(scratch, number).open("ab") as file:
-            file.write(records[starts[number] : starts[number + 1]].data)
-
-
-def _bucket(scratch: Path, number: int) -> Path:
-    return scratch / f"bucket-{number}"
-
-
-def _sorted(path: Path, width: int) -> NDArray[np.float64]:
-    records = np.fromfile(path, np.uint64).reshape(-1, width + 1)
-    order = np.argsort(records[:, 0], kind="stable")
-    return records[order, 1:].view(np.float64)
-
-
-def _split_columns(
-    rows: NDArray[np.float64], widths: Mapping[str, int]
-) -> dict[str, NDArray[np.float64]]:
-    ends = np.cumsum(list(widths.values()))
-    parts = np.split(rows, ends[:-1], axis=1)
-    return dict(zip(widths, parts, strict=True))
+    ends = np.cumsum([0, *widths.values()])
+    for path in sorted(scratch.glob("bucket-*")):
+        records = np.fromfile(path, np.uint64).reshape(-1, ends[-1] + 1)
+        order = np.argsort(records[:, 0], kind="stable")
+        parts = np.split(records[order, 1:].view(np.float64), ends[1:-1], axis=1)
+        yield dict(zip(widths, parts, strict=True))
+        path.unlink()

@@ -636,8 +636,14 @@ class Combinations:
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
-        guesses = map(_guessed, self.kernels, self.spread(dims), self.factors)
-        return replace(self, kernels=tuple(guesses))
+        if (dims := tuple(dims)) not in self._guesses:
+            guesses = map(_guessed, self.kernels, self.spread(dims), self.factors)
+            self._guesses[dims] = replace(self, kernels=tuple(guesses))
+        return self._guesses[dims]
+
+    @cached_property
+    def _guesses(self) -> dict[tuple[int, ...], Self]:
+        return {}
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -666,7 +672,7 @@ class Combinations:
         changes = self._changes
         return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
 
-    @property
+    @cached_property
     def _changes(self) -> list[float]:
         return [_change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
 

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
+from dhsic._json import CODECS
 from dhsic._plugins import load_plugins
 from dhsic._spec import read_fields
 from dhsic.errors import InvalidArgumentError
@@ -24,7 +25,6 @@ from dhsic.kernels.radial import (
     RationalQuadratic,
 )
 from dhsic.kernels.wrap import Columns, OnColumns, Ranked, Scale
-from dhsic.results import Codec
 
 Form: TypeAlias = tuple[Callable[..., Kernel], tuple[str, ...]]
 
@@ -297,4 +297,4 @@ def _value(plain: Any) -> Any:
     return cls(**{name: _value(values[name]) for name in names})
 
 
-Codec(plain_kernel, kernel_of_plain).register(Kernel)
+CODECS[Kernel] = plain_kernel, kernel_of_plain

@@ -21,16 +21,15 @@ from dhsic.nulls.guard import (
 )
 from dhsic.nulls.laws import (
     ChiSquareMixture,
-    CombinedBy,
-    CombinedPvalues,
     Distribution,
     GammaDistribution,
     Replicates,
     StudentT,
     check_no_overflow,
     combine_pvalues,
+    monte_carlo_error,
+    pvalue,
 )
-from dhsic.nulls.pvalue import monte_carlo_error, pvalue, tie_threshold
 from dhsic.nulls.values import (
     Chain,
     ChiSquare,
@@ -56,8 +55,6 @@ __all__ = [
     "Chain",
     "ChiSquare",
     "ChiSquareMixture",
-    "CombinedBy",
-    "CombinedPvalues",
     "Control",
     "Distribution",
     "FromReplicates",
@@ -91,5 +88,4 @@ __all__ = [
     "spread_at_locations",
     "standardised",
     "step_down",
-    "tie_threshold",
 ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels import Aggregate
-from dhsic.nulls.laws import Replicates, check_no_overflow
-from dhsic.nulls.pvalue import pvalues
+from dhsic.nulls.laws import Replicates, check_no_overflow, pvalues
 
 Vector = NDArray[np.float64]
 Control = Literal["bh", "by", "bonferroni", "holm", "max-t"]
@@ -65,6 +64,23 @@ class _Scores(NamedTuple):
     """Differences up to it are rounding."""
     strongest: int
     """The number of the combination that gave that of the data."""
+    largest: float
+    """Its own."""
+
+    @classmethod
+    def of(cls, each: Vector, errors: Vector, numbers: NDArray[np.intp], *, soft: bool) -> Self:
+        """By some columns, shape (b + 1, g), which may be overwritten."""
+        best = int(each[0].argmax())
+        largest = float(each[0, best])
+        values = _log_sum(each) if soft else each.max(axis=1)
+        return cls(values, float(errors.max()), int(numbers[best]), largest)
+
+    @classmethod
+    def of_all(cls, parts: Sequence[Self], *, soft: bool) -> Self:
+        """By the columns of all parts."""
+        values = (np.logaddexp if soft else np.maximum).reduce([part.values for part in parts])
+        *_, strongest, largest = max(parts, key=lambda part: part.largest)
+        return cls(values, max(part.rounding for part in parts), strongest, largest)
 
 
 def aggregate(
@@ -133,13 +149,14 @@ def aggregate(
     apart = share > 0.0 and count > np.size(reference)
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
-    alone, others = _Running(how), _Running(how)
+    soft = how == "soft"
+    parts: tuple[list[_Scores], list[_Scores]] = [], []
     for columns in _bunches(len(replicates), count):
         rows = np.vstack([statistics[columns], replicates[:, columns]])
         distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
         own[columns] = _own_distance(rows, spread, ties)
         np.maximum(strongest, distances[1:].max(axis=1), out=strongest)
-        if how == "soft":
+        if soft:
             # log sum_c w_c exp(2 z_c) (Biggs et al. 2023, section 3). No derivative by a distance
             # is larger than the sharpness, and all together are no larger.
             distances *= _SHARPNESS
@@ -148,15 +165,17 @@ def aggregate(
         elif how == "min-p":
             # Ranks tie at the top; a fraction below 1 orders rows of one rank by their distance.
             # The slope of the arctangent is at most 1, so an error counts 1 / pi at most.
-            distances = _counts_below(rows, ties) + _broken_ties(distances)
+            distances = _counts_below(rows, ties) + 0.5 + np.arctan(distances) / math.pi
             errors /= math.pi
         numbers = np.arange(columns.start, columns.stop)
-        first = np.isin(numbers, reference) & (apart and how != "soft")
-        for running, taken in ((alone, first), (others, ~first)):
+        first = np.isin(numbers, reference) & (apart and not soft)
+        for part, taken in zip(parts, (first, ~first), strict=True):
             if taken.any():
                 each = distances if taken.all() else distances[:, taken]
-                running.take(each, errors[taken], numbers[taken])
-    scores = _shared(alone.scores, others.scores, share) if alone.taken else others.scores
+                part.append(_Scores.of(each, errors[taken], numbers[taken], soft=soft))
+    alone, others = (_Scores.of_all(part, soft=soft) if part else None for part in parts)
+    assert others is not None
+    scores = others if alone is None else _shared(alone, others, share)
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),
@@ -173,31 +192,6 @@ def _bunches(rows: int, count: int) -> Iterator[slice]:
     # Of millions of replicates each array takes as much as all of them: a few are of a bunch.
     step = max(_BUNCH_BYTES // (8 * (rows + 1)), 1)
     return (slice(first, min(first + step, count)) for first in range(0, count, step))
-
-
-class _Running:
-    """The scores of rows by columns that come one bunch after another."""
-
-    def __init__(self, how: Aggregate) -> None:
-        self.how, self.taken = how, False
-        self.values: Vector = np.empty(0)
-        self.rounding, self.strongest, self.largest = 0.0, -1, -math.inf
-
-    def take(self, each: Vector, errors: Vector, numbers: NDArray[np.intp]) -> None:
-        """Take some columns, shape (b + 1, g), with their errors and numbers."""
-        soft, best = self.how == "soft", int(each[0].argmax())
-        if each[0, best] > self.largest:
-            self.largest, self.strongest = float(each[0, best]), int(numbers[best])
-        values = _log_sum(each) if soft else each.max(axis=1)
-        if self.taken:
-            values = (np.logaddexp if soft else np.maximum)(self.values, values)
-        self.values, self.taken = values, True
-        self.rounding = max(self.rounding, float(errors.max()))
-
-    @property
-    def scores(self) -> _Scores:
-        """Those of all columns so far."""
-        return _Scores(self.values, self.rounding, self.strongest)
 
 
 class Standardised(NamedTuple):
@@ -271,15 +265,10 @@ def _shared(alone: _Scores, others: _Scores, share: float) -> _Scores:
     # Bonferroni test. The rank of that score among all rows makes the level exact.
     weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
     # Where the data lie above all replicates in both, ranks tell no more.
-    first = _is_first(alone) and _is_first(others)
+    first = all(one.values[0] - one.rounding > one.values[1:].max() for one in (alone, others))
     ours, theirs = (alone.values, others.values) if first else weighed
     decided = alone if ours[0] >= theirs[0] else others
-    return _Scores(np.maximum(*weighed), _SAME, decided.strongest)
-
-
-def _is_first(scores: _Scores) -> bool:
-    """Whether the data lie above all replicates."""
-    return bool(scores.values[0] - scores.rounding > scores.values[1:].max())
+    return decided._replace(values=np.maximum(*weighed), rounding=_SAME)
 
 
 def _evidence(scores: _Scores, share: float) -> Vector:
@@ -324,12 +313,6 @@ def _counts_below(rows: Vector, ties: Vector) -> Vector:
     columns = zip(rows.T, ties, strict=True)
     # Rows that are equal but for rounding do not lie below each other.
     return np.array([np.searchsorted(np.sort(x), x - tie) for x, tie in columns], np.float64).T
-
-
-def _broken_ties(distances: Vector) -> Vector:
-    """From 0 to 1, growing with the distance."""
-    fractions: Vector = 0.5 + np.arctan(distances) / math.pi
-    return fractions
 
 
 def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) -> Vector:

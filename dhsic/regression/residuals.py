@@ -1,38 +1,452 @@
-"""Regressions, and their residuals as variables, streamed where the regression is."""
+"""Regressions, splines first, and their residuals as variables, streamed where they can be."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._arguments import RunOptions
 from dhsic._random import generator
+from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._spec import name_methods
-from dhsic._validation import check_integer, named_arguments, nearest, shown
+from dhsic._validation import check_choice, check_integer, named_arguments, nearest, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.reduction import RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.estimators.base import plan_of
-from dhsic.io.variables import JoinRows, Variable, derived
-from dhsic.regression.ridge import SecondMoments
-from dhsic.regression.splines import PILOT_ROWS, SplineDesign, Splines, check_varied
+from dhsic.io.missing import Missing
+from dhsic.io.variables import Variable, derived
+from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Extrapolation = Literal["constant", "linear"]
+Penalty = Literal["curvature", "ridge"]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
 """Sets of regressors of every variable that is regressed, by number."""
 
+FEWEST_ROWS = 4
+_PILOT_ROWS = 10_000
+# Four weights for every factor of 10.
+_WEIGHTS = np.logspace(-9.0, 9.0, 73)
+# The integral of a squared second derivative goes with 1 / span^3.
+_SPANS = (1e-70, 1e70)
+_MOST_FOLDS = 1000
 _REMEDY = "take fewer variables, n_knots or threads, or regression='splines'"
 _ROUNDING = 1e-12  # of the variance
 _MATRICES = 10  # of all pairs of rows
 _BYTES_OF_TREES = 3000  # a row, of 100 trees with five rows a leaf
+
+
+@dataclass(frozen=True)
+class SplineBasis:
+    """B-splines of a column, but for the last.
+
+    They add up to 1, so that the last is what the others and a constant make.
+
+    Parameters
+    ----------
+    knots : ndarray
+        Increasing: those within the range of the column, and as many on either side of it as the
+        degree.
+    degree : int
+        Degree of the polynomials between knots.
+    extrapolation : {"constant", "linear"}
+        Continuation beyond the range: the value at its end, or the value and the slope.
+
+    References
+    ----------
+    .. [1] P. Eilers, B. Marx. Flexible smoothing with B-splines and penalties. Statistical Science
+       11, 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(0.0, 1.0, 101)
+    >>> basis = SplineBasis.fit(x, 3, 2, "constant")
+    >>> basis(x).shape
+    (101, 3)
+    """
+
+    knots: Vector
+    degree: int
+    extrapolation: Extrapolation
+
+    @classmethod
+    def fit(cls, sample: Vector, n_knots: int, degree: int, extrapolation: Extrapolation) -> Self:
+        """Knots at quantiles of a column that is not constant, fewer where values repeat.
+
+        The outermost are the least and the largest value of the sample.
+        """
+        # Values that repeat would put knots on top of each other.
+        inner = np.unique(np.quantile(sample, np.linspace(0.0, 1.0, n_knots)))
+        # Knots beyond the ends, so that the functions add up to 1 there, too, as far apart as the
+        # outermost are.
+        steps = np.arange(1, degree + 1)
+        before = inner[0] - (inner[1] - inner[0]) * steps[::-1]
+        after = inner[-1] + (inner[-1] - inner[-2]) * steps
+        return cls(np.concatenate([before, inner, after]), degree, extrapolation)
+
+    @property
+    def size(self) -> int:
+        """How many functions."""
+        # There are len(knots) - degree - 1, and the last is left out.
+        return len(self.knots) - self.degree - 2
+
+    def __call__(self, x: Vector) -> Vector:
+        """The functions at values (b,), shape (b, size)."""
+        from scipy.interpolate import BSpline  # slow to import
+
+        low, high = self.knots[self.degree], self.knots[-self.degree - 1]
+        x = np.asarray(x, np.float64)
+        # Knots come from a sample, so that other rows may lie beyond them.
+        within = np.clip(x, low, high)
+        out: Vector = BSpline.design_matrix(within, self.knots, self.degree).toarray()[:, :-1]
+        # Beyond the knots functions go on along their slopes, where a polynomial would run away.
+        if self.extrapolation == "linear":
+            for end, beyond in ((low, x < low), (high, x > high)):
+                if beyond.any():
+                    out[beyond] += np.outer(x[beyond] - end, self._splines(end, 1))
+        return out
+
+    @cached_property
+    def roughness(self) -> Vector:
+        """Integrals of products of second derivatives within the range, shape (size, size)."""
+        # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1:
+        # between two knots a polynomial, of which Gauss and Legendre's rule has the integral.
+        places, weights = np.polynomial.legendre.leggauss(self.degree)
+        inner = self.knots[self.degree : -self.degree]
+        half = np.diff(inner)[:, None] / 2.0
+        values = self._splines.derivative(2)((inner[:-1, None] + half * (places + 1.0)).ravel())
+        total: Vector = (values.T * (half * weights).ravel()) @ values
+        return total
+
+    @property
+    def _splines(self) -> Any:
+        """All functions but the last, as one spline."""
+        from scipy.interpolate import BSpline
+
+        return BSpline(self.knots, np.eye(self.size + 1)[:, :-1], self.degree)
+
+
+@dataclass(frozen=True)
+class SplineDesign:
+    """Splines of regressors, one variable after another, then targets; about provisional means.
+
+    Parameters
+    ----------
+    bases : tuple of int and tuple of SplineBasis
+        Numbers of the regressors, with those of every column.
+    targets : tuple of int and int
+        Numbers of the variables that are regressed, with their columns.
+    centre : ndarray, shape (q,)
+        Means of a sample: sums about them are small, and keep their digits.
+    """
+
+    bases: tuple[tuple[int, tuple[SplineBasis, ...]], ...]
+    targets: tuple[tuple[int, int], ...]
+    centre: Vector | float = 0.0
+
+    def __call__(
+        self, values: Sequence[NDArray[Any]] | Mapping[int, NDArray[Any]], fold: int = 0
+    ) -> Vector:
+        """Rows (b, q), of variables (b, d_m) by their numbers; alike in all folds."""
+        del fold
+        parts = [one(x) for j, own in self.bases for one, x in zip(own, values[j].T, strict=True)]
+        joined = np.concatenate([*parts, *(values[t] for t, _ in self.targets)], axis=1)
+        centred: Vector = np.subtract(joined, self.centre, dtype=np.float64)
+        return centred
+
+    def places(self, given: Sequence[int], target: int | None = None) -> Indices:
+        """Places of the functions of some regressors, then those of a target."""
+        sizes = [sum(one.size for one in own) for _, own in self.bases]
+        sizes += [columns for _, columns in self.targets]
+        every = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        functions = {j: at for (j, _), at in zip(self.bases, every, strict=False)}
+        columns = every[len(self.bases) :]
+        some = [functions[j] for j in given]
+        some += [at for (t, _), at in zip(self.targets, columns, strict=True) if t == target]
+        return np.concatenate([np.empty(0, np.intp), *some])
+
+
+@dataclass(frozen=True)
+class SplineResiduals:
+    """Residuals of several regressions of one target, side by side, as a `RowFunction`.
+
+    They are y - mean y - (f - mean f)' s with the functions f and slopes s of a regression, and so
+    linear in the rows of a design, but for a constant.
+
+    Parameters
+    ----------
+    design : SplineDesign
+        Functions of the regressors and the target, q in all.
+    coefficients : ndarray, shape (n_folds, q, r d)
+        Those of the residuals of the r regressions, in every fold.
+    constant : ndarray, shape (n_folds, r d)
+        Subtracted.
+    left : tuple of float
+        The least share of a variance that the residuals of every regression have.
+    """
+
+    design: SplineDesign
+    coefficients: Vector
+    constant: Vector
+    left: tuple[float, ...]
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Numbers of the variables whose rows it takes: the target, and what it is regressed on."""
+        return tuple(j for j, _ in (*self.design.targets, *self.design.bases))
+
+    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
+        """The residuals (b, r d) of rows by number, given those of `variables`."""
+        joined = self.design(dict(zip(self.variables, values, strict=True)))
+        out = np.empty((len(rows), self.constant.shape[1]))
+        # A row is predicted by the fit of its fold, which has not seen it.
+        folds = rows % len(self.constant)
+        for f, (coefficients, constant) in enumerate(
+            zip(self.coefficients, self.constant, strict=True)
+        ):
+            out[folds == f] = joined[folds == f] @ coefficients - constant
+        return out
+
+
+@dataclass(frozen=True)
+class Splines:
+    """Additive regression on penalised B-splines, the penalty by generalised cross-validation.
+
+    A target is regressed on the sum of a smooth function of every column of the given variables.
+    All sums come from one pass over the rows, whatever the number of regressions.
+
+    Parameters
+    ----------
+    n_knots : int, optional
+        Knots of a column, at quantiles of up to 10,000 of its rows.
+    degree : int, optional
+        Degree of the polynomials between knots, 2 or more.
+    penalty : {"curvature", "ridge"}, optional
+        Weight of the integrals of squared second derivatives, which leaves what is linear as it is;
+        or of the squared coefficients.
+    extrapolation : {"linear", "constant"}, optional
+        Extrapolation of a function beyond these rows.
+    n_folds : int, optional
+        Where more than 1, the residual of a row is from a regression without its fold; row i is
+        in fold i mod n_folds. 1 fits all rows at once; at most 1,000.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option is out of its range.
+
+    References
+    ----------
+    .. [1] P. Craven, G. Wahba. Smoothing noisy data with spline functions. Numerische Mathematik
+       31, 1979.
+    .. [2] P. Eilers, B. Marx. Flexible smoothing with B-splines and penalties. Statistical Science
+       11, 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import Splines
+    >>> rng = np.random.default_rng(0)
+    >>> x, noise = rng.standard_normal((2, 500, 1))
+    >>> residuals = Splines().residuals(np.sin(2 * x) + 0.1 * noise, [x], rng)
+    >>> bool(np.corrcoef(residuals.T, noise.T)[0, 1] > 0.95)
+    True
+    """
+
+    name: ClassVar[str] = "splines"
+
+    n_knots: int = 20
+    degree: int = 3
+    penalty: Penalty = "curvature"
+    extrapolation: Extrapolation = "linear"
+    n_folds: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("n_knots", self.n_knots, 10_000), ("degree", self.degree, 20)):
+            # Bounds far from any sensible value: a slip is refused before it takes all memory.
+            if check_integer(name, value, minimum=2) > most:
+                msg = f"{name} must be at most {most:,}, got {shown(value)}: take fewer"
+                raise InvalidArgumentError(msg)
+        check_choice("penalty", self.penalty, get_args(Penalty))
+        check_integer("n_folds", self.n_folds, minimum=1, maximum=_MOST_FOLDS)
+        check_choice("extrapolation", self.extrapolation, get_args(Extrapolation))
+
+    def moments(
+        self, dims: Sequence[int], regressors: Sequence[int], targets: Sequence[int]
+    ) -> SecondMomentsPass:
+        """The pass of regressions among variables of so many columns, by their numbers."""
+        # Where values repeat there are fewer knots.
+        functions = (self.n_knots + self.degree - 2) * sum(dims[j] for j in regressors)
+        q = functions + sum(dims[j] for j in targets)
+        payload = 8 * (q + functions + 3 * self.degree * sum(dims))
+        return SecondMomentsPass(q, payload, 3 * 8 * q, Folds(self.n_folds), by_fold=True)
+
+    def design(
+        self,
+        samples: Sequence[NDArray[Any]],
+        names: Sequence[str],
+        regressors: Sequence[int],
+        targets: Sequence[int],
+    ) -> SplineDesign:
+        """The design whose sums regress targets on regressors, both numbers of variables.
+
+        Parameters
+        ----------
+        samples : sequence of ndarray, shapes (s, d_m)
+            Rows of every variable, for the knots, which are their quantiles.
+        names : sequence of str
+            Names of every variable.
+        regressors, targets : sequence of int
+            Numbers of variables.
+
+        Raises
+        ------
+        DataError
+            A regressor is constant, or the values of a column are too near or too far apart.
+        """
+        for j in sorted({*regressors, *targets}):
+            _check_spans(samples[j], names[j])
+        for j in regressors:
+            _check_varied(samples[j], names[j])
+        options = self.n_knots, self.degree, self.extrapolation
+        bases = (
+            (j, tuple(SplineBasis.fit(column, *options) for column in samples[j].T))
+            for j in regressors
+        )
+        plain = SplineDesign(tuple(bases), tuple((t, samples[t].shape[1]) for t in targets))
+        return replace(plain, centre=plain(samples).mean(axis=0))
+
+    def residuals(
+        self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
+    ) -> Vector:
+        """Residuals of a target.
+
+        Parameters
+        ----------
+        target : ndarray, shape (n, d)
+            Variable that is regressed.
+        given : sequence of ndarray, shapes (n, d_j)
+            Regressors; where there are none, the mean is taken.
+        rng : numpy.random.Generator
+            Chooses the rows for the knots, where there are more than 10,000.
+
+        Returns
+        -------
+        ndarray, shape (n, d)
+
+        Raises
+        ------
+        DataError
+            A column of the given is constant, or there are too few rows.
+        """
+        n = len(target)
+        # Knots are quantiles, for which a sample of rows is as good as all.
+        pilot = np.arange(n) if n <= _PILOT_ROWS else rng.choice(n, _PILOT_ROWS, replace=False)
+        values, numbers, last = (*given, target), tuple(range(len(given))), len(given)
+        names = [*(f"given {j + 1}" for j in numbers), "target"]
+        design = self.design([x[pilot] for x in values], names, numbers, (last,))
+        moments = self.moments([x.shape[1] for x in values], numbers, (last,))
+        sums = replace(moments, design=design).chunk(RowBlock(0, values))
+        function = self.regressed(design, sums, last, [numbers], "target")
+        return function(np.arange(n), [values[j] for j in function.variables])
+
+    def regressed(
+        self,
+        design: SplineDesign,
+        sums: SecondMoments,
+        target: int,
+        sets: Sequence[Sequence[int]],
+        name: str,
+    ) -> SplineResiduals:
+        """Residuals of a target by regressions on sets of variables, from sums of the design.
+
+        Raises
+        ------
+        DataError
+            There are not more rows than coefficients.
+        """
+        # One regression of all rows, or one a fold without it.
+        parts = [sums.whole()] if self.n_folds == 1 else [others for others, _ in sums.splits()]
+        d, bases = dict(design.targets)[target], dict(design.bases)
+        coefficients = np.zeros((len(parts), sums.totals.shape[-1], d * len(sets)))
+        constant, left = np.zeros((len(parts), d * len(sets))), []
+        targets = design.places((), target)
+        for r, given in enumerate(sets):
+            at, functions, least = slice(d * r, d * (r + 1)), design.places(given), []
+            # Coefficients shrink to 0, and not their differences (Eilers and Marx 1996) to those
+            # of a line.
+            penalties = [
+                np.eye(one.size) if self.penalty == "ridge" else one.roughness
+                for j in given
+                for one in bases[j]
+            ]
+            for f, part in enumerate(parts):
+                # GCV divides by n less the degrees of freedom, of which there may be p + 1.
+                if part.rows <= len(functions) + 1:
+                    msg = (
+                        f"a regression of {name!r} on {len(given)} variables has "
+                        f"{len(functions) + 1} coefficients and needs more rows than that, got "
+                        f"{part.rows:.0f}: give fewer n_knots, or fewer variables"
+                    )
+                    raise DataError(msg)
+                fit = Ridges.fit(
+                    part,
+                    functions,
+                    targets,
+                    penalties=penalties,
+                    weights=_WEIGHTS,
+                    most_freedom=math.inf,
+                )
+                coefficients[f, functions, at] = -fit.slopes
+                coefficients[f, targets, at] = np.eye(d)
+                constant[f, at] = fit.target_mean - fit.mean @ fit.slopes
+                least.append(fit.left.min())
+            left.append(float(np.min(least)))  # NaN where any is
+        # Functions that no regression takes are not computed.
+        some = tuple(one for one in design.bases if any(one[0] in given for given in sets))
+        kept = design.places([j for j, _ in some], target)
+        own = SplineDesign(some, ((target, d),), np.asarray(design.centre)[kept])
+        return SplineResiduals(own, coefficients[:, kept], constant, tuple(left))
+
+
+def _check_spans(rows: NDArray[Any], name: str) -> None:
+    """Refuse columns of which sums of squared second derivatives would overflow."""
+    with np.errstate(over="ignore"):
+        spans = np.ptp(rows.astype(np.float64), axis=0)
+    # Constant columns are refused elsewhere, with words of their own.
+    (outside,) = np.nonzero((spans > 0.0) & ((spans < _SPANS[0]) | (spans > _SPANS[1])))
+    if len(outside):
+        msg = (
+            f"variable {name!r}: column {outside[0]}: splines need values that span "
+            f"{_SPANS[0]:g} to {_SPANS[1]:g}, got {spans[outside[0]]:.3g}: rescale the variable"
+        )
+        raise DataError(msg)
+
+
+def _check_varied(rows: NDArray[Any], name: str) -> None:
+    """Refuse a variable of which a column is constant."""
+    # Exactly equal values: a small spread is no fault, and is scaled away.
+    (constant,) = np.nonzero((rows == rows[0]).all(axis=0))
+    if len(constant):
+        msg = (
+            f"a regression on variable {name!r} needs columns that vary, got column "
+            f"{constant[0]} constant over {len(rows)} rows: leave it out"
+        )
+        raise DataError(msg)
 
 
 @runtime_checkable
@@ -267,43 +681,80 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
     raise InvalidArgumentError(msg)
 
 
-def plan_regressions(
-    session: Session, regression: Regression, wanted: Regressions, called: str = "{}"
-) -> tuple[list[DriverStep | PassPlan], list[Source]]:
-    """The steps of `fit_regressions` and of all residuals that are wanted, and their shapes.
+def open_nodes(
+    run: RunOptions,
+    variables: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: Missing,
+    rows: RowLabels = ALL_ROWS,
+    *,
+    most: int | None = None,
+) -> Session:
+    """A session over variables that are nodes of a graph, or the columns of one of them.
 
     Parameters
     ----------
-    session, regression, wanted
-        As for `fit_regressions`.
-    called : str, optional
-        Name of residuals, with that of their variable in braces.
+    run : RunOptions
+        Where it runs, and how.
+    variables : sequence of array-like
+        As for `dhsic.independence_test`; one of two columns or more stands for its columns.
+    names : sequence of str or None
+        Names of the nodes; their own where not given, as those of the columns of a data frame.
+    data, missing
+        As for `dhsic.independence_test`.
+    rows : RowLabels, optional
+        Groups and order of the rows.
+    most : int, optional
+        Nodes that are taken.
 
     Returns
     -------
-    steps : list of DriverStep and PassPlan
-    residuals : list of Source
-        Of the shapes of `FittedRegressions.variables`, for plans, which read no row.
+    Session
+
+    Raises
+    ------
+    InvalidArgumentError
+        Fewer than two nodes, or too many, or names that do not fit.
+    DataError
+        As for `dhsic.io.open.open_data`; categories, which have no residuals; or fewer than 4 rows.
     """
+    what = "a test of residuals"
+    session = run.open(variables, names, data, missing, rows, what=what, fewest=FEWEST_ROWS)
+    # Before anything is regressed: the number of graphs grows faster than the factorial.
+    if most is not None and len(session.sources) > most:
+        msg = (
+            f"all graphs are scored over 2 to {most} nodes, got {len(session.sources)}: leave some "
+            "out, or search for one graph by dhsic.causal.search_dag"
+        )
+        raise InvalidArgumentError(msg)
+    for source in session.sources:
+        # Codes of categories have no order that a regression could fit.
+        if source.categorical:
+            msg = (
+                f"a regression needs numbers, and variable {source.name!r} holds categories: give "
+                "an indicator of each as columns"
+            )
+            raise DataError(msg)
+    return session
+
+
+def plan_regressions(
+    session: Session, regression: Regression, wanted: Regressions
+) -> list[DriverStep | PassPlan]:
+    """The steps of `fit_regressions` and of all residuals that are wanted."""
     n, dims = session.n, session.dims
-    residuals: list[Source] = []
-    for target, sets in wanted.items():
-        numbers = target, *_regressors({target: sets})
-        others = tuple(session.sources[j] for j in numbers)
-        name, width = called.format(session.names[target]), dims[target] * len(sets)
-        residuals.append(derived(name, others, JoinRows(), width))
     if isinstance(regression, Splines):
         reduction = regression.moments(dims, _regressors(wanted), tuple(wanted))
-        size = reduction.bound.size
-        rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + size)
+        rows = 8 * min(n, _PILOT_ROWS) * (sum(dims) + reduction.size)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        square = 8 * regression.n_folds * size**2
+        square = 8 * regression.n_folds * reduction.size**2
         solving = DriverStep("solve", 5 * square, square)
-        return [DriverStep("pilot rows", fetch), session.plan(reduction), solving], residuals
+        return [DriverStep("pilot rows", fetch), session.plan(reduction), solving]
     made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
     # Nothing is known of the regressions of a user.
     beside = regression.working_bytes(n) if isinstance(regression, CrossFitted) else 0
-    steps: list[DriverStep | PassPlan] = [
+    return [
         DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims)),
         *(
             DriverStep(_named(session, target, own), 2 * made + beside, 8 * n * dims[target])
@@ -311,7 +762,6 @@ def plan_regressions(
             for own in sets
         ),
     ]
-    return steps, residuals
 
 
 def _regressors(wanted: Regressions) -> tuple[int, ...]:
@@ -348,7 +798,8 @@ class FittedRegressions:
     def variables(self, wanted: Regressions, called: str = "{}") -> list[Source]:
         """For everything that is regressed its residuals given every set, side by side.
 
-        Those of splines are computed when they are read; `called` is as for `plan_regressions`.
+        Those of splines are computed when they are read. They are called as their variable, whose
+        name stands in the braces of `called`.
         """
         session, regression = self.session, self.regression
         sources: list[Source] = []
@@ -360,11 +811,13 @@ class FittedRegressions:
                 continue
             assert self.design is not None
             assert self.sums is not None
-            function = regression.regressed(self.design, self.sums, target, sets)
+            function = regression.regressed(
+                self.design, self.sums, target, sets, session.names[target]
+            )
             for own, left in zip(sets, function.left, strict=True):
                 self._check_noise(target, own, left)
             others = tuple(session.sources[j] for j in function.variables)
-            sources.append(derived(name, others, function, function.width))
+            sources.append(derived(name, others, function, function.constant.shape[1]))
         return sources
 
     def _of_all_rows(self, target: int, given: tuple[int, ...]) -> Vector:
@@ -442,14 +895,14 @@ def fit_regressions(
         session.step("read all rows")
         values = session.take([np.arange(n)] * len(names))
         for x, name in zip(values, names, strict=True):
-            check_varied(x, name)
+            _check_varied(x, name)
             x.flags.writeable = False  # a regression of a user may write into what it gets
         return FittedRegressions(session, regression, values=tuple(values))
     session.step("pilot rows")
     pilot = np.arange(n)
     # Knots and provisional means need a sample of the rows alone.
-    if n > PILOT_ROWS:
-        pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
+    if n > _PILOT_ROWS:
+        pilot = generator(session.seed, "regression").choice(n, _PILOT_ROWS, replace=False)
     numbers = _regressors(wanted), tuple(wanted)
     design = regression.design(session.take([pilot] * len(names)), names, *numbers)
     sums = session.reduce(replace(regression.moments(session.dims, *numbers), design=design))
@@ -469,7 +922,6 @@ def run_regressions(
     **described : object
         The run, for its checkpoint.
     """
-    steps, _ = plan_regressions(session, regression, wanted)
-    session.begin(plan_of(session, steps, _REMEDY))
+    session.begin(plan_of(session, plan_regressions(session, regression, wanted), _REMEDY))
     session.resume(**described, **described_regression(regression))
     return fit_regressions(session, regression, wanted)

@@ -7,10 +7,9 @@ without a fold, is then a matter of these sums, and so are means and their limit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -21,6 +20,7 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Design = Callable[[Sequence[NDArray[Any]], int], Vector]
 
 TILE_ROWS = 2048
 RIDGES = 10.0 ** np.arange(-6.0, 1.01, 0.5)
@@ -51,43 +51,17 @@ class Folds:
     def tiles(self, block: RowBlock) -> Iterator[tuple[int, Indices]]:
         """Tiles of rows of one fold each: the fold, and numbers of at most 2048 of its rows."""
         span = block.start, block.start + block.rows
-        rows = np.arange(block.rows)
-        if self.seed is None:
-            folds = (block.start + rows) % self.count
-        else:
+        folds = np.arange(*span) % self.count
+        if self.seed is not None:
+            keys = random_keys(self.seed, *span, "folds")
+            folds = (keys % np.uint64(self.count)).astype(np.intp)
             if self.share < 1.0:
                 keys = random_keys(self.seed, *span, "regression")
-                rows = np.flatnonzero(keys < self.share * 2.0**64)
-            keys = random_keys(self.seed, *span, "folds")
-            folds = (keys[rows] % np.uint64(self.count)).astype(np.intp)
+                folds[keys >= self.share * 2.0**64] = -1
         for fold in range(self.count):
-            own = rows[folds == fold]
+            own = np.flatnonzero(folds == fold)
             for start in range(0, len(own), TILE_ROWS):
                 yield fold, own[start : start + TILE_ROWS]
-
-
-class RowDesign(Protocol):
-    """Features of rows, side by side."""
-
-    @property
-    def size(self) -> int:
-        """Number of features, q."""
-        ...
-
-    def joined(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Features of rows of a fold, of every variable, shape (b, q)."""
-        ...
-
-
-class Bound(NamedTuple):
-    """The most that a design takes, from shapes alone."""
-
-    size: int
-    """Features of a row."""
-    payload: int
-    """Bytes of the design."""
-    row: int
-    """Bytes that a row needs besides its features."""
 
 
 class SecondMoments(NamedTuple):
@@ -146,44 +120,50 @@ class SecondMomentsPass(Pass[SecondMoments]):
 
     Parameters
     ----------
-    bound : Bound
-        What the design takes at most.
+    size : int
+        Features of a row, q, at most.
+    payload : int
+        Bytes of the design, at most.
+    row : int
+        Bytes that a row needs besides its features, at most.
     folds : Folds
         Which rows count, and their folds.
     name : str
         Name of the pass in progress reports.
-    design : RowDesign, optional
-        Features of rows, which a run has.
+    design : callable, optional
+        Features (b, q) of rows of every variable that are all of a fold; a run has them.
     by_fold : bool, optional
         Whether the sums of every fold stay apart.
     products : bool, optional
         Whether products are summed, besides the features.
     """
 
-    bound: Bound
+    size: int
+    payload: int
+    row: int
     folds: Folds
     name: str = "regressions"
-    design: RowDesign | None = None
+    design: Design | None = None
     by_fold: bool = False
     products: bool = True
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        tile, q = min(rows, TILE_ROWS), self.bound.size
-        square = q * q * self.products
-        state = 8 * self._parts * (square + q + 1)
+        tile, square = min(rows, TILE_ROWS), self.size**2 * self.products
+        state = 8 * self._parts * (square + self.size + 1)
         # Keys of all rows, twice, and numbers of the drawn ones.
-        scratch = tile * (self.bound.row + 8 * q) + 8 * square + 24 * rows + state
-        return Footprint(self.bound.payload, scratch, state)
+        scratch = tile * (self.row + 8 * self.size) + 8 * square + 24 * rows + state
+        return Footprint(self.payload, scratch, state)
 
     def chunk(self, block: RowBlock) -> SecondMoments:
         """Sums over the rows of one block that count, by fold."""
         assert self.design is not None
-        q, parts = self.design.size, self._parts
-        shape = (parts, q, q) if self.products else (parts, 0, 0)
-        found = SecondMoments(np.zeros(parts), np.zeros((parts, q)), np.zeros(shape))
+        parts, q = self._parts, self.design([x[:1] for x in block.values], 0).shape[1]
+        found = SecondMoments(
+            np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, *(self.products * q,) * 2))
+        )
         for fold, some in self.folds.tiles(block):
-            rows = self.design.joined([x[some] for x in block.values], fold)
+            rows = self.design([x[some] for x in block.values], fold)
             at = fold % parts
             found.rows[at] += len(some)
             found.totals[at] += rows.sum(axis=0)
@@ -340,25 +320,20 @@ class Ridges:
             )
 
         kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
-        return reduce(Ridges._or, map(on, kept))
-
-    def _or(self, other: Ridges) -> Ridges:
-        """The better of two regressions on the same rows, for every target."""
-        better = other.least < self.least
-        names = "slopes", "errors", "left"
-        taken = {
-            name: np.where(better, getattr(other, name), getattr(self, name)) for name in names
-        }
+        ways = list(map(on, kept))
+        # The best of them on the same rows, for every target.
+        better = np.argmin([one.least for one in ways], axis=0) == np.arange(len(ways))[:, None]
+        names = "slopes", "errors", "least", "left"
+        best = {name: np.select(better, [getattr(one, name) for one in ways]) for name in names}
         return replace(
-            self,
-            **taken,
-            vectors=np.hstack([self.vectors, other.vectors]),
-            spread=np.vstack([self.spread * ~better, other.spread * better]),
-            least=np.minimum(self.least, other.least),
-            tried=np.minimum(self.tried, other.tried),
+            ways[0],
+            **best,
+            vectors=np.hstack([one.vectors for one in ways]),
+            spread=np.vstack([one.spread * at for one, at in zip(ways, better, strict=True)]),
+            tried=np.min([one.tried for one in ways], axis=0),
         )
 
-    def explained(self, targets: slice = slice(None)) -> float:
+    def explained(self, targets: slice | Indices = slice(None)) -> float:
         """The share of the variance of some targets together that is explained, at least 0."""
         whole = float(self.variances[targets].sum())
         return max(0.0, 1.0 - float(self.errors[targets].sum()) / whole) if whole > 0.0 else 0.0

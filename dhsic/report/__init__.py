@@ -1,6 +1,340 @@
 """Reports of results, one HTML file each: ``pip install 'dhsic[report]'``."""
 
-from dhsic.report.run import MemoryUse, Run
-from dhsic.report.write import check_report, write_report
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import os
+import platform
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dhsic._text import printable
+from dhsic._validation import check_level, check_path, named_arguments, shown
+from dhsic._version import __version__
+from dhsic.engine.units import format_bytes
+from dhsic.errors import InvalidArgumentError, require
+from dhsic.io.whole import write_whole
+from dhsic.results import Records, Result, RunFields, Sketch, as_text, html_facts, html_table
 
 __all__ = ["MemoryUse", "Run", "check_report", "write_report"]
+
+_LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
+_MOST = 10_000  # rows of a table, or marks of a picture, that a browser shows while one waits
+_SAME = (
+    "The same data, arguments and seed give the same answer: bit for bit for the same row "
+    "blocks, whatever the threads and workers, and to rounding for any blocks."
+)
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Memory as planned and as measured, in bytes.
+
+    Parameters
+    ----------
+    process : str
+        Whose it is, as "a worker".
+    planned : int
+        Predicted peak.
+    peak : int or None
+        The most that it had; None where that is not known.
+
+    Examples
+    --------
+    >>> from dhsic.report import MemoryUse
+    >>> use = MemoryUse("a worker", planned=2**30, peak=2**29)
+    >>> f"{use.peak / use.planned:.0%} of the plan"
+    '50% of the plan'
+    """
+
+    process: str
+    planned: int
+    peak: int | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a result came about.
+
+    Parameters
+    ----------
+    data : str, optional
+        Where the data are.
+    command : str, optional
+        A line for a shell that gives the result again; without credentials.
+    python : str, optional
+        Code that does.
+    ran_on : str, optional
+        On what it ran.
+    memory : sequence of MemoryUse, optional
+        Memory of every kind of process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    from string import Template
+    >>> import numpy as np
+    >>> import dhsic
+    >>> from dhsic.report import Run
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> result = dhsic.independence_test(x, y, rng=0)
+    >>> run = Run(data="weather.csv", command="dhsic test weather.csv", ran_on="2 threads")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "report.html"
+    ...     result.report(path, run=run)
+    ...     "dhsic test weather.csv" in path.read_text()
+    True
+    """
+
+    data: str = ""
+    command: str = ""
+    python: str = ""
+    ran_on: str = ""
+    memory: Sequence[MemoryUse] = ()
+
+
+class _Cell(NamedTuple):
+    """Text of a table, and the number by which it is sorted, where there is one."""
+
+    text: str
+    key: float | None = None
+
+
+def check_report() -> None:
+    """Refuse before a run what its report would lack after it.
+
+    Raises
+    ------
+    MissingDependencyError
+        A library of the extra "report" is not installed.
+
+    Examples
+    --------
+    >>> from dhsic.report import check_report
+    >>> check_report() is None  # where matplotlib is installed
+    True
+    """
+    if find_spec("matplotlib") is None:
+        missing = require("matplotlib", "report", "A report")
+        raise missing
+
+
+@named_arguments
+def write_report(
+    result: Result,
+    path: str | Path,
+    *,
+    alpha: float = 0.05,
+    control: str = "bh",
+    run: Run | None = None,
+) -> None:
+    """Write a result as one HTML file that needs nothing else, with pictures and sortable tables.
+
+    It is written whole or not at all, and has what was found, the data, the method, parameters,
+    seed, time and memory, and how to get it again. Names of the data are shown as text, whatever
+    they hold.
+
+    Parameters
+    ----------
+    result : Result
+        The value that a function of dhsic returned.
+    path : str or Path
+        The file; one that is there is replaced.
+    alpha : float, optional
+        The level of decisions, where there are any.
+    control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
+        How the decisions of a ranking account for the number of features.
+    run : Run, optional
+        How it came about, as far as the result does not tell.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The level is not between 0 and 1, or the result has no report.
+    MissingDependencyError
+        A library of the extra "report" is not installed.
+    DataError
+        The file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> result = dhsic.independence_test(x, y, rng=0, names=["height", "weight"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "report.html"
+    ...     write_report(result, path)
+    ...     "Independence not rejected at level 0.05" in path.read_text()
+    True
+    """
+    # Refused before the pictures are drawn, which takes longest.
+    _check_given(result, run)
+    check_report()
+    target, known = Path(check_path("path", path)), run or Run()
+    findings = result.findings(check_level(alpha), control)
+    tables = (_table(name, records) for name, records in findings.tables.items())
+    main = [
+        _section("Result", html_facts(result.summary()), *map(_picture, findings.sketches)),
+        _section("Data and method", *tables, *map(_note, findings.notes)),
+        _timings(result.origin, known.memory),
+        _reproduction(result.origin, known),
+    ]
+    data = f"Data: <code>{escape(known.data)}</code>" if known.data else ""
+    place = f"on {escape(known.ran_on)}" if known.ran_on else ""
+    folder = files(__name__)
+    template, script, style = (
+        folder.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "js", "css")
+    )
+    # These texts alone may run in the page, by the digests of their bytes.
+    digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
+    of_script, of_style = (base64.b64encode(digest).decode() for digest in digests)
+    page = Template(template).substitute(
+        policy=(
+            f"default-src 'none'; img-src data:; script-src 'sha256-{of_script}'; "
+            f"style-src 'sha256-{of_style}'; base-uri 'none'; form-action 'none'"
+        ),
+        title=escape(findings.title),
+        lead=escape(findings.lead),
+        of=" &middot; ".join(filter(None, (data, place))),
+        main="\n".join(main),
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        script=script,
+        style=style,
+    )
+    # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
+    write_whole(target, printable(page, keep="\n\t"))
+
+
+def _check_given(result: object, run: object) -> None:
+    if not isinstance(result, Result):
+        msg = (
+            "a report needs a result, as dhsic.independence_test returns, got a "
+            f"{type(result).__name__}: give the result itself"
+        )
+        raise InvalidArgumentError(msg)
+    if not isinstance(run, Run | None):
+        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
+        raise InvalidArgumentError(msg)
+
+
+def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
+    """Time of every pass, and memory as planned and measured."""
+    if not isinstance(result, RunFields):
+        return ""
+    read = [
+        {
+            "pass over the data": done.name,
+            "row blocks": done.blocks,
+            "read": _bytes(done.bytes_read),
+            "seconds": done.seconds,
+            "rows a second": round(result.n / done.seconds) if done.seconds > 0 else 0,
+        }
+        for done in result.passes
+    ]
+    taken = [
+        {
+            "process": use.process,
+            "planned peak": _bytes(use.planned),
+            "measured peak": _Cell("not known", 0.0) if use.peak is None else _bytes(use.peak),
+            "% of plan": None if use.peak is None else round(100 * use.peak / use.planned),
+        }
+        for use in memory
+    ]
+    return _section(
+        "Time and memory",
+        html_facts([("whole time", f"{result.seconds:.3g} s")]),
+        _table("Passes over the data", read),
+        _table("Memory", taken) or _note("The peak of memory was not measured."),
+    )
+
+
+def _reproduction(result: Any, run: Run) -> str:
+    """How to get the result again."""
+    from importlib.metadata import version  # slow to import
+
+    listings = [("By command", run.command), ("By Python", run.python)]
+    seed = getattr(result, "seed", None)
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    told = [
+        *([] if seed is None else [("seed", str(seed))]),
+        ("dhsic", getattr(result, "version", __version__)),
+        # The libraries on which the last digits depend.
+        ("libraries", ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)),
+        ("system", f"{system}, {os.cpu_count()} processors"),
+    ]
+    listed = (f"<h3>{name}</h3><pre>{escape(text)}</pre>" for name, text in listings if text)
+    return _section("How to get it again", *listed, _note(_SAME), html_facts(told))
+
+
+def _section(title: str, *parts: str) -> str:
+    """Parts under a heading; without parts there is no heading either."""
+    inside = "".join(parts)
+    return f"<section>\n<h2>{title}</h2>\n{inside}\n</section>" if inside else ""
+
+
+def _note(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
+
+
+def _bytes(count: int) -> _Cell:
+    return _Cell(format_bytes(count), float(count))
+
+
+def _table(name: str, records: Records) -> str:
+    """A table of records, which a click on a header sorts; empty where there are none."""
+    if not records:
+        return ""
+    header = [key.replace("_", " ") for key in records[0]]
+    more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
+    rows = [[_cell_of(x) for x in row.values()] for row in records[:_MOST]]
+    texts = [[cell.text for cell in row] for row in rows]
+    keys = [[cell.key for cell in row] for row in rows]
+    table = html_table(header, texts, keys, name=f"{name}{more}")
+    return f'<h3>{escape(name + more)}</h3>\n<div class="wide">{table}</div>'
+
+
+def _cell_of(value: Any) -> _Cell:
+    if isinstance(value, _Cell):
+        return value
+    # A column of yes and no is sorted as text.
+    counted = isinstance(value, int | float) and not isinstance(value, bool)
+    return _Cell(as_text(value), float(value) if counted else None)
+
+
+def _picture(sketch: Sketch) -> str:
+    """Draw a sketch as SVG in a URL of its own."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    # With a salt of its own a picture has the same bytes each time.
+    style = rc_context({"svg.hashsalt": "dhsic", "svg.fonttype": "path"})
+    with style, warnings.catch_warnings():
+        # Names of other scripts are in the tables, if not in the font of the picture.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        # Without pyplot: nothing is left open, and no window is looked for.
+        figure = Figure(figsize=sketch.size, layout="constrained")
+        sketch.draw(figure.subplots())
+        for drawn in (collection for axes in figure.axes for collection in axes.collections):
+            # A mark is 200 bytes.
+            drawn.set_rasterized(len(np.asarray(drawn.get_offsets())) > _MOST)
+        page = io.BytesIO()
+        figure.savefig(page, format="svg", dpi=150, metadata={"Date": None})
+    coded = base64.b64encode(page.getvalue()).decode("ascii")
+    # As an image by its URL, which runs no script; an SVG within the text of the page could.
+    source = f"data:image/svg+xml;base64,{coded}"
+    return f'<figure><img src="{source}" alt="{escape(sketch.words)}"></figure>'

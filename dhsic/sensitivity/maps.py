@@ -1,10 +1,17 @@
-"""The public function, its plan, and what of it rankings and directions take."""
+"""Sensitivity maps: the result, the function and its plan, closed forms of gradients, passes.
+
+A closed form, one an estimator, has the plan of its measure, a gradient that costs at most what the
+measured one does, and the measure, in the passes of its estimator, with its gradient.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, get_args
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +20,429 @@ from dhsic._arguments import Precision, RunOptions, choose_measure
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
-from dhsic._validation import check_choice, named_arguments, nearest
+from dhsic._validation import check_choice, check_integer, named_arguments, nearest
 from dhsic.api import Kernels
 from dhsic.engine.blocks import kinds_of
+from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
+from dhsic.engine.tiles import Tile, Tiling
+from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import Estimator, EstimatorName
+from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
+from dhsic.estimators.features import Form
+from dhsic.estimators.nystrom_m import LandmarkFit
 from dhsic.estimators.reach import planned
+from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
-from dhsic.io.zarr_output import chunk_bytes
+from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
 from dhsic.kernels import Combinations, Kernel
-from dhsic.results import DependenceEstimate
-from dhsic.sensitivity.forms import Measured, Of, closed_form
-from dhsic.sensitivity.gradients import MapPass, SquaresPass
-from dhsic.sensitivity.result import SensitivityMap, map_columns
+from dhsic.linalg import pivoted_cholesky
+from dhsic.plots import ranking, sensitivity_field
+from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Vector = NDArray[np.float64]
+Arrays = tuple[NDArray[Any], ...]
+Numbers = tuple[int, ...]
+Of = Literal["statistic", "estimate"]
+
+SAMPLES = "sample_sensitivity"
+_ROWS = 1024
+_SHOWN = 5
+_POINTS = 5000
+_MOST = 40
+_MEANING = (
+    "The sensitivity of a column is the mean square over the rows of the derivatives of the "
+    "measure in its entries. It depends on the unit of the column: compare columns of one scale. "
+    "It is exploratory: a column that the variables do not depend on has a small "
+    "one, and no p-value."
+)
+
+
+class MapPoints(NamedTuple):
+    """Some rows of two variables, with the derivatives of the measure in them."""
+
+    x: Vector
+    y: Vector
+    in_x: Vector
+    in_y: Vector
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SensitivityMap(Result):
+    """The derivatives of a measure of dependence in every entry of the data.
+
+    With S the map of all variables side by side, shape (n, d), the sensitivity of column j is
+    s_j = (1/n) sum_i S_ij^2 and that of row i is s_i = (1/d) sum_j S_ij^2 ([1] section 3.2).
+
+    Parameters
+    ----------
+    of : {"statistic", "estimate"}
+        Quantity that is differentiated.
+    value : float
+        Its value: that of `dhsic.independence_test` or `dhsic.hsic` with the same seed.
+    features : mapping of str to ndarray, shapes (d_m,)
+        The sensitivities s_j of the columns of every variable, by its name.
+    measured : DependenceEstimate
+        The estimate with all that it was computed with.
+    rows : LazyRows or None
+        The map, which is computed block by block when it is asked for. None of a map that was
+        pickled or read from JSON, which has no data.
+
+    Raises
+    ------
+    InvalidArgumentError
+        By what is computed of the rows: the map was pickled or read from JSON, which have no data.
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((200, 3))
+    >>> found = dhsic.sensitivity_map(x, np.sin(x[:, 1]), names=["x", "y"], rng=0)
+    >>> found.top("x", 1)
+    [1]
+    >>> found.maps["x"].shape, found.samples.shape
+    ((200, 3), (200,))
+    """
+
+    _tabular: ClassVar[bool] = True
+
+    of: Of
+    value: float
+    features: Mapping[str, Vector]
+    measured: DependenceEstimate
+    # Computed from the data, which neither JSON nor a pickle of a result holds.
+    rows: LazyRows | None = field(default=None, metadata=TRANSIENT)
+
+    def __post_init__(self) -> None:
+        # A copy, which no one else can change.
+        features = {name: np.array(values, np.float64) for name, values in self.features.items()}
+        for values in features.values():
+            values.flags.writeable = False
+        object.__setattr__(self, "features", MappingProxyType(features))
+
+    @property
+    def _rows(self) -> LazyRows:
+        if self.rows is None:
+            msg = (
+                "the map of the rows needs the data, got a map that was pickled or read from JSON "
+                "with the sensitivities alone: call dhsic.sensitivity_map again"
+            )
+            raise InvalidArgumentError(msg)
+        return self.rows
+
+    @property
+    def origin(self) -> DependenceEstimate:
+        return self.measured
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables whose entries are varied."""
+        return tuple(self.features)
+
+    @cached_property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Names of the columns of every variable.
+
+        By their own names, or as x[0], x[1]; a variable of one column is called x.
+        """
+        known = {
+            v.name: v.column_names or ((v.name,) if v.columns == 1 else None)
+            for v in self.measured.variables
+        }
+        return MappingProxyType(
+            {
+                name: known[name] or tuple(f"{name}[{j}]" for j in range(len(values)))
+                for name, values in self.features.items()
+            }
+        )
+
+    @cached_property
+    def maps(self) -> Mapping[str, Any]:
+        """The map of every variable by its name, a lazy Dask array of shape (n, d_m).
+
+        In units of the measure per unit of the variable, in the precision asked for. Arrays that
+        are computed together share their work.
+        """
+        dtype = np.dtype(self.measured.precision)
+        named = enumerate(self.features.items())
+        return MappingProxyType(
+            {name: self._rows.array(m, len(values), dtype) for m, (name, values) in named}
+        )
+
+    @cached_property
+    def samples(self) -> Any:
+        """The sensitivities s_i of all rows, a lazy Dask array of shape (n,)."""
+        return self._rows.array(len(self.features), None, np.dtype(self.measured.precision))
+
+    def top(self, name: str, count: int = _SHOWN) -> list[int]:
+        """Columns of a variable, the most sensitive first.
+
+        Parameters
+        ----------
+        name : str
+            Name of the variable.
+        count : int, optional
+            At most so many.
+
+        Returns
+        -------
+        list of int
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such variable, or the count is not a positive integer.
+        """
+        check_choice("name", name, self.names)
+        count = check_integer("count", count, minimum=1)
+        # A stable order: equal columns stay in the order of the data.
+        order = np.argsort(-self.features[name], kind="stable")[:count]
+        return [int(j) for j in order]
+
+    def called(self, name: str, column: int) -> str:
+        """The name of a column of a variable, or its number where it has none."""
+        label = self.columns[name][column]
+        return str(column) if label == f"{name}[{column}]" else label
+
+    @property
+    def flat(self) -> bool:
+        """Whether it is of two variables, of a column each, of which both are varied."""
+        dims = [v.columns for v in self.measured.variables]
+        return dims == [1, 1] and len(self.features) == len(dims)
+
+    def points(self, most: int = _POINTS) -> MapPoints:
+        """Rows of two variables of a column each, at equal distances, with their derivatives.
+
+        The map is computed for it, block by block.
+
+        Parameters
+        ----------
+        most : int, optional
+            Rows at most.
+
+        Returns
+        -------
+        MapPoints
+            Each of shape (k,).
+
+        Raises
+        ------
+        InvalidArgumentError
+            The variables are more than two, have several columns, or not both are varied.
+        """
+        if not self.flat:
+            msg = (
+                "points need the map of two variables of a column each, both varied; got "
+                f"{', '.join(f'{v.name!r} with {v.columns}' for v in self.measured.variables)}"
+            )
+            raise InvalidArgumentError(msg)
+        # Rounded up, so that there are no more points than were asked for.
+        step = -(-self.measured.n // check_integer("most", most, minimum=1))
+        x, y = (rows[:, 0] for rows in self._rows.data(step))
+        start, derivatives = 0, []
+        for first, second, samples in self._rows.blocks():
+            # The first row of this block whose number is a multiple of the step.
+            at = slice(-start % step, None, step)
+            derivatives.append(np.column_stack([first[at], second[at]]))
+            start += len(samples)
+        return MapPoints(x, y, *np.vstack(derivatives).astype(np.float64).T)
+
+    @cached_property
+    def drawn(self) -> MapPoints:
+        """The points of a picture, computed once."""
+        return self.points()
+
+    def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = _MOST) -> Axes:
+        """A picture: the points of two variables of a column each, or bars of columns.
+
+        Points are computed with the map, see `points`, and have arrows to where the measure grows.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        of : str, optional
+            Name of the variable whose columns are bars; where not given, that with the most
+            columns, or the points.
+        most : int, optional
+            Bars at most, of the largest sensitivities.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such variable.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        # A result that was read from a file has no rows any more.
+        if of is None and self.flat and self.rows is not None:
+            points = self.drawn
+            return sensitivity_field(points.x, points.y, points[2:], names=self.names, ax=ax)
+        widest = max(self.names, key=lambda name: len(self.features[name]))
+        name = check_choice("of", of or widest, self.names)
+        sizes = self.features[name]
+        return ranking(
+            sizes, self.columns[name], quantity=f"sensitivity of the {self.of}", most=most, ax=ax
+        )
+
+    def to_zarr(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True
+    ) -> WrittenGroup:
+        """Write the map block by block, an array (n, d_m) a variable, into a new zarr group.
+
+        Beside them are the sensitivities of the rows, ``sample_sensitivity``, shape (n, 1); those
+        of the columns are attributes of the arrays. The group is there when it is complete; an
+        interrupt leaves nothing.
+
+        Parameters
+        ----------
+        path : path or URL
+            A path that does not exist, in a folder that does; or the URL of an object store under
+            which there is nothing.
+        overwrite : bool, optional
+            Replace a zarr group. Not for URLs.
+        compress : bool, optional
+            By Zstandard.
+
+        Returns
+        -------
+        WrittenGroup
+
+        Raises
+        ------
+        InvalidArgumentError
+            Something is there, or a variable has a name that no array can have.
+        DataError
+            The disk or the store refuses, or the data cannot be read.
+        """
+        columns = map_columns({name: len(values) for name, values in self.features.items()})
+        dtype = self.measured.precision
+        blocks = (
+            dict(zip(columns, (*maps, samples[:, None]), strict=True))
+            for *maps, samples in self._rows.blocks()
+        )
+        told = {
+            name: {
+                "of": self.of,
+                "value": self.value,
+                "sensitivity": values.tolist(),
+                "columns": list(self.columns[name]),
+            }
+            for name, values in self.features.items()
+        }
+        return write_group(
+            path,
+            columns,
+            blocks,
+            lambda: told,
+            dtype=dtype,
+            compress=compress,
+            overwrite=overwrite,
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every column, those of a variable by their sensitivity."""
+        rows = []
+        for name, sizes in self.features.items():
+            # A map of zeros has no shares, as that of a constant variable.
+            total = float(sizes.sum()) or 1.0
+            for j in self.top(name, len(sizes)):
+                size = float(sizes[j])
+                told = {"variable": name, "column": self.called(name, j), "sensitivity": size}
+                rows.append({**told, "share": size / total})
+        return rows
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del alpha, control
+        wide = [name for name in self.names if len(self.features[name]) > 1]
+        firsts = [f"column {self.called(name, self.top(name, 1)[0])} of {name}" for name in wide]
+        lead = f"The {self.of} of dependence is {self.value:.6g}"
+        lead += f", most sensitive to {' and '.join(firsts)}" if firsts else ""
+        kernels = [
+            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
+            for v in self.measured.variables
+        ]
+        names = ", ".join(v.name for v in self.measured.variables)
+        return Findings(
+            f"Which columns does the dependence of {names} rest on?",
+            lead,
+            self._sketches(),
+            {"Columns": self.records(), "Variables": kernels},
+            [_MEANING],
+        )
+
+    def _sketches(self) -> Sequence[Sketch]:
+        several = [name for name in self.names if len(self.features[name]) > 1]
+        bars = [self._bars(name) for name in several]
+        if not self.flat or self.rows is None:
+            return bars
+        words = (
+            "Rows of both variables, coloured by the norm of the gradient, with arrows along it."
+        )
+        return [*bars, Sketch(lambda ax: self.plot(ax), words, (7.2, 4.6))]
+
+    def _bars(self, name: str) -> Sketch:
+        words = f"Bars of the columns of {name} by their sensitivity."
+        count = min(_MOST, len(self.features[name]))
+        return Sketch.of_bars(lambda ax: self.plot(ax, of=name), words, count)
+
+    def _brief(self) -> list[str]:
+        firsts = [
+            f"{name}: column {self.called(name, self.top(name, 1)[0])}" for name in self.names
+        ]
+        return [f"{self.of} = {self.value:.4g}", f"n = {self.measured.n:,}", *firsts[:4]]
+
+    def summary(self, top: int = _SHOWN) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads, with so many columns a variable."""
+        head = self.measured.summary()
+        measure = [(self.of, f"{self.value:.6g}")] if self.of == "statistic" else []
+        kind, when = f"{self.measured.n:,} rows", "not kept"
+        if self.rows is not None:
+            kind = f"{kind} in {format_count(self.rows.plan.blocks, 'block')}"
+            when = "computed when asked for"
+        return [
+            *head[:-2],
+            *measure,
+            ("map", f"of the {self.of}, {kind}, {when}"),
+            *((f"columns of {name}", self._ranking(name, top)) for name in self.names),
+            *head[-2:],
+        ]
+
+    def _ranking(self, name: str, top: int) -> str:
+        """The most sensitive columns with their shares of the variable's sensitivity."""
+        rows = [row for row in self.records() if row["variable"] == name]
+        listed = [f"{row['column']} ({row['share']:.1%})" for row in rows[:top]]
+        more = len(rows) - len(listed)
+        return ", ".join(listed) + (f", {more:,} more" if more else "")
+
+
+def map_columns(dims: Mapping[str, int]) -> dict[str, int]:
+    """Columns of the arrays that a map is written to.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A variable has the name of the sensitivities of the rows.
+    """
+    if SAMPLES in dims:
+        msg = f"a variable of a map that is written must not be called {SAMPLES!r}: rename it"
+        raise InvalidArgumentError(msg)
+    return {**dims, SAMPLES: 1}
 
 
 @named_arguments
@@ -138,7 +553,7 @@ def column_sensitivities(
     of: Of,
     kernels: Sequence[Kernel],
     varied: tuple[int, ...],
-) -> tuple[Measured, NDArray[np.float64]]:
+) -> tuple[Measured, Vector]:
     """The measure, and the sensitivities of the columns of the varied variables side by side.
 
     Raises
@@ -228,3 +643,445 @@ def _check_differentiable(
                 f"got {kernels[m].spec()!r}: take {instead}"
             )
             raise InvalidArgumentError(msg)
+
+
+class Measured(NamedTuple):
+    """A measure of dependence and its gradient."""
+
+    value: float
+    """The measure."""
+    gradient: BlockGradient
+    """In the rows of some variables."""
+    estimate: Estimate
+    """The estimate, which may be the measure."""
+
+
+@dataclass(frozen=True)
+class LandmarkForm:
+    """Nystrom M-HSIC with its landmarks and bandwidths held.
+
+    All of it depends on the data by the means kappa_m and kappa_J alone. With v = K_J^-1 u,
+    K_J^-1 kappa_J = alpha_J and P_m = prod_{l != m} kappa_l, the derivatives of T are 2 n v in
+    kappa_J and -2 n v P_m in kappa_m. Those of the estimate are 2 v, and with
+    alpha_m = K_m^-1 kappa_m they are 2 prod_{l != m} (alpha_l' kappa_l) alpha_m - 2 alpha_J P_m.
+    """
+
+    estimator: NystromMHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        plan = self.estimator.plan(session, Combinations.single(kernels), None)
+        assert plan.n_landmarks is not None
+        solving = DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)
+        return replace(plan, steps=(*plan.steps, solving))
+
+    def expected(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> BlockGradient:
+        return _unseen(session, kernels, self.estimator.most_landmarks(session), wrt)
+
+    def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
+        # T leaves out a term of the marginals, which the estimate has and which has derivatives.
+        whole = self.of == "statistic"
+        fit = self.estimator.fit(session, kernels, self.of)
+        session.step("coefficients")
+        # v = K_J^-1 u, and P_m, the products of the other means.
+        v, others = fit.basis.factor(0).solve(fit.u), _products_but_one(fit.kappa)
+        # Derivatives in sums over the rows, which are those in the means over n.
+        joint, marginal = 2.0 * v, -2.0 * v * others
+        if not whole:
+            joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
+        landmarks = fit.basis.landmarks.points
+        tiling = Tiling.prepare(fit.basis.combinations, landmarks, session.dtype)
+        gradient = TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))
+        return Measured(fit.value, gradient, fit.estimate)
+
+
+def _outside(fit: LandmarkFit, others: Vector) -> Vector:
+    """Derivatives in kappa_m of prod_m kappa_m' K_m^-1 kappa_m - P' K_J^-1 P, P = prod_m kappa_m.
+
+    The estimate counts it as 0 where rounding makes it negative.
+    """
+    basis, product = fit.basis, fit.kappa.prod(axis=0)
+    kernels = basis.combinations.kernels_of(0)
+    # alpha_m = K_m^-1 kappa_m: Kalinke and Szabo (2023), (16).
+    alphas = np.array(
+        [
+            pivoted_cholesky(kernel(z), basis.tolerance).solve(mean)
+            for kernel, z, mean in zip(kernels, basis.points(0), fit.kappa, strict=True)
+        ]
+    )
+    norms = np.einsum("mj,mj->m", alphas, fit.kappa)
+    # K_J^-1 P, for the part of the marginals that the joint landmarks hold.
+    w = basis.factor(0).solve(product)
+    # The estimate is cut off at 0, where it has no slope.
+    if norms.prod() <= product @ w:
+        return np.zeros_like(fit.kappa)
+    derivatives: Vector = 2.0 * (_products_but_one(norms)[:, None] * alphas - w * others)
+    return derivatives
+
+
+@dataclass(frozen=True)
+class PairForm:
+    """V-HSIC, with its bandwidths held: every row is a landmark, and moves with the data.
+
+    With r_m the row means of K_m and g_m = prod_{l != m} r_l, the derivative in K_m,ij is
+    (prod_{l != m} K_l,ij + prod_{l != m} mean(K_l) - g_mi - g_mj) / n^2. For two variables it is
+    the centred Gram matrix of the other one, as in [1].
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018, equations 8 and 9.
+    """
+
+    estimator: VHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        plan = self.estimator.plan(session, Combinations.single(kernels), None)
+        rows = 8 * session.n * sum(session.dims)
+        return replace(plan, steps=(*plan.steps, DriverStep("read all rows", 3 * rows, rows)))
+
+    def expected(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> BlockGradient:
+        offsets = np.broadcast_to(0.0, (len(kernels), session.n))
+        return replace(_unseen(session, kernels, session.n, wrt), offsets=offsets)
+
+    def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
+        n = session.n
+        fit = self.estimator.fit(session, kernels)
+        session.step("read all rows")
+        # Every row is a landmark, so that all rows are held.
+        values = session.take([np.arange(n)] * len(session.sources))
+        tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
+        means = fit.means
+        # A row moves its row and its column of the Gram matrix, hence the 2.
+        scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
+        others = scale * _products_but_one(means)
+        totals = scale * _products_but_one(means.mean(axis=1))
+        # For two variables: Perez-Suay and Camps-Valls (2018), (8) and (9).
+        gradient = TileGradient(
+            tiling,
+            np.full(n, scale),
+            totals[:, None] - others,
+            -others,
+            wrt,
+            _dims(session, wrt),
+        )
+        return _times_n(fit.estimate, gradient, session, self.of)
+
+
+@dataclass(frozen=True)
+class FeatureForm:
+    """HSIC of random Fourier features, with frequencies and bandwidths held.
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018, equations 10 and 11 for form="complex".
+    """
+
+    estimator: RFFHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        return self.estimator.plan(session, Combinations.single(kernels), None)
+
+    def expected(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> BlockGradient:
+        maps = tuple(self.estimator.planned(d, session) for d in session.dims)
+        counts = [features.n_features for features in maps]
+        means = tuple(np.broadcast_to(0.0, count) for count in counts)
+        return FeatureGradient(maps, means, np.broadcast_to(0.0, counts), wrt, _dims(session, wrt))
+
+    def measure(self, session: Session, kernels: Sequence[Kernel], wrt: Numbers) -> Measured:
+        fit = self.estimator.fit(session, kernels)
+        # Perez-Suay and Camps-Valls (2018), (10) and (11): the chain rule by the cross-covariance.
+        derivative = _norm_derivative(fit.moments.plain(0, 1), self.estimator.form)
+        # Every row is in C by 1 / n, and the statistic is n times the norm, so that both cancel.
+        if self.of == "estimate":
+            derivative /= session.n
+        maps = tuple(cast(FourierFeatures, one.map) for one in fit.drawn.features)
+        # Means over all rows, from those about the provisional ones.
+        means = tuple(one.centre + fit.moments.mean(m) for m, one in enumerate(fit.drawn.features))
+        gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
+        return _times_n(fit.estimate, gradient, session, self.of)
+
+
+def closed_form(estimator: Estimator, of: Of) -> LandmarkForm | PairForm | FeatureForm:
+    """The closed form of an estimator.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has none.
+    """
+    if isinstance(estimator, NystromMHSIC):
+        return LandmarkForm(estimator, of)
+    if isinstance(estimator, VHSIC):
+        return PairForm(estimator, of)
+    if isinstance(estimator, RFFHSIC):
+        return FeatureForm(estimator, of)
+    msg = (
+        f"a sensitivity map needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got "
+        f"{estimator.name!r}: take one of them"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _norm_derivative(cross: Vector, form: Form) -> Vector:
+    """The derivative of the squared norm of a cross-covariance C of [cos, sin] in C.
+
+    In the complex form the norm is |cc + ss|^2 + |sc - cs|^2 of the blocks of C.
+    """
+    # d |C|^2 / dC = 2 C.
+    if form == "cos-sin":
+        return 2.0 * cross
+    d1, d2 = (count // 2 for count in cross.shape)
+    real = cross[:d1, :d2] + cross[d1:, d2:]
+    imaginary = cross[d1:, :d2] - cross[:d1, d2:]
+    # The chain rule from the real and the imaginary part to their four blocks.
+    return 2.0 * np.block([[real, -imaginary], [imaginary, real]])
+
+
+def _times_n(estimate: Estimate, gradient: BlockGradient, session: Session, of: Of) -> Measured:
+    """The statistic is n times the estimate."""
+    value = estimate.value * (session.n if of == "statistic" else 1)
+    return Measured(value, gradient, estimate)
+
+
+def _products_but_one(values: NDArray[Any]) -> NDArray[Any]:
+    """prod_{l != m} of all M entries along the first axis, without a division."""
+    numbers = range(len(values))
+    return np.array([np.delete(values, m, axis=0).prod(axis=0) for m in numbers])
+
+
+def _dims(session: Session, wrt: Numbers) -> Numbers:
+    return tuple(session.dims[m] for m in wrt)
+
+
+def _unseen(session: Session, kernels: Sequence[Kernel], p: int, wrt: Numbers) -> TileGradient:
+    """A gradient at p landmarks that costs as much, with coefficients that take no memory."""
+    guessed = Combinations.single(kernels).guessed(session.dims)
+    tiling = Tiling.prepare(guessed, [np.zeros((p, d)) for d in session.dims], session.dtype)
+    zero = tiling.dtype.type(0)
+    joint, marginal = np.broadcast_to(zero, p), np.broadcast_to(zero, (len(tiling.kernels), p))
+    return TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))
+
+
+@dataclass(frozen=True)
+class TileGradient:
+    """The gradient of a measure that is a function of sums of kernels at landmarks.
+
+    The derivative in row i of variable m is
+
+        sum_j (a_j prod_{l != m} k_l(z_lj, x_li) + b_mj + e_mi) grad k_m(z_mj, x_mi),
+
+    with a the derivatives in sum_i prod_m k_m(z_mj, x_mi), and b in sum_i k_m(z_mj, x_mi).
+
+    Parameters
+    ----------
+    tiling : Tiling
+        One differentiable kernel a variable, and landmarks.
+    joint : ndarray, shape (p,)
+        a.
+    marginal : ndarray, shape (M, p)
+        b.
+    offsets : ndarray, shape (M, n), or None
+        e, for all rows of the data.
+    wrt : tuple of int
+        The variables whose rows are varied, ascending.
+    dims : tuple of int
+        Their columns.
+    """
+
+    tiling: Tiling
+    joint: NDArray[Any]
+    marginal: NDArray[Any]
+    offsets: Vector | None
+    wrt: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of landmarks and coefficients."""
+        offsets = 0 if self.offsets is None else self.offsets.nbytes
+        return self.tiling.nbytes + self._coefficient_bytes + offsets
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of all tiles."""
+        del rows
+        t = self.tiling
+        tile = t.row_tile * min(t.column_tile, t.n_landmarks) * t.dtype.itemsize
+        gradients = 3 * 8 * t.row_tile * sum(self.dims)
+        return t.scratch_bytes + self._own * tile + gradients + self._coefficient_bytes
+
+    def __call__(self, block: RowBlock) -> list[Vector]:
+        """The gradient in the rows of a block."""
+        t = self.tiling
+        gradients = [np.zeros((block.rows, d)) for d in self.dims]
+        joint, marginal = self.joint.astype(t.dtype), self.marginal.astype(t.dtype)
+        buffers = t.buffers()
+        scratch = np.empty((self._own, buffers.shape[1]), t.dtype)
+        for at, rows in t.row_tiles(block.values):
+            offsets = None
+            if self.offsets is not None:
+                numbers = slice(block.start + at.start, block.start + at.stop)
+                offsets = self.offsets[:, numbers].astype(t.dtype)
+            for z, tiles in t.gram_tiles(rows, buffers):
+                b, p = tiles[0].shape
+                views = scratch[:, : b * p].reshape(-1, b, p)
+                weights, work = views[0], views[1:]
+                for out, m in zip(gradients, self.wrt, strict=True):
+                    _product_of_others(tiles, m, weights)
+                    # a_j prod_{l != m} k_l + b_mj + e_mi, tile by tile.
+                    weights *= joint[z]
+                    weights += marginal[m, z]
+                    if offsets is not None:
+                        weights += offsets[m][:, None]
+                    points = t.columns[m][z]
+                    out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
+        return gradients
+
+    def _kernel(self, m: int) -> Any:
+        return self.tiling.kernels[m]  # of those that are varied each has a gradient
+
+    @property
+    def _coefficient_bytes(self) -> int:
+        return self.joint.nbytes + self.marginal.nbytes
+
+    @property
+    def _own(self) -> int:
+        """Tiles besides those of the kernels."""
+        return 1 + max(int(self._kernel(m).gradient_tiles) for m in self.wrt)
+
+
+def _product_of_others(tiles: Sequence[Tile], m: int, out: Tile) -> None:
+    # Not the product of all over the own tile, which may be 0.
+    first, *others = (tile for l, tile in enumerate(tiles) if l != m)  # noqa: E741
+    np.copyto(out, first)
+    for tile in others:
+        np.multiply(out, tile, out=out)
+
+
+@dataclass(frozen=True)
+class FeatureGradient:
+    """The gradient of a function of the cross-covariance C of random Fourier features.
+
+    The derivative in the features of row i of the first variable is D (phi_2i - mu_2) / n, with D
+    the derivative in C; in those of the second it is D' (phi_1i - mu_1) / n.
+
+    Parameters
+    ----------
+    maps : tuple of FourierFeatures
+        Those of the two variables.
+    means : tuple of ndarray, shapes (D_m,)
+        Means of the features.
+    derivative : ndarray, shape (D_1, D_2)
+        D / n.
+    wrt : tuple of int
+        The variables whose rows are varied, ascending.
+    dims : tuple of int
+        Their columns.
+    """
+
+    maps: tuple[FourierFeatures, ...]
+    means: tuple[Vector, ...]
+    derivative: Vector
+    wrt: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of features and derivative."""
+        maps = sum(features.nbytes for features in self.maps)
+        return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the features, of their weights and of the slopes."""
+        rows, counts = min(rows, _ROWS), [feature_map.n_features for feature_map in self.maps]
+        size = rows * self.maps[0].dtype.itemsize
+        made = sum(
+            feature_map.scratch(rows) + 3 * size * feature_map.n_features
+            for feature_map in self.maps
+        )
+        return made + 8 * (4 * rows * max(counts) + self.derivative.size)
+
+    def __call__(self, block: RowBlock) -> list[Vector]:
+        """The gradient in the rows of a block."""
+        gradients = [np.empty((block.rows, d)) for d in self.dims]
+        for start in range(0, block.rows, _ROWS):
+            at = slice(start, min(start + _ROWS, block.rows))
+            features = [
+                features_of(x[at]) for features_of, x in zip(self.maps, block.values, strict=True)
+            ]
+            for out, m in zip(gradients, self.wrt, strict=True):
+                # The derivative of C = E f h' in f is D h, and in h it is D' f.
+                derivative = self.derivative if m == 1 else self.derivative.T
+                # About the mean: d C / d f_i = (h_i - mean h) / n, as C is centred.
+                weights = (features[1 - m] - self.means[1 - m]) @ derivative
+                out[at] = self.maps[m].gradient(features[m], weights)
+        return gradients
+
+
+BlockGradient = TileGradient | FeatureGradient
+
+
+@dataclass(frozen=True)
+class SquaresPass(Pass[Vector]):
+    """The sums of squares of a map over the rows; the map itself is forgotten.
+
+    Parameters
+    ----------
+    gradient : BlockGradient
+        The map of a block.
+    """
+
+    gradient: BlockGradient
+    name: str = "sensitivities"
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        return _footprint(self.gradient, rows, state=8 * sum(self.gradient.dims))
+
+    def chunk(self, block: RowBlock) -> Vector:
+        """sum_i S_ij^2 over one block, shape (d,), of all variables one after another."""
+        # s_j = (1 / n) sum_i S_ij^2 but for 1 / n: Perez-Suay and Camps-Valls (2018), section 3.2.
+        return np.concatenate([np.einsum("ij,ij->j", s, s) for s in self.gradient(block)])
+
+
+@dataclass(frozen=True)
+class MapPass(Pass[Arrays]):
+    """The map itself, with the mean over its columns of its square in every row.
+
+    Parameters
+    ----------
+    gradient : BlockGradient
+        The map of a block.
+    dtype : dtype
+        Precision of what is returned.
+    """
+
+    gradient: BlockGradient
+    dtype: np.dtype[Any]
+    name: str = "sensitivity map"
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        state = rows * (sum(self.gradient.dims) + 1) * self.dtype.itemsize
+        return _footprint(self.gradient, rows, state)
+
+    def chunk(self, block: RowBlock) -> Arrays:
+        """The map of every variable, shapes (b, d_m), and the mean squares, shape (b,)."""
+        maps = self.gradient(block)
+        squares = sum(np.einsum("ij,ij->i", s, s) for s in maps)
+        # s_i = (1 / d) sum_j S_ij^2 of all columns, from the same section.
+        arrays = (*maps, squares / sum(self.gradient.dims))
+        return tuple(array.astype(self.dtype, copy=False) for array in arrays)
+
+    def combine(self, left: Arrays, right: Arrays) -> Arrays:
+        """Join neighbours."""
+        return tuple(np.concatenate(pair) for pair in zip(left, right, strict=True))
+
+
+def _footprint(gradient: BlockGradient, rows: int, state: int) -> Footprint:
+    maps = 8 * rows * sum(gradient.dims)
+    scratch = gradient.scratch(rows) + maps
+    return Footprint(gradient.nbytes, scratch, state)

@@ -24,8 +24,8 @@ from dhsic.engine.reduction import GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
+from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.features import Features
-from dhsic.statistics.groups import Groups
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]

@@ -1,28 +1,667 @@
-"""Strata, groups and order of rows, made into the moves that leave their law as it is."""
+"""Rows that may change places: by strata, as whole groups, in the order of time.
+
+Labels of rows become the moves that leave the law of the data as it is under the null hypothesis,
+and these the groups of rows that a null distribution permutes or shifts.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import reduce
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property, reduce
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._random import generator, random_keys, random_orders
 from dhsic._validation import shown
 from dhsic.engine.blocks import Source, read_whole
-from dhsic.engine.reduction import Moves
+from dhsic.engine.reduction import Arrangement, Moves, Ranges
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.nulls import TimeOrder
-from dhsic.statistics.sets import RowSets, Series
+from dhsic.results import MOST_SHIFTS
 
 Indices = NDArray[np.intp]
+
+_SEGMENTS = 8  # as good as 16 on sorted data; 1 loses all power there
+_WIDEST = 1.5  # times the rows that were asked for
+_FEW_LEFT = 200  # rows for one that is left over
+_FACTORS = (2, 3, 5, 7, 11)  # of lengths whose Fourier transforms are quick
 
 _CODE_BYTES = 96  # of a row: its labels as numbers, sorted, and the moves of them
 _FEWEST_MOVABLE = 0.1  # of the rows
 _FEWEST_MOVES = 20  # with fewer a p-value cannot be below 5 %
+_FEWER = 0.8  # of the shifts that were asked for
+_NEAR_BEST = 1.25  # times the least share of rows that stay; above it, larger groups are better
+_STAYING = 0.02
+
+
+class ArrangedGroups(ABC):
+    """Groups of rows, and where the rows of a run of them are."""
+
+    @abstractmethod
+    def runs(self, bounds: Sequence[int]) -> Indices:
+        """Where the ranges of the runs of groups between bounds start and stop.
+
+        Parameters
+        ----------
+        bounds : sequence of int
+            Numbers of groups, ascending.
+
+        Returns
+        -------
+        ndarray, shape (2, runs, pieces)
+            Pieces that a run does not have are empty.
+        """
+
+    @abstractmethod
+    def members(self, first: int, last: int) -> Indices:
+        """Rows of the groups first..last-1 in their order, and then those that go with them."""
+
+    def ranges(self, first: int, last: int) -> Ranges:
+        """Ranges of rows that hold the groups first..last-1.
+
+        Those of all groups together hold every row once, left over ones as well.
+        """
+        ends = self.runs((first, last))
+        return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
+
+    def arrange(self, first: int, last: int) -> Arrangement:
+        """Where the rows of the groups first..last-1 are."""
+        ranges = self.ranges(first, last)
+        return Arrangement(ranges, _places(ranges, self.members(first, last)))
+
+
+@dataclass(frozen=True)
+class Groups(ArrangedGroups):
+    """All rows in groups of equal size, but for a few that are drawn at random and left over.
+
+    The rows are cut into segments, and a group takes consecutive rows of each, so that data which
+    are stored sorted or in series keep their differences within a group. Segments are rotated by
+    independent offsets: a design that repeats itself would meet its own copies otherwise. The rows
+    of a group then come in a random order, since a shift by one of the order of storage would pair
+    neighbours. All of it depends on `n`, `size` and `seed` alone.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    size : int
+        Rows of a group, b.
+    seed : int
+        The seed of the test.
+
+    Raises
+    ------
+    ValueError
+        The size is not from 1 to n.
+
+    Examples
+    --------
+    >>> groups = Groups.of(10_007, 1_000, seed=0)
+    >>> groups.size, groups.count, groups.n_left
+    (1000, 10, 7)
+    """
+
+    n: int
+    size: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= self.n:
+            msg = f"groups must have 1 to {self.n} rows, got {self.size}"
+            raise ValueError(msg)
+
+    @classmethod
+    def of(cls, n: int, size: int, seed: int) -> Self:
+        """Groups of about `size` rows or up to half as many more; one group of fewer than two.
+
+        Among the sizes whose transforms are quick, the first that leaves over at most one row in
+        200, or the one that leaves the fewest.
+        """
+        if n < 2 * size:
+            return cls(n, n, seed)
+        # Longer groups are tried up to 1.5 times the size, for lengths that transform quickly.
+        sizes = [b for b in range(size, int(_WIDEST * size) + 1) if is_smooth(b)] or [size]
+        enough = (b for b in sizes if _FEW_LEFT * (n % b) <= n)
+        return cls(n, next(enough, min(sizes, key=lambda b: n % b)), seed)
+
+    @property
+    def count(self) -> int:
+        """Groups."""
+        return self.n // self.size
+
+    @property
+    def n_left(self) -> int:
+        """Rows that are in no group."""
+        return self.n - self.count * self.size
+
+    @cached_property
+    def left(self) -> Indices:
+        """These rows, ascending: drawn from all, since the last ones may be unlike the others."""
+        if not self.n_left:
+            return np.empty(0, np.intp)
+        rng = generator(self.seed, "groups")
+        # A smaller sample that happened to be stored last would be left out as a whole: power 0
+        # against 0.90.
+        return np.sort(rng.choice(self.n, self.n_left, replace=False))
+
+    def runs(self, bounds: Sequence[int]) -> Indices:
+        """Where runs start and stop, in the order of their segments."""
+        first, last = np.array(bounds[:-1]), np.array(bounds[1:])
+        # Vectorised over runs: a plan of many blocks asks for all of them at once.
+        pieces = [segment.pieces(first, last) for segment in self._segments]
+        positions = np.concatenate(pieces, axis=1).swapaxes(1, 2)
+        # Rows left over belong to the row of a group after them, or to the last one.
+        rows = positions + np.searchsorted(self._gaps, positions, side="left")
+        return np.where(positions == self.count * self.size, self.n, rows)
+
+    def members(self, first: int, last: int) -> Indices:
+        """Rows of the groups first..last-1 in their order, and then those that go with them."""
+        left = self.left[self.left_of(first, last)]
+        return np.concatenate([*(self._rows(g) for g in range(first, last)), left])
+
+    def left_of(self, first: int, last: int) -> Indices:
+        """Which of the rows left over go with the groups first..last-1."""
+        ranges = self.ranges(first, last)
+        return np.concatenate([np.arange(*np.searchsorted(self.left, span)) for span in ranges])
+
+    def count_of(self, first: int, rows: int) -> int:
+        """Groups, from the first on, that with what goes with them have so many rows."""
+        del first
+        # Rows that are left over are fewer than those of a group, and add none.
+        return rows // self.size
+
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of the rows of some groups in some cosets, shape (R, count, b).
+
+        Every coset, group and variable has its own, so that neither chunks nor workers change
+        them.
+        """
+        # By the number of a group among those of all cosets, so that an order does not depend on
+        # the block that asks for it.
+        numbers = (self.count * c + g for c in cosets for g in range(first, first + count))
+        orders = random_orders(self.seed, numbers, self.size, "shifts", variable)
+        return orders.reshape(len(cosets), count, self.size)
+
+    def _rows(self, group: int) -> Indices:
+        """Rows of a group in their random order, shape (size,)."""
+        positions = np.concatenate([segment.positions(group) for segment in self._segments])
+        rows = positions + np.searchsorted(self._gaps, positions, side="right")
+        # At random within a group: a shift moves rows that lie far apart in the data.
+        return generator(self.seed, "groups", 1, group).permutation(rows)
+
+    @cached_property
+    def _gaps(self) -> Indices:
+        """Rows of groups that come before each row that is left over."""
+        return self.left - np.arange(self.n_left)
+
+    @cached_property
+    def _segments(self) -> tuple[_Segment, ...]:
+        # A single group has all rows anyway.
+        parts = min(_SEGMENTS, self.size) if self.count > 1 else 1
+        rows = [self.size // parts + (k < self.size % parts) for k in range(parts)]
+        ends = accumulate((self.count * r for r in rows), initial=0)
+        # A design that was repeated 16 times had power 0.16 without the rotation, and 1.00 with it.
+        rng = generator(self.seed, "groups", 0)
+        return tuple(
+            _Segment(start, r, self.count, int(rng.integers(self.count * r)))
+            for start, r in zip(ends, rows, strict=False)
+        )
+
+
+class _Segment(NamedTuple):
+    """Consecutive rows of all groups, counted without those that are left over."""
+
+    start: int
+    rows: int  # of a group
+    n_groups: int
+    offset: int
+
+    def positions(self, group: int) -> Indices:
+        """Those of a group, from the offset on and around."""
+        first = self.offset + group * self.rows
+        return self.start + np.arange(first, first + self.rows) % (self.n_groups * self.rows)
+
+    def pieces(self, first: Indices, last: Indices) -> Indices:
+        """Those of runs of groups: two pieces, of which one is empty where it does not go around.
+
+        Parameters
+        ----------
+        first, last : ndarray of int, shapes (runs,)
+            The groups first..last-1 of every run.
+
+        Returns
+        -------
+        ndarray, shape (2, 2, runs)
+            Starts and stops of both pieces.
+        """
+        length = self.n_groups * self.rows
+        # A segment is a circle: a run may go on from its end to its start.
+        begin = (self.offset + first * self.rows) % length
+        end = begin + (last - first) * self.rows
+        starts = [begin, np.zeros_like(begin)]
+        stops = [np.minimum(end, length), np.maximum(end - length, 0)]
+        return self.start + np.array([starts, stops])
+
+
+def _places(ranges: Sequence[tuple[int, int]], rows: Indices) -> Indices:
+    """Where rows are in ranges that are read one after another."""
+    starts, stops = np.array(ranges).T
+    # From a row of the data to its place among those read: ranges are read one after another.
+    shifts = np.cumsum(stops - starts) - stops
+    order = np.argsort(starts)
+    ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
+    places: Indices = rows + shifts[ranges_of_rows]
+    return places
+
+
+def is_smooth(length: int) -> bool:
+    """Whether Fourier transforms of a length are quick."""
+    for factor in _FACTORS:
+        while length % factor == 0:
+            length //= factor
+    return length == 1
+
+
+class _Uncached:
+    """A dataclass that travels without what it keeps."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class MovedGroups(ArrangedGroups):
+    """Groups of equally many rows that change places, and rows that stay; as `Groups`.
+
+    The rows of a group are of as many items. Items of w rows make w groups, which move alike. Items
+    are drawn so that those of a group lie far apart in storage, and come in a random order, unless
+    they are a series.
+
+    Parameters
+    ----------
+    n, size : int
+        Rows of the data, and of a group.
+    seed : int
+        The seed of the test.
+    rows : ndarray of int, shape (count, size)
+        The rows of every group in their order.
+    units : ndarray of int, shape (count,)
+        Groups of the same number move alike; ascending.
+    left : ndarray of int, shape (n_left,)
+        Rows in no group, ascending.
+    what : str
+        The things that move, in words.
+    serial : bool, optional
+        Whether groups are shifted only.
+    within : RowSets, optional
+        Sets within which items move, where all rows are one group.
+    """
+
+    n: int
+    size: int
+    seed: int
+    rows: Indices
+    units: Indices
+    left: Indices
+    what: str
+    serial: bool = False
+    within: RowSets | None = None
+
+    @classmethod
+    def of(
+        cls,
+        n: int,
+        size: int,
+        seed: int,
+        items: Sequence[Indices],
+        what: str,
+        *,
+        serial: bool = False,
+    ) -> Self:
+        """Those of items that move alike, shapes (units, size, w)."""
+        # Of items of w rows one group has the first rows, another the second ones, and all move
+        # alike.
+        every = np.concatenate([some.swapaxes(1, 2).reshape(-1, size) for some in items])
+        widths = np.concatenate([np.full(len(some), some.shape[2]) for some in items])
+        units = np.repeat(np.arange(len(widths)), widths)
+        staying = np.ones(n, np.bool_)
+        staying[every.ravel()] = False
+        return cls(n, size, seed, every, units, np.flatnonzero(staying), what, serial)
+
+    @property
+    def count(self) -> int:
+        """Groups."""
+        return len(self.rows)
+
+    @property
+    def n_left(self) -> int:
+        """Rows that are in no group."""
+        return len(self.left)
+
+    def left_of(self, first: int, last: int) -> slice:
+        """Where those are that go with the groups first..last-1: evenly many with each."""
+        return slice(self._left_before(first), self._left_before(last))
+
+    def _left_before(self, group: int) -> int:
+        # Rounded up cumulatively, so that runs of groups share the rows that stay without a gap.
+        return -(-group * self.n_left // self.count)
+
+    def count_of(self, first: int, rows: int) -> int:
+        """Groups, from the first on, that with what goes with them have so many rows."""
+        # A run has more rows the more groups it has, so that bisection finds the last that fits.
+        low, high = 0, self.count - first
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.rows_of(first, first + middle) <= rows:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def rows_of(self, first: int, last: int) -> int:
+        """How many rows the groups first..last-1 have, with those that go with them."""
+        left = self._left_before(last) - self._left_before(first)
+        return (last - first) * self.size + left
+
+    def runs(self, bounds: Sequence[int]) -> Indices:
+        """Where runs start and stop, ascending."""
+        ranges = [_runs_of_rows(np.sort(self.members(*span))) for span in pairwise(bounds)]
+        # Runs have different numbers of ranges: empty ones, from 0 to 0, fill up the array.
+        ends = np.zeros((2, len(ranges), max(len(starts) for starts, _ in ranges)), np.intp)
+        for run, both in enumerate(ranges):
+            ends[:, run, : len(both[0])] = both
+        return ends
+
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of the rows of groups, shape (R, count, b): one for those of a unit."""
+        if self.within is not None:
+            return np.array([[self.within.order(coset, variable)] for coset in cosets])
+        units = self.units[first : first + count]
+        # Orders are of whole units, also where a run starts or ends within one.
+        start, stop = int(units[0]), int(units[-1]) + 1
+        b = self.size
+        # Keys go by the numbers of rows, and their order within a group is a random one.
+        keys = np.array(
+            [random_keys(self.seed, start * b, stop * b, "shifts", c, variable) for c in cosets]
+        )
+        orders: Indices = keys.reshape(len(cosets), -1, b).argsort(axis=-1)
+        return orders[:, units - start]
+
+    def members(self, first: int, last: int) -> Indices:
+        """Rows of the groups first..last-1 in their order, and then those that go with them."""
+        left = self.left[self.left_of(first, last)]
+        return np.concatenate([self.rows[first:last].ravel(), left])
+
+
+def _runs_of_rows(rows: Indices) -> tuple[Indices, Indices]:
+    """Where the ranges of consecutive rows start and stop, of rows that ascend."""
+    breaks = np.flatnonzero(np.diff(rows) > 1) + 1
+    starts = np.concatenate([rows[:1], rows[breaks]])
+    stops = np.concatenate([rows[breaks - 1], rows[-1:]]) + 1
+    return starts, stops
+
+
+class Items(NamedTuple):
+    """Items of equally many rows, which move as wholes, within sets."""
+
+    rows: Indices
+    """Their rows, shape (items, w)."""
+    sets: Indices
+    """The set of every item, shape (items,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowSets(_Uncached):
+    """Which rows of a variable may take the places of which others.
+
+    An item is a row, or the rows of a group, which move together. Items of a set change places;
+    they have equally many rows, and row l of an item takes the place of row l of another.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    parts : tuple of Items
+        By the rows of an item.
+    seed : int
+        The seed of the test.
+    what : str
+        The things that move, in words.
+    assumption : str
+        The assumption that makes that exact, in words.
+    """
+
+    n: int
+    parts: tuple[Items, ...]
+    seed: int
+    what: str
+    assumption: str
+
+    serial: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, strata: Indices | None, groups: Indices | None, seed: int) -> Self:
+        """Sets of rows, or of groups of equally many rows, of one stratum.
+
+        Parameters
+        ----------
+        strata : ndarray of int, shape (n,), or None
+            The stratum of every row, from 0 on; None for one.
+        groups : ndarray of int, shape (n,), or None
+            The group of every row, from 0 on, each within one stratum; None where rows move by
+            themselves.
+        seed : int
+            The seed of the test.
+        """
+        n = max(len(labels) for labels in (strata, groups) if labels is not None)
+        strata = np.zeros(n, np.intp) if strata is None else strata
+        within = " within strata" if strata.any() else ""
+        if groups is None:
+            rows = np.arange(n)[:, None]
+            assumed = f"exact where rows are exchangeable{within}"
+            return cls(n, (Items(rows, strata),), seed, f"rows{within}", assumed)
+        order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
+        starts = np.cumsum(sizes) - sizes
+        parts = []
+        for width in np.unique(sizes).tolist():
+            rows = order[starts[sizes == width][:, None] + np.arange(width)]
+            # By their first rows, so that items stand in the order of storage.
+            rows = rows[np.argsort(rows[:, 0])]
+            parts.append(Items(rows, strata[rows[:, 0]]))
+        what = f"whole groups of equally many rows{within}"
+        return cls(n, tuple(parts), seed, what, f"exact where {what} are exchangeable")
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, Indices], ...]:
+        """Rows of an item, and items of every set, by part."""
+        return tuple(
+            (part.rows.shape[1], np.unique(part.sets, return_counts=True)[1]) for part in self.parts
+        )
+
+    @property
+    def movable(self) -> float:
+        """The share of the rows that are in a set of two items or more."""
+        return float(sum(w * counts[counts > 1].sum() for w, counts in self.sizes)) / self.n
+
+    def groups(self, most: int) -> MovedGroups:
+        """Groups of about so many items, or of fewer where more rows move then; made once."""
+        size = self._best_size(most)
+        if size not in self._made:
+            parts = enumerate(self.parts)
+            drawn = [part.rows[_drawn_orders(part, size, self.seed, k)] for k, part in parts]
+            self._made[size] = MovedGroups.of(self.n, size, self.seed, drawn, self.what)
+        return self._made[size]
+
+    def _best_size(self, most: int) -> int:
+        """The largest of those with which nearly as few rows stay as with any."""
+        largest = max(int(counts.max()) for _, counts in self.sizes)
+        sizes = range(2, max(2, min(most, largest)) + 1)
+        shares = {b: self._staying(b) for b in sizes}
+        bound = _NEAR_BEST * min(shares.values()) + _STAYING
+        good = [b for b in sizes if shares[b] <= bound]
+        # Transforms of such lengths are quick.
+        return max((b for b in good if is_smooth(b)), default=max(good))
+
+    def _staying(self, size: int) -> float:
+        """The share of rows that permutations within groups of so many items leave, on average.
+
+        Items beyond the last whole group of a set, and one of every group.
+        """
+        rows = sum(
+            w * float(times @ (counts % size + counts // size))
+            for w, counts, times in self._distinct
+        )
+        return rows / self.n
+
+    @cached_property
+    def _distinct(self) -> tuple[tuple[int, Indices, Indices], ...]:
+        return tuple((w, *np.unique(counts, return_counts=True)) for w, counts in self.sizes)
+
+    @cached_property
+    def _made(self) -> dict[int, MovedGroups]:
+        return {}
+
+    @cached_property
+    def whole(self) -> MovedGroups:
+        """All rows as one group, as they are, whose orders move items within their sets alone."""
+        rows, none = np.arange(self.n)[None], np.empty(0, np.intp)
+        unit = np.zeros(1, np.intp)
+        return MovedGroups(self.n, self.n, self.seed, rows, unit, none, self.what, within=self)
+
+    def order(self, coset: int, variable: int) -> Indices:
+        """A random order of all rows, in which items take places within their sets."""
+        order = np.arange(self.n)
+        for number, (rows, sets) in enumerate(self.parts):
+            keys = random_keys(self.seed, 0, len(rows), "shifts", coset, variable, 0, number)
+            # The places of a set, as they are stored, take its items in the order of their keys.
+            places = rows[np.argsort(sets, kind="stable")]
+            # Keys sort within sets; the sorted items fill the places of their own set.
+            order[places.ravel()] = rows[np.lexsort((keys, sets))].ravel()
+        return order
+
+
+@dataclass(frozen=True, eq=False)
+class Series(_Uncached):
+    """Series of rows in the order of time, which are shifted around together.
+
+    A series of n rows has b shifts, by multiples of L = n // b; rows beyond b L stay. To shift by
+    k L is to shift b items of L consecutive rows each by k.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    series : tuple of ndarray of int
+        The rows of every series, in their order.
+    seed : int
+        The seed of the test.
+    lag : int
+        The least L.
+    period : int, optional
+        Every L is a multiple of it.
+    """
+
+    n: int
+    series: tuple[Indices, ...]
+    seed: int
+    lag: int
+    period: int = 1
+
+    serial: ClassVar[bool] = True
+    movable: ClassVar[float] = 1.0
+
+    @property
+    def what(self) -> str:
+        """The things that move, in words."""
+        return "the series" if len(self.series) == 1 else f"{len(self.series):,} series at once"
+
+    @property
+    def assumption(self) -> str:
+        """The assumption that makes that right, in words."""
+        period = "" if self.period == 1 else f" but for a period of {self.period} rows"
+        return (
+            f"asymptotic: right for long series that are stationary{period} and whose rows far "
+            "apart are independent"
+        )
+
+    @property
+    def most_shifts(self) -> int:
+        # Fewer shifts for a longer least lag: the shortest series decides, since all move together.
+        """The most shifts that the least lag allows."""
+        return min(map(len, self.series)) // self._least
+
+    @property
+    def _least(self) -> int:
+        # The lag in whole periods, rounded up.
+        return -(-self.lag // self.period) * self.period
+
+    def groups(self, most: int) -> MovedGroups:
+        """Those of about so many shifts, or of fewer where more rows move then; made once."""
+        largest = max(2, min(most, self.most_shifts))
+        sizes = range(largest, max(2, int(_FEWER * largest)) - 1, -1)
+        # Of equal ones the first has the most shifts.
+        size = min(sizes, key=self._staying)
+        if size not in self._made:
+            items = [
+                rows[: size * step].reshape(1, size, step)
+                for rows in self.series
+                for step in [self._step(len(rows), size)]
+            ]
+            what = f"{self.what} by multiples of {items[0].shape[2]:,} rows"
+            if len(self.series) > 1:
+                what = f"{self.what}, each by multiples of {min(x.shape[2] for x in items):,} rows"
+            if most >= self.most_shifts:
+                what += f", {MOST_SHIFTS}"
+            made = MovedGroups.of(self.n, size, self.seed, items, what, serial=True)
+            self._made[size] = made
+        return self._made[size]
+
+    def _step(self, rows: int, size: int) -> int:
+        # Whole periods, so that a shift keeps the phase: row and shifted row are of one hour or
+        # season.
+        return rows // size // self.period * self.period
+
+    def _staying(self, size: int) -> int:
+        """Rows that no shift moves."""
+        return sum(len(rows) - size * self._step(len(rows), size) for rows in self.series)
+
+    @cached_property
+    def _made(self) -> dict[int, MovedGroups]:
+        return {}
+
+
+def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
+    """Items of groups in a random order, shape (groups, size), from all over their set.
+
+    Which items of a set are left over is drawn. The others make as many segments of consecutive
+    items as a group has items, and every group takes one of each, drawn as well: a design that
+    repeats itself would meet its own copies otherwise.
+    """
+    rng, items = generator(seed, "groups", 2, number), len(part.rows)
+    _, sets, counts = np.unique(part.sets, return_inverse=True, return_counts=True)
+    # Sorted by set, and at random within each.
+    chosen = np.argsort(sets + rng.random(items))
+    rank = np.empty(items, np.intp)
+    rank[chosen] = np.arange(items) - (np.cumsum(counts) - counts)[sets[chosen]]
+    # Items beyond a multiple of the size stay where they are, at random within their set.
+    units = counts // size
+    kept = np.flatnonzero(rank < units[sets] * size)
+    kept = kept[np.argsort(sets[kept], kind="stable")]
+    set_of_item = sets[kept]
+    place = np.arange(len(kept)) - (np.cumsum(units * size) - units * size)[set_of_item]
+    # Segments of a set, so that a group has items from all over it, as `Groups` has of the data.
+    segments = size * set_of_item + place // units[set_of_item]
+    unit = np.empty(len(kept), np.intp)
+    unit[np.argsort(segments + rng.random(len(kept)))] = place % units[set_of_item]
+    unit += (np.cumsum(units) - units)[set_of_item]
+    return kept[np.argsort(unit + rng.random(len(kept)))].reshape(-1, size)
 
 
 def check_order(order: Any, *, strata: bool) -> TimeOrder | None:

@@ -37,6 +37,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import ChiSquareMixture, Permutation, Resampling
+from dhsic.statistics.exchangeable import MovedGroups
 from dhsic.statistics.gram_sums import Centring, GramSums, limit_mixture
 from dhsic.statistics.orbit import (
     Orbit,
@@ -48,7 +49,6 @@ from dhsic.statistics.orbit import (
     whole_group,
 )
 from dhsic.statistics.replicate import Permuted, Statistic
-from dhsic.statistics.sets import MovedGroups
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -266,6 +266,10 @@ class GramPass(PermutedPass[PairSums]):
 
     Parameters
     ----------
+    orbit : Orbit
+        The permutations.
+    cosets : range
+        Which of its cosets.
     kernels : tuple of Kernel
         K fitted ones.
     variables : tuple of int
@@ -281,14 +285,12 @@ class GramPass(PermutedPass[PairSums]):
         Precision of the tiles.
     unbiased : bool
         Diagonals count as zero.
-    orbit : Orbit
-        The permutations.
-    cosets : range
-        Which of its cosets.
     """
 
     pairs: ClassVar[bool] = True
 
+    orbit: Orbit
+    cosets: range
     kernels: tuple[Kernel, ...]
     variables: tuple[int, ...]
     chosen: tuple[tuple[int, ...], ...]
@@ -296,13 +298,16 @@ class GramPass(PermutedPass[PairSums]):
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool
-    orbit: Orbit
-    cosets: range
 
     @property
     def name(self) -> str:
         """Name of the pass."""
         return super().name if len(self.orbit) > 1 else "Gram sums"
+
+    @property
+    def pairs_of_rows(self) -> GramPass:
+        """What is done with pairs of rows, as of `RowsPass`."""
+        return self
 
     @property
     def one_block(self) -> bool:
@@ -763,6 +768,8 @@ class RowsPass(PermutedPass[RowsSum]):
         Which of its cosets.
     dims : tuple of int
         Columns of every variable.
+    pairs_of_rows : GramPass, optional
+        What is done with pairs of them.
     """
 
     keeps: ClassVar[bool] = False
@@ -770,6 +777,7 @@ class RowsPass(PermutedPass[RowsSum]):
     orbit: Orbit
     cosets: range
     dims: tuple[int, ...]
+    pairs_of_rows: Any = None
 
     @property
     def name(self) -> str:
@@ -795,17 +803,8 @@ class RowsPass(PermutedPass[RowsSum]):
         return RowsSum(block.values)
 
 
-class HeldStatistic(Statistic[Any]):
-    """Statistics whose errors are known, and not those of their roots."""
-
-    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
-        """As they are."""
-        del statistics
-        return errors
-
-
 @dataclass(frozen=True)
-class GramStatistic(HeldStatistic):
+class GramStatistic(Statistic[Any]):
     """n times a multiple of HSIC, of the Gram matrices of every combination of kernels.
 
     Parameters
@@ -838,6 +837,7 @@ class GramStatistic(HeldStatistic):
     tell: Callable[[GramFound], Any]
 
     identity_rows: ClassVar[int] = _FEWEST
+    errors_of_roots: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.combinations)
@@ -887,32 +887,23 @@ class GramStatistic(HeldStatistic):
         return session.once(("orbit", asked), lambda: orbit_of(session, asked))
 
     def over(self, orbit: Orbit, cosets: range) -> GramPass | RowsPass:
-        """The pass that sums for the permutations of some cosets."""
-        if self._holds(orbit):
-            return RowsPass(orbit, cosets, self.dims)
-        return self.pairs(orbit, cosets)
-
-    def pairs(self, orbit: Orbit, cosets: range) -> GramPass:
-        """The pass over all pairs of rows, or what is done where they are held."""
-        some, moved = self.combinations, dict[tuple[int, bool], int]()
-        if orbit.shifted and cosets.start and not self._holds(orbit):
-            # Kernels of rows that the coset moves: those on the right, and of joint independence
-            # those of all variables but the first.
+        """The pass over all pairs of rows, or over rows whose pairs are held."""
+        some, held = self.combinations, self._holds(orbit)
+        chosen, moved = some.chosen, {(k, False): k for k in range(len(some.kernels))}
+        if orbit.shifted and cosets.start and not held:
+            # Kernels of rows that the coset moves: those of all variables but the first.
+            moved = {}
             chosen = tuple(
-                tuple(
-                    moved.setdefault((k, at == right or (self.joint and at > 0)), len(moved))
-                    for at, k in enumerate(one)
-                )
-                for one, right in ((one, len(one) - 1) for one in some.chosen)
+                tuple(moved.setdefault((k, at > 0), len(moved)) for at, k in enumerate(one))
+                for one in some.chosen
             )
-        else:
-            chosen = some.chosen
-            moved = {(k, False): k for k in range(len(some.kernels))}
         # Without shifts only means of the first of two variables are taken off, so that narrower
         # kernels of the other stay powers of wider ones. Joint independence asks for the matrices
         # as they are, of which float32 would lose the digits.
-        plain = self.joint or (self._holds(orbit) and orbit.shifted)
-        made = GramPass(
+        plain = self.joint or (held and orbit.shifted)
+        pairs = GramPass(
+            orbit,
+            cosets,
             tuple(some.kernels[k] for k, _ in moved),
             tuple(some.variables[k] + len(self.dims) * moves for k, moves in moved),
             chosen,
@@ -923,12 +914,10 @@ class GramStatistic(HeldStatistic):
             self.dims,
             np.dtype(np.float64) if self.joint and orbit.shifted else self.dtype,
             self.unbiased,
-            orbit,
-            cosets,
         )
         if chosen is some.chosen:  # found once, as it takes long for many kernels
-            made.__dict__["shared"] = some.shared
-        return made
+            pairs.__dict__["shared"] = some.shared
+        return RowsPass(orbit, cosets, self.dims, pairs) if held else pairs
 
     def _holds(self, orbit: Orbit) -> bool:
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
@@ -939,46 +928,39 @@ class GramStatistic(HeldStatistic):
         held = len(self.combinations.kernels) * n**2 * self.dtype.itemsize
         return few and not self.joint and held <= (_HELD_OF_SETS if in_sets else _HELD)
 
-    def step(self, session: Session, reduction: PermutedPass[Any]) -> DriverStep:
+    def step(self, session: Session, reduction: GramPass | RowsPass) -> DriverStep:
         """The bytes of the statistics, and those of matrices that are held."""
-        assert isinstance(reduction, GramPass | RowsPass)
-        n, size = session.n, self.dtype.itemsize
-        pairs = self.pairs(reduction.orbit, reduction.cosets)
-        needed = pairs.state_bytes + 8 * len(self) * (3 * len(reduction.orbit) + _VECTORS * n)
+        n, size, pairs = session.n, self.dtype.itemsize, reduction.pairs_of_rows
+        needed = pairs.state_bytes + 8 * len(self) * (3 * len(pairs.orbit) + _VECTORS * n)
+        name = "statistics"
         if isinstance(reduction, RowsPass):
             matrices = len(pairs.kernels) + pairs.shared.work_tiles + 1
             needed += 4 * reduction.rows_bytes + size * n * (2 * pairs.width + matrices * n)
-            if reduction.orbit.shifted:
+            if pairs.orbit.shifted:
                 d, b = HeldLines.count_of(pairs.groups), pairs.groups.size
                 lefts = len({one[0] for one in pairs.chosen})
                 needed += d * (2 * size * pairs.frequencies * lefts + 16 * b) + _GATHERED_MOST
-                needed += 8 * n * (4 * pairs.groups.count + 3 * len(reduction.cosets))
+                needed += 8 * n * (4 * pairs.groups.count + 3 * len(pairs.cosets))
             else:
+                name = "permutation null"
                 needed += session.runtime.threads * pairs.permuting_bytes(n)
         if self.limit:
+            name = "eigenvalues"
             # Eigenvalues of products of many kernels take workspaces for each centred matrix.
             needed += 8 * n**2 * (8 if self.joint else 2)
-        return DriverStep(self._step_name(reduction), needed)
+        return DriverStep(name, needed)
 
-    def _step_name(self, reduction: GramPass | RowsPass) -> str:
-        if self.limit:
-            return "eigenvalues"
-        held = isinstance(reduction, RowsPass) and not reduction.orbit.shifted
-        return "permutation null" if held else "statistics"
-
-    def values(self, session: Session, reduction: PermutedPass[Any], sums: Any) -> Permuted:
+    def values(self, session: Session, reduction: GramPass | RowsPass, sums: Any) -> Permuted:
         """Statistics under the permutations that were summed."""
-        assert isinstance(reduction, GramPass | RowsPass)
-        pairs = self.pairs(reduction.orbit, reduction.cosets)
+        pairs = reduction.pairs_of_rows
         limit, centres = None, np.array(pairs.centres)
-        session.step(self._step_name(reduction))
         if isinstance(reduction, RowsPass):
             sums, piece, grams, centres = pairs.hold(sums.values)
-            if reduction.orbit.shifted:
+            if pairs.orbit.shifted:
                 add_held(pairs, sums, grams)
-            elif reduction.cosets.start == 0:
+            elif pairs.cosets.start == 0:
                 sums.products[0, :, 0] = pairs.joint_sums(grams)
-            if pairs.drawn and not reduction.orbit.shifted:
+            if pairs.drawn and not pairs.orbit.shifted:
                 sampled = PermutedGrams(pairs, grams, piece.orders)
                 parts = session.map(pairs.name, sampled, len(pairs.drawn))
                 sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
@@ -986,9 +968,8 @@ class GramStatistic(HeldStatistic):
                 centring = Centring(sums.rows / session.n, unbiased=False)
                 limit = limit_mixture(grams, centring)
         products = _products(pairs, sums.products)
-        found = GramSums(
-            sums.rows, sums.diagonal, sums.squares, products[0, :, 0].copy(), pairs.chosen
-        )
+        joint = products[0, :, 0].copy()
+        found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, pairs.chosen)
         factor = self.factor(found)
         permuted = _statistics(pairs, sums.rows / session.n, products)
         if not np.isscalar(factor) or factor != 1.0:
@@ -1040,13 +1021,14 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
 
     def moved(k: int) -> Vector:
         m = pairs.variables[k]
-        still: Vector = rows[k][None]
         # Rows of a single coset with shifts are in its order, but for those that are held.
         if m == 0 or m >= len(pairs.dims) or cosets == range(1):
-            return still
+            as_they_are: Vector = rows[k][None]
+            return as_they_are
         if m not in orders:
             orders[m] = every.of(cosets, m)
-        return np.take(still[0], orders[m])
+        in_order: Vector = np.take(rows[k], orders[m])
+        return in_order
 
     rights = np.stack([moved(right) for _, right in pairs.statistics], axis=1)
     lefts = rows[[left for left, *_ in pairs.chosen]][None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,15 +42,15 @@ class MomentSums(NamedTuple):
 class MomentsPass(Pass[MomentSums]):
     """Sums of functions of rows and of their products.
 
-    The functions are features of kernels, or the products of (1, f) and (1, h) of features f and h
-    of two: their means are known only after the pass, and with the constant what is centred is a
-    linear function of the products. Sums are float64, since whitening would turn what float32
+    The functions are those of a layout, or the products of (1, f) and (1, h) of features f and h of
+    two kernels: their means are known only after the pass, and with the constant what is centred is
+    a linear function of the products. Sums are float64, since whitening would turn what float32
     leaves of the least eigenvalues into negative ones.
 
     Parameters
     ----------
-    layout : Layout
-        The features and the products.
+    layout : Layout or Terms
+        The functions, and the crossings whose products are summed.
     n : int
         Rows of the data.
     squares : float, optional
@@ -58,17 +59,15 @@ class MomentsPass(Pass[MomentSums]):
     products : bool, optional
         Whether the functions are the products of the two features of a single crossing, whose
         second moments are those of their limit law.
+    name : str, optional
+        Name of the pass in progress reports.
     """
 
-    layout: Layout
+    layout: Any
     n: int
     squares: float | None = None
     products: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name of the pass in progress reports."""
-        return "weighted products" if self.products else "feature moments"
+    name: str = "feature moments"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -88,9 +87,10 @@ class MomentsPass(Pass[MomentSums]):
         """Cost of a block of so many rows."""
         (m, p), tile = self.sizes, min(rows, _ROWS)
         copies = self.layout.n_features * (1 + (self.squares is not None))
+        largest = max(prod(crossing.shape) for crossing in self.layout.crossings)
         if self.products:  # in half of the precision, beside features with their constants twice
-            copies = m // 2 + 3 * (self.layout.n_features + 2)
-        scratch = self.layout.scratch(tile) + 8 * (p + tile * copies)
+            copies, largest = m // 2 + 3 * (self.layout.n_features + 2), p
+        scratch = self.layout.scratch(tile) + 8 * (largest + tile * copies)
         return Footprint(payload=self.layout.nbytes, scratch=scratch, state=8 * (m + p))
 
     def chunk(self, block: RowBlock) -> MomentSums:
@@ -121,6 +121,11 @@ class MomentsPass(Pass[MomentSums]):
         # in double precision.
         rows = row_products(first.astype(np.float32), second.astype(np.float32))
         sums.products[:] += (rows.T @ rows).ravel()
+
+    def of(self, sums: MomentSums) -> list[tuple[Vector, Vector]]:
+        """Of every crossing sums of its first functions, and of its products."""
+        each = self.layout.crossings
+        return [(sums.sums[one.first], one.of(sums.products)) for one in each]
 
     def left(self, weights: Vector) -> Vector:
         """The variance that is left of an error of variance 1 about the weighted mean, as weights.
@@ -210,13 +215,13 @@ def second_moments(
     -------
     FeatureMoments
     """
-    numbered, reduction = _reduction(session, features, pairs, norms=norms)
+    numbered, layout, reduction = _reduction(session, features, pairs, norms=norms)
     sums, n = _with_weights(session).reduce(reduction), session.n
     means, values = sums.sums / n, sums.products / n
-    for crossing in reduction.layout.crossings:
+    for crossing in layout.crossings:
         # E f h' - E f E h', where both means are small, since features are about provisional ones.
         crossing.of(values)[:] -= np.outer(means[crossing.first], means[crossing.second])
-    return FeatureMoments(reduction.layout, means, values, numbered)
+    return FeatureMoments(layout, means, values, numbered)
 
 
 def moments_steps(
@@ -228,8 +233,8 @@ def moments_steps(
     then: str = "solve",
 ) -> list[DriverStep | PassPlan]:
     """The pass of `second_moments` and the step after it."""
-    _, reduction = _reduction(session, features, pairs, norms=norms)
-    widest = max(f.n_summed for f in reduction.layout.kernels.values())
+    _, layout, reduction = _reduction(session, features, pairs, norms=norms)
+    widest = max(f.n_summed for f in layout.kernels.values())
     return [
         _with_weights(session).plan(reduction),
         DriverStep(then, 4 * 8 * 3 * widest**2, 8 * sum(reduction.sizes)),
@@ -238,14 +243,14 @@ def moments_steps(
 
 def _reduction(
     session: Session, features: Numbered, pairs: Pairs, *, norms: bool
-) -> tuple[dict[int, Features], MomentsPass]:
-    """The features by the numbers of their kernels, and the pass."""
+) -> tuple[dict[int, Features], Layout, MomentsPass]:
+    """The features by the numbers of their kernels, their layout, and the pass."""
     made = dict(features.items() if isinstance(features, Mapping) else enumerate(features))
     if norms:
         made = {k: replace(f, matrix=f.by_row, normed=True) for k, f in made.items()}
     layout = Layout.of({k: f.carried(f.matrix) for k, f in made.items()}, pairs)
     squares = None if session.weights is None else session.weights.squares
-    return made, MomentsPass(layout, session.n, squares)
+    return made, layout, MomentsPass(layout, session.n, squares)
 
 
 def _with_weights(session: Session) -> Session:
@@ -288,8 +293,8 @@ def weighted_steps(session: Session, features: Sequence[Features]) -> list[Drive
 
 
 def _of_products(session: Session, features: Sequence[Features]) -> MomentsPass:
-    _, plain = _reduction(session, features, BOTH[:1], norms=False)
-    return replace(plain, products=True)
+    *_, plain = _reduction(session, features, BOTH[:1], norms=False)
+    return replace(plain, name="weighted products", products=True)
 
 
 def spectral_law(left: Vector, right: Vector, null: Spectral, seed: int) -> Distribution:

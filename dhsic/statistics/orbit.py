@@ -16,8 +16,7 @@ from dhsic.engine.reduction import Pass, RowGroups
 from dhsic.engine.session import Session
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation, Shifts
-from dhsic.statistics.groups import Groups
-from dhsic.statistics.sets import MovedGroups, RowSets, WholeSets
+from dhsic.statistics.exchangeable import Groups, MovedGroups, RowSets
 
 Vector = NDArray[np.float64]
 State = TypeVar("State")
@@ -26,7 +25,6 @@ _CLOSING = 8  # columns of replicates that a p-value takes beside all, a few of 
 # Times the replicates of all features that their ranking takes beside them, which standardises all:
 # of 200 features and 100,000 replicates 5.4.
 _RANKING = 6
-_ROWS_OF_A_TASK = 2**15  # that permutations of all rows take, where no other thread can help
 _WIDEST = 4096  # rows of a group; beyond, more cosets do as well and hold less
 
 
@@ -56,10 +54,10 @@ class Replicated(NamedTuple):
     data: tuple[tuple[Sequence[int], Any], ...] = ()
     """What else the sums say of the data as they are, with the numbers of the statistics."""
 
-    @classmethod
-    def of(cls, orbit: Vector, rounding: Vector) -> Self:
-        """From the statistics of all N permutations, the identity first, shape (N, G)."""
-        return cls(orbit[0], orbit[1:], rounding)
+    @property
+    def told(self) -> list[Any]:
+        """What the sums say of every statistic, one after another."""
+        return [one for _, some in self.data for one in some]
 
 
 @dataclass(frozen=True)
@@ -84,14 +82,6 @@ class Orbit:
     cosets: int
     shifted: bool = True
 
-    @classmethod
-    def of(cls, n: int, n_resamples: int, seed: int, most: int = _WIDEST) -> Self:
-        """An orbit of at least so many permutations, in groups of about so many rows at most."""
-        # A group of b rows has b shifts: a larger one would make more than were asked for.
-        groups = Groups.of(n, min(n_resamples, most), seed)
-        # Whole cosets, and as many as give the number that was asked for.
-        return cls(groups, -(-n_resamples // groups.size))
-
     def __len__(self) -> int:
         return self.cosets * self.n_shifts
 
@@ -103,23 +93,17 @@ class Orbit:
     @property
     def detail(self) -> str:
         """How the replicates are made, for a result."""
-        b, count = self.groups.size, self.groups.count
-        if isinstance(self.groups, MovedGroups | WholeSets):
-            return self._detail_of_moves(self.groups)
+        groups, b, count = self.groups, self.groups.size, self.groups.count
+        of = f" of {self.cosets:,}" if self.cosets > 1 else ""
+        if isinstance(groups, MovedGroups):
+            stay = f"; {groups.n_left:,} of {groups.n:,} rows stay" if groups.n_left else ""
+            if not self.shifted:
+                return f"{groups.what} shuffled{stay}"
+            return f"all {b:,} shifts{of and f'{of} orders'} of {groups.what}{stay}"
         if not self.shifted:
             return "all rows shuffled" if count == 1 else f"shuffled in groups of {b:,} rows"
-        shifts = f"all {b:,} shifts"
-        if self.cosets > 1:
-            shifts += f" of {self.cosets:,} random orders"
         within = "all rows" if count == 1 else f"{count:,} groups of rows"
-        return f"{shifts} within {within}"
-
-    def _detail_of_moves(self, groups: MovedGroups | WholeSets) -> str:
-        b, what = groups.size, groups.what
-        orders = f" of {self.cosets:,} orders" if self.cosets > 1 else ""
-        how = f"all {b:,} shifts{orders} of {what}" if self.shifted else f"{what} shuffled"
-        stay = f"; {groups.n_left:,} of {groups.n:,} rows stay" if groups.n_left else ""
-        return how + stay
+        return f"all {b:,} shifts{of and f'{of} random orders'} within {within}"
 
     def orders(self, coset: int, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
         """Permutations of the rows of some groups in a coset, one a row, shape (count, b).
@@ -160,6 +144,8 @@ class PermutedPass(Pass[State]):
     """A pass over groups of rows under the permutations of an orbit."""
 
     orbit: Orbit
+    cosets: range
+    """Those of the orbit that are summed."""
 
     @property
     def name(self) -> str:
@@ -250,31 +236,17 @@ def orbit_of(
     """
     if isinstance(null, Permutation):
         return _permuted_orbit(session, null, suits)
-    return _shifted(session, null.n_resamples, _WIDEST)
+    return shifted_orbit(session, null.n_resamples)
 
 
-def narrower(session: Session, orbit: Orbit, n_resamples: int) -> Orbit:
-    """At least so many permutations, in groups of half as many rows; or half as many of a series.
-
-    Parameters
-    ----------
-    session : Session
-        The run.
-    orbit : Orbit
-        Another one, with shifts.
-    n_resamples : int
-        The least number of permutations.
-    """
-    return _shifted(session, n_resamples, orbit.groups.size // 2)
-
-
-def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
+def shifted_orbit(session: Session, n_resamples: int, most: int = _WIDEST) -> Orbit:
     """At least so many shifts, in groups of at most so many rows or not many more."""
-    if session.moves is None:
-        return Orbit.of(session.n, n_resamples, session.seed, most)
-    groups = session.moves.groups(min(n_resamples, most))
-    serial = session.moves.serial
-    # Rows of a series keep their order: there is one circle of shifts, and no coset of it.
+    # A group of b rows has b shifts: a larger one would make more than were asked for.
+    size, moves = min(n_resamples, most), session.moves
+    groups = Groups.of(session.n, size, session.seed) if moves is None else moves.groups(size)
+    # Whole cosets, and as many as give the number that was asked for. Rows of a series keep their
+    # order: there is one circle of shifts, and no coset of it.
+    serial = moves is not None and moves.serial
     return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 
@@ -302,10 +274,3 @@ def whole_group(session: Session) -> RowGroups:
         return Groups(session.n, session.n, session.seed)
     assert isinstance(moves, RowSets), "rows of series are not permuted"
     return moves.whole
-
-
-def suits_one_task(session: Session, reduction: Pass[Any]) -> bool:
-    """Whether a pass over a single group, which is one task, is of few rows and fits in memory."""
-    if session.n > _ROWS_OF_A_TASK:
-        return False
-    return session.plan(reduction).worker_bytes <= session.runtime.memory // 2

@@ -202,22 +202,17 @@ class OuterStatistic(Statistic["OuterSums"]):
             matrix = features.inverse if single or few_rows else None
         return features.carried(None if matrix is None else matrix.astype(dtype, copy=False))
 
-    def step(self, session: Session, reduction: PermutedPass[OuterSums]) -> DriverStep:
+    def step(self, session: Session, reduction: Any) -> DriverStep:
         """The bytes of `values`, with those of the sums."""
-        assert isinstance(reduction, OuterPass)
         needed = _SLAB_BYTES * session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
         widest = max(self.features[k].n_summed for pair in self.pairs for k in pair)
         return DriverStep("solve", reduction.solve_bytes + slabs + 3 * 8 * widest**2)
 
-    def values(
-        self, session: Session, reduction: PermutedPass[OuterSums], sums: OuterSums
-    ) -> Permuted:
+    def values(self, session: Session, reduction: Any, sums: OuterSums) -> Permuted:
         """The statistics of the sums, which are overwritten."""
-        assert isinstance(reduction, OuterPass)
         errors = np.array([self._rounding_error(reduction, sums, pair) for pair in self.pairs])
         cross = reduction.covariances(sums)
-        session.step("solve")
         # Those that still whiten the cross-covariances.
         factor = {
             k: None if carried.matrix is not None else self.features[k].after

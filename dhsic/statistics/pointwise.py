@@ -13,21 +13,20 @@ cancel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, Self, cast
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.reduction import Footprint, GroupBlock, Pass, RowBlock
+from dhsic.engine.plan import DriverStep
+from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, product_of_centred
-from dhsic.kernels import Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
@@ -38,14 +37,9 @@ from dhsic.nulls import (
     Spectral,
     check_no_overflow,
 )
-from dhsic.statistics.orbit import (
-    Orbit,
-    Pair,
-    PermutedPass,
-    Replicated,
-    tile_error,
-    transform_error,
-)
+from dhsic.statistics.features import Crossing
+from dhsic.statistics.moments import MomentsPass, MomentSums
+from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
 from dhsic.statistics.replicate import Permuted, Statistic
 
 Indices = NDArray[np.intp]
@@ -68,43 +62,15 @@ _PROBES = 8
 _COPIES = 4  # of the functions of a statistic while their norms are found
 
 
-class PointFunction(Protocol):
-    """A kernel at landmarks, or a function of rows that is computed as one."""
-
-    @property
-    def work_tiles(self) -> int:
-        """How many scratch tiles `tile` needs."""
-        ...
-
-    def as_power(self) -> tuple[Hashable, float]:
-        """A function of which it is a power, and the exponent."""
-        ...
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """Prepare landmarks (r, d)."""
-        ...
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
-        """Write the values (r, b) at prepared landmarks and rows into `out`."""
-        ...
-
-    def columns(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """Prepare rows (b, d) of data, where `rows` prepares landmarks."""
-        ...
-
-    def width(self, d: int) -> int:
-        """Columns of prepared rows of d columns."""
-        ...
-
-
 @dataclass(frozen=True)
 class Tuples:
     """Two-sided statistics at landmark tuples, each at the landmarks that it keeps.
 
     Parameters
     ----------
-    kernels : tuple of PointFunction
-        All K of them, fitted.
+    kernels : tuple of Kernel
+        All K of them, fitted; or functions of rows, which have `rows`, `columns`, `width`, `tile`,
+        `work_tiles` and `as_power` as kernels have.
     variables : tuple of int
         The number of the variable that each is for, shape (K,).
     landmarks : tuple of ndarray, shapes (p, d_m)
@@ -123,7 +89,7 @@ class Tuples:
         kernels is their product about their means.
     """
 
-    kernels: tuple[PointFunction, ...]
+    kernels: tuple[Any, ...]
     variables: tuple[int, ...]
     landmarks: tuple[Matrix, ...]
     pairs: tuple[Pair, ...]
@@ -135,7 +101,7 @@ class Tuples:
     @classmethod
     def at(
         cls,
-        kernels: Sequence[PointFunction],
+        kernels: Sequence[Any],
         variables: Sequence[int],
         landmarks: Sequence[Matrix],
         pairs: Iterable[Pair],
@@ -154,7 +120,7 @@ class Tuples:
     @classmethod
     def unseen(
         cls,
-        kernels: Sequence[PointFunction],
+        kernels: Sequence[Any],
         variables: Sequence[int],
         dims: Sequence[int],
         p: int,
@@ -208,7 +174,7 @@ class Tuples:
             held.setdefault(side, np.zeros(len(self.landmarks[0]), bool))[at] = True
 
         for pair, kept in zip(self.pairs, self.kept, strict=True):
-            for side in _sides_of(pair):
+            for side in sides_of(pair):
                 hold(side, kept)
         # From the last to the first, since a source may follow from another one.
         for power in reversed(self.shared.powers):
@@ -217,36 +183,19 @@ class Tuples:
         return {side: np.flatnonzero(at) for side, at in held.items()}
 
     @cached_property
-    def side_places(self) -> dict[Side, slice]:
-        """Where the landmarks of every side are among those of all sides."""
-        return dict(zip(self.sides, consecutive(map(len, self.sides.values())), strict=True))
-
-    @property
-    def n_side_values(self) -> int:
-        """Landmarks of all sides together."""
-        return sum(map(len, self.sides.values()))
-
-    @cached_property
     def shared(self) -> SharedTiles:
         """How the tiles of the kernels come from each other."""
-        return SharedTiles(cast(tuple[Kernel, ...], self.kernels), self.variables)
+        return SharedTiles(self.kernels, self.variables)
 
     @cached_property
     def roots(self) -> list[int]:
         """Kernels that are computed, and are no powers of others."""
         return [k for k in self.shared.roots if (k,) in self.sides]
 
-    @cached_property
-    def points(self) -> dict[int, Matrix]:
-        """Their landmarks, prepared for tiles whose rows they are."""
-        return {
-            k: self.kernels[k].rows(self.landmarks[k][self.sides[k,]], self.dtype)
-            for k in self.roots
-        }
-
     def width(self, k: int) -> int:
         """Columns of prepared rows of a kernel."""
-        return self.kernels[k].width(self.landmarks[k].shape[1])
+        columns: int = self.kernels[k].width(self.landmarks[k].shape[1])
+        return columns
 
     @cached_property
     def nbytes(self) -> int:
@@ -260,7 +209,7 @@ class Tuples:
         return self.pilots[k][at, None].astype(self.dtype)
 
 
-def _values(kernel: PointFunction, z: Matrix, x: Matrix) -> Vector:
+def _values(kernel: Any, z: Matrix, x: Matrix) -> Vector:
     """Values (p, b) at landmarks and rows."""
     rows, columns = kernel.rows(z, np.float64), kernel.columns(x, np.float64)
     out = np.empty((len(rows), len(columns)))
@@ -268,10 +217,10 @@ def _values(kernel: PointFunction, z: Matrix, x: Matrix) -> Vector:
     return out
 
 
-def _sides_of(pair: Pair) -> list[Side]:
-    """Both sides of a statistic, and the kernels of a product by themselves, for their means."""
-    left = [pair.left, *((k,) for k in pair.left)] if pair.left else []
-    return list(dict.fromkeys([*left, (pair.right,)]))
+def sides_of(pair: Pair) -> list[Side]:
+    """Both sides of a statistic; between them the factors of a left one, for their means."""
+    factors = [(k,) for k in pair.left] if len(pair.left) > 1 else []
+    return [*filter(None, [pair.left]), *factors, (pair.right,)]
 
 
 class Strip(NamedTuple):
@@ -279,8 +228,8 @@ class Strip(NamedTuple):
 
     numbers: dict[Side, Indices]
     """Its landmarks that a side has."""
-    at: dict[Side, slice]
-    """These among those of all sides."""
+    points: dict[int, Matrix]
+    """Those of kernels that are computed, prepared for tiles whose rows they are."""
     rows: dict[tuple[Side, int], Indices | slice]
     """Those of a product or a power in the tile of a kernel that it is made of."""
     pairs: list[tuple[slice, dict[Side, Indices | slice]]]
@@ -295,29 +244,21 @@ class Strip(NamedTuple):
             return slice(*np.searchsorted(at, [start, stop]).tolist())
 
         numbers = {side: at[within(at)] for side, at in t.sides.items()}
+        points = {k: t.kernels[k].rows(t.landmarks[k][numbers[k,]], t.dtype) for k in t.roots}
         made = [(side, k) for side in numbers if len(side) > 1 for k in side]
         made += [((k,), source) for k, source, _ in t.shared.powers if (k,) in numbers]
         rows = {(side, k): _places_among(numbers[k,], numbers[side]) for side, k in made}
         pairs = []
         for pair, kept, place in zip(t.pairs, t.kept, t.places, strict=True):
-            its = kept[within(kept)]
-            places = {side: _places_among(numbers[side], its) for side in _sides_of(pair)}
-            pairs.append((_moved(within(kept), place.start), places))
-        at = {side: _moved(within(t.sides[side]), t.side_places[side].start) for side in numbers}
-        return cls(numbers, at, rows, pairs)
+            at = within(kept)
+            places = {side: _places_among(numbers[side], kept[at]) for side in sides_of(pair)}
+            pairs.append((slice(place.start + at.start, place.start + at.stop), places))
+        return cls(numbers, points, rows, pairs)
 
 
 def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     """Places of ascending numbers among others: all, or one after another."""
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)
-
-
-def _moved(at: slice, begin: int) -> slice:
-    return slice(at.start + begin, at.stop + begin)
-
-
-def _length(at: slice) -> int:
-    return int(at.stop - at.start)
 
 
 @dataclass(frozen=True)
@@ -350,9 +291,9 @@ class TupleTiles:
         return [Strip.of(self.tuples, *both) for both in pairwise(self.cuts)]
 
     def _most(self, lists: Iterable[Indices]) -> int:
-        """How many of some landmarks the strip has that has the most; quicker than strips are."""
-        counts = [np.diff(np.searchsorted(at, self.cuts)) for at in lists]
-        return int(np.sum(counts, axis=0).max()) if counts else 0
+        """How many of some landmarks a strip has at most; quicker than strips are."""
+        widest = max(stop - start for start, stop in pairwise(self.cuts))
+        return sum(min(len(at), widest) for at in lists)
 
     @cached_property
     def most_sides(self) -> int:
@@ -393,10 +334,9 @@ class TupleTiles:
         worked = np.empty((scratch, widest, len(values[0])), t.dtype)
         for strip in self.strips:
             tiles: SideTiles = {}
-            places = consecutive(len(strip.numbers[k,]) for k in t.roots)
-            for k, place in zip(t.roots, places, strict=True):
+            places = consecutive(map(len, strip.points.values()))
+            for (k, points), place in zip(strip.points.items(), places, strict=True):
                 tiles[k,], kernel = made[place], t.kernels[k]
-                points = t.points[k][_moved(strip.at[k,], -t.side_places[k,].start)]
                 work = worked[: kernel.work_tiles, : len(points)]
                 kernel.tile(points, columns[k], tiles[k,], work)
             # Powers are taken of the values themselves, before their pilots are taken off.
@@ -410,22 +350,17 @@ class TupleTiles:
                 tile -= t.pilot(side[0], strip.numbers[side])
             yield strip, tiles
 
-    def with_products(self, strip: Strip, tiles: SideTiles) -> SideTiles:
-        """All sides about their pilots, (r, rows) each."""
-        products = [side for side in strip.numbers if len(side) > 1]
-        return tiles | {
-            side: self.product(side, strip, self.factors(side, strip, tiles), {})
-            for side in products
-        }
-
-    def factors(self, side: Side, strip: Strip, tiles: SideTiles) -> list[Tile]:
-        """The factors of the product of several kernels, (r, rows) each."""
-        t, at = self.tuples, strip.numbers[side]
-        factors = [tiles[k,][strip.rows[side, k]] for k in side]
-        if t.form == "centred":
-            return factors
-        # With their pilots added the tiles are the kernels as they are.
-        return [values + t.pilot(k, at) for k, values in zip(side, factors, strict=True)]
+    def factors(self, strip: Strip, tiles: SideTiles) -> dict[Side, list[Tile]]:
+        """The factors (r, rows) of every side that is a product of several kernels."""
+        t, found = self.tuples, dict[Side, list[Tile]]()
+        for side, at in strip.numbers.items():
+            if len(side) > 1:
+                found[side] = [tiles[k,][strip.rows[side, k]] for k in side]
+                if t.form == "joint":
+                    # With their pilots added the tiles are the kernels as they are.
+                    pairs = zip(side, found[side], strict=True)
+                    found[side] = [values + t.pilot(k, at) for k, values in pairs]
+        return found
 
     def product(self, side: Side, strip: Strip, factors: list[Tile], orders: Orders) -> Tile:
         """A side of several kernels, from its factors with rows in the orders of their variables.
@@ -437,9 +372,7 @@ class TupleTiles:
             _permuted(values, orders.get(t.variables[k]))
             for k, values in zip(side, factors, strict=True)
         ]
-        product: Tile = moved[0] * moved[1]
-        for values in moved[2:]:
-            product *= values
+        product: Tile = math.prod(moved[1:], start=moved[0])
         if t.form == "joint":
             # Less the product of the pilots, so that the side is small.
             product -= math.prod(t.pilot(k, strip.numbers[side]) for k in side)
@@ -465,9 +398,9 @@ class TupleSums(NamedTuple):
     left_over: Tile
     """Products of both sides over the rows that are in no group, shape (Q,)."""
     sides: Tile
-    """Every side about its pilot, shape (R, S)."""
-    side_squares: Vector
-    """The squares of every side about its pilot, shape (S,)."""
+    """All F of `sides_of` every statistic about their pilots, shape (R, F, Q)."""
+    side_squares: Tile
+    """Their squares, shape (F, Q)."""
     squares: Vector
     """Sums over groups of the squared norms of both sides multiplied, shape (Q,)."""
 
@@ -521,11 +454,16 @@ class TuplePass(PermutedPass[TupleSums]):
         return tuple(sorted({self.tuples.variables[k] for k in moved}))
 
     @property
+    def n_sides(self) -> int:
+        """Sides of a statistic, F."""
+        return len(sides_of(self.tuples.pairs[0]))
+
+    @property
     def state_bytes(self) -> int:
         """Bytes of the sums."""
-        t, cosets = self.tuples, len(self.cosets)
-        state = (16 * self.frequencies or 8) * t.n_values * cosets
-        return state + 8 * (cosets + 1) * t.n_side_values + 16 * t.n_values
+        cosets = len(self.cosets)
+        cross = (16 * self.frequencies or 8) * cosets
+        return self.tuples.n_values * (cross + 8 * (cosets + 1) * self.n_sides + 16)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -543,7 +481,7 @@ class TuplePass(PermutedPass[TupleSums]):
         """Sums over a run of groups."""
         t, b, cosets, f = self.tuples, self.groups.size, len(self.cosets), self.frequencies
         cross = np.zeros((cosets, t.n_values, f or 1), np.complex128 if f else np.float64)
-        values, sides = np.zeros((2, t.n_values)), np.zeros((cosets + 1, t.n_side_values))
+        values, sides = np.zeros((2, t.n_values)), np.zeros((cosets + 1, self.n_sides, t.n_values))
         sums = TupleSums(cross, values[0], sides[:-1], sides[-1], values[1])
         for start in range(0, block.n_groups, self.together):
             stop = min(start + self.together, block.n_groups)
@@ -554,60 +492,60 @@ class TuplePass(PermutedPass[TupleSums]):
                 for coset in self.cosets
             ]
             for strip, tiles in self.tiles.of([x[start * b : stop * b] for x in block.values]):
-                self._add_groups(sums, strip, tiles, orders)
+                self._add(sums, strip, tiles, orders)
         if block.n_left:
             for strip, tiles in self.tiles.of([x[block.n_groups * b :] for x in block.values]):
-                self._add_left_over(sums, strip, self.tiles.with_products(strip, tiles))
+                self._add(sums, strip, tiles, None)
         return sums
 
-    def _add_left_over(self, sums: TupleSums, strip: Strip, sides: SideTiles) -> None:
-        """Add rows that no permutation moves, by their sides at a strip of landmarks."""
-        for side, at in strip.at.items():
-            sums.sides[:, at] += sides[side].sum(axis=1)
-            sums.side_squares[at] += _squared_row_norms(sides[side])
-        self._add_products(sums.left_over, strip, sides, sides, {})
-
-    def _add_groups(
-        self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders]
+    def _add(
+        self, sums: TupleSums, strip: Strip, tiles: SideTiles, orders: list[Orders] | None
     ) -> None:
-        """Add what some whole groups contribute at a strip of landmarks."""
-        t, b = self.tuples, self.groups.size
-        sides = self.tiles.with_products(strip, tiles)
-        norms = {
-            side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
-            for side, x in sides.items()
+        """Add some whole groups, or rows that no permutation moves, at a strip of landmarks."""
+        t, factors = self.tuples, self.tiles.factors(strip, tiles)
+        sides = tiles | {
+            side: self.tiles.product(side, strip, some, {}) for side, some in factors.items()
         }
-        for side, at in strip.at.items():
-            sums.side_squares[at] += norms[side].sum(axis=1)
+        count = 1 if orders is None else next(iter(sides.values())).shape[1] // self.groups.size
+        norms = {
+            side: _squared_row_norms(x.reshape(len(x), count, -1)) for side, x in sides.items()
+        }
+        squares = {side: x.sum(axis=1) for side, x in norms.items()}
+        # Shifts leave the sums of a side as they are.
+        plain = {side: x.sum(axis=1) for side, x in sides.items()}
+        self._add_sides(sums.side_squares, strip, squares)
+        if orders is None:
+            for total in sums.sides:
+                self._add_sides(total, strip, plain)
+            self._add_products(sums.left_over, strip, sides, sides, {})
+            return
         for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
             # Cauchy-Schwarz: no product of a group is larger, which bounds the rounding of its
             # transforms.
             both = norms[left][rows[left]] * norms[right,][rows[right,]]
             sums.squares[at] += both.sum(axis=1)
-        # Shifts leave the sums of a side as they are.
-        plain = {side: x.sum(axis=1) for side, x in sides.items()}
-        factors = {
-            side: self.tiles.factors(side, strip, tiles)
-            for side in sides
-            if len(side) > 1 and t.form == "joint"
-        }
         lefts = []
         for r, moved in enumerate(orders):
             # Products of several variables are others in every coset that moves some of them.
             made = {
-                side: self.tiles.product(side, strip, x, moved)
-                for side, x in factors.items()
-                if moved
+                side: self.tiles.product(side, strip, some, moved)
+                for side, some in factors.items()
+                if moved and t.form == "joint"
             }
             totals = plain | {side: x.sum(axis=1) for side, x in made.items()}
-            for side, at in strip.at.items():
-                sums.sides[r, at] += totals[side]
+            self._add_sides(sums.sides[r], strip, totals)
             if self.orbit.shifted:
                 lefts.append(sides | made)
             else:
                 self._add_products(sums.cross[r, :, 0], strip, sides | made, sides, moved)
         if self.orbit.shifted:
             self._add_spectra(sums.cross, strip, lefts, sides, orders)
+
+    def _add_sides(self, total: Tile, strip: Strip, values: dict[Side, Vector]) -> None:
+        """Add values of all sides to those of the statistics, shape (F, Q)."""
+        for at, rows in strip.pairs:
+            for number, (side, places) in enumerate(rows.items()):
+                total[number, at] += values[side][places]
 
     def _add_products(
         self, sums: Tile, strip: Strip, lefts: SideTiles, rights: SideTiles, moved: Orders
@@ -633,7 +571,7 @@ class TuplePass(PermutedPass[TupleSums]):
     ) -> None:
         """Add the cross-spectra: all groups are summed before they are added."""
         t, b = self.tuples, self.groups.size
-        at = consecutive(_length(place) for place, _ in strip.pairs)
+        at = consecutive(place.stop - place.start for place, _ in strip.pairs)
         # All groups are summed here before the state is touched, which no cache holds: an entry
         # takes 11 ns so, and 13 to 26 where each group is added to the state.
         dtype = np.result_type(t.dtype, np.complex64)
@@ -693,11 +631,6 @@ class PointMoments(NamedTuple):
     """Means of their squares."""
 
 
-def moments_of(found: Replicated) -> list[PointMoments]:
-    """The moments of every statistic."""
-    return [moments for _, some in found.data for moments in some]
-
-
 def means_of(tuples: Tuples, moments: Sequence[PointMoments]) -> list[Vector]:
     """Means of all kernels at the landmarks where statistics need them, shapes (p,)."""
     means = [np.zeros(len(pilots)) for pilots in tuples.pilots]
@@ -737,18 +670,13 @@ class Pointwise(Statistic[TupleSums]):
     def over(self, orbit: Orbit, cosets: range) -> TuplePass:
         return TuplePass(self.tuples, orbit, cosets)
 
-    def step(self, session: Session, reduction: PermutedPass[TupleSums]) -> DriverStep:
+    def step(self, session: Session, reduction: Any) -> DriverStep:
         """The functions of one coset and statistic at a time, and a factor beside."""
-        assert isinstance(reduction, TuplePass)
         most, b = max(self.tuples.sizes), reduction.orbit.n_shifts
         held = reduction.state_bytes + 8 * len(self) * len(reduction.cosets) * b
         return DriverStep("solve", held + 8 * most * (_COPIES * b + 2 * most))
 
-    def values(
-        self, session: Session, reduction: PermutedPass[TupleSums], sums: TupleSums
-    ) -> Permuted:
-        assert isinstance(reduction, TuplePass)
-        session.step("solve")
+    def values(self, session: Session, reduction: Any, sums: TupleSums) -> Permuted:
         n, b, count = session.n, reduction.orbit.n_shifts, len(reduction.cosets)
         permuted, errors = np.empty((count * b, len(self))), np.empty(len(self))
         moments = []
@@ -775,32 +703,26 @@ class Pointwise(Statistic[TupleSums]):
         # Rows outside of the groups stay in their places under every permutation.
         u += sums.left_over[at, None]
         u /= n
-        about = {side: self._at(sums.sides[r], side, c) / n for side in _sides_of(t.pairs[c])}
+        left_mean, *about, right_mean = sums.sides[r, :, at] / n
         # Shifts move rows within a side: both means, and so their product, stay as they are.
-        u -= (about[left] * about[right,])[:, None]
+        u -= (left_mean * right_mean)[:, None]
         # A joint test sees a dependence among the left variables, too: with L their product,
         # E prod_m k_m - prod_m kappa_m is the covariance and (E L - prod_{left} kappa_m)
         # kappa_right.
         if t.form == "joint" and len(left) > 1:
-            pilots = {k: t.pilots[k][kept] for k in (*left, right)}
-            mean = math.prod(pilots[k] for k in left) + about[left]
-            apart = math.prod(pilots[k] + about[k,] for k in left)
-            u += ((mean - apart) * (pilots[right] + about[right,]))[:, None]
+            *pilots, right_pilot = (t.pilots[k][kept] for k in (*left, right))
+            mean = math.prod(pilots) + left_mean
+            apart = math.prod(map(np.add, pilots, about))
+            u += ((mean - apart) * (right_pilot + right_mean))[:, None]
         return u
-
-    def _at(self, sums: Vector, side: Side, c: int) -> Vector:
-        """Those of the sums of a side that a statistic keeps."""
-        kept: Vector = sums[self.tuples.side_places[side]][
-            np.searchsorted(self.tuples.sides[side], self.tuples.kept[c])
-        ]
-        return kept
 
     def _moments(self, sums: TupleSums, c: int, u: Vector, n: int) -> PointMoments:
         t, pair = self.tuples, self.tuples.pairs[c]
         kernels = (*pair.left, pair.right)
         pilots = np.array([t.pilots[k][t.kept[c]] for k in kernels])
-        about = np.array([self._at(sums.sides[0], (k,), c) for k in kernels]) / n
-        squares = np.array([self._at(sums.side_squares, (k,), c) for k in kernels]) / n
+        # The kernels by themselves are the last sides.
+        last = np.s_[-len(kernels) :, t.places[c]]
+        about, squares = sums.sides[0][last] / n, sums.side_squares[last] / n
         # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
         return PointMoments(u, pilots + about, squares + pilots * (pilots + 2.0 * about))
 
@@ -822,18 +744,9 @@ class Pointwise(Statistic[TupleSums]):
         return math.sqrt(n) * _SAFETY * norm
 
 
-class TermSums(NamedTuple):
-    """Sums over rows of the centred terms xi, and of xi xi'."""
-
-    plain: Vector
-    """sum_i xi_ij, shape (P,)."""
-    squares: Vector
-    """sum_i xi_ij xi_ik of every statistic, one after another, shape (sum_c P_c^2,)."""
-
-
 @dataclass(frozen=True)
-class TermPass(Pass[TermSums]):
-    """The second moments of the terms of statistics about their pilots.
+class Terms:
+    """The terms of statistics about their pilots, as functions of rows.
 
     Those of a pair are its centred products, whose mean is u where the pilots are the means; those
     of a kernel without a left side are its own values about the pilots.
@@ -842,113 +755,111 @@ class TermPass(Pass[TermSums]):
     ----------
     tuples : Tuples
         The statistics.
-    name : str, optional
-        Name of the pass.
     """
 
     tuples: Tuples
-    name: str = "second moments"
 
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
         return TupleTiles(self.tuples, TILE_ROWS)
 
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        t, tile = self.tuples, min(rows, TILE_ROWS)
-        terms = 2 * self.tiles.most_terms * t.dtype.itemsize + 8 * t.n_values
-        return Footprint(
-            payload=t.nbytes,
-            scratch=tile * (self.tiles.row_bytes + terms) + 8 * max(t.sizes) ** 2,
-            state=8 * (sum(q * q for q in t.sizes) + t.n_values),
+    @property
+    def n_features(self) -> int:
+        """Terms of all statistics."""
+        return self.tuples.n_values
+
+    @property
+    def n_products(self) -> int:
+        """Products of all terms of a statistic with each other."""
+        return int(self.crossings[-1].at.stop)
+
+    @cached_property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """One a statistic."""
+        places = self.tuples.places, consecutive(q * q for q in self.tuples.sizes)
+        return tuple(Crossing((), (), at, at, square) for at, square in zip(*places, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the statistics."""
+        return self.tuples.nbytes
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the tiles of so many rows and of the terms of a strip."""
+        return rows * (
+            self.tiles.row_bytes + 2 * self.tiles.most_terms * self.tuples.dtype.itemsize
         )
 
-    def chunk(self, block: RowBlock) -> TermSums:
-        """Sums over one block."""
+    def features(self, values: Sequence[Matrix], dtype: DTypeLike) -> Matrix:
+        """All terms of rows, shape (b, Q)."""
         t = self.tuples
-        sums = TermSums(np.zeros(t.n_values), np.zeros(sum(q * q for q in t.sizes)))
-        for start in range(0, block.rows, TILE_ROWS):
-            values = [x[start : start + TILE_ROWS] for x in block.values]
-            # Products of float32 would leave the covariance indefinite once it is whitened.
-            terms = np.empty((t.n_values, len(values[0])))
-            for strip, tiles in self.tiles.of(values):
-                self._write_terms(terms, strip, tiles)
-            for place, (plain, squares) in zip(t.places, self.of(sums), strict=True):
-                plain += terms[place].sum(axis=1)
-                squares += terms[place] @ terms[place].T
-        return sums
-
-    def _write_terms(self, terms: Tile, strip: Strip, tiles: SideTiles) -> None:
-        """Write the terms of every statistic at a strip."""
-        t = self.tuples
-        for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
-            # A strip may hold no landmark that this statistic keeps.
-            if _length(at) == 0:
-                continue
-            centred, means = [], []
-            for k in (*left, right):
-                centred.append(tiles[k,][rows[k,]].copy())
-                means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
-            # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
-            terms[at] = product_of_centred(centred, means) if left else centred[0]
-
-    def of(self, sums: TermSums) -> list[tuple[Vector, Vector]]:
-        """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
-        sizes = self.tuples.sizes
-        squares = consecutive(q * q for q in sizes)
-        return [
-            (sums.plain[place], sums.squares[square].reshape(q, q))
-            for place, square, q in zip(self.tuples.places, squares, sizes, strict=True)
-        ]
+        # Products of float32 would leave the covariance indefinite once it is whitened.
+        terms = np.empty((t.n_values, len(values[0])), dtype)
+        for strip, tiles in self.tiles.of(values):
+            for (left, right), (at, rows) in zip(t.pairs, strip.pairs, strict=True):
+                # A strip may hold no landmark that this statistic keeps.
+                if at.start == at.stop:
+                    continue
+                centred, means = [], []
+                for k in (*left, right):
+                    centred.append(tiles[k,][rows[k,]].copy())
+                    means.append(t.pilot(k, strip.numbers[k,][rows[k,]]))
+                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+                terms[at] = product_of_centred(centred, means) if left else centred[0]
+        return terms.T
 
 
-def limit_laws(
-    session: Session, tuples: Tuples, whiten: Sequence[Norm], null: Gamma | Spectral
-) -> list[tuple[float, Distribution]]:
-    """T of every statistic and its limit law, in as few passes as fit in memory.
+def term_moments(session: Session, tuples: Tuples, name: str) -> MomentsPass:
+    """The pass that sums the terms of statistics about their pilots, and their products."""
+    return MomentsPass(Terms(tuples), session.n, name=name)
 
-    The pilots are the means of the kernels. Whitening takes functions (q, N) at the landmarks of a
-    statistic to those whose sums of squares are its squared norms.
+
+@dataclass(frozen=True)
+class LimitLaws(Statistic[MomentSums]):
+    """T of every statistic, and its limit law.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    tuples : Tuples
+        The statistics, whose pilots are the means of the kernels.
+    whiten : tuple of callable
+        Takes functions (q, N) at the landmarks of a statistic to those whose sums of squares are
+        its squared norms.
+    null : Gamma or Spectral
+        The law.
     """
-    tested = []
-    for numbers, part, plan, _ in _law_parts(session, tuples, null):
-        for c, moments in zip(numbers, part.of(session.reduce(part, plan)), strict=True):
-            tested.append(_limit_law(session, *moments, whiten[c], null))
-        del moments  # the next pass has sums of its own
-    return tested
 
+    session: Session
+    tuples: Tuples
+    whiten: tuple[Norm, ...]
+    null: Gamma | Spectral
 
-def law_steps(
-    session: Session, tuples: Tuples, null: Gamma | Spectral
-) -> list[DriverStep | PassPlan]:
-    """The passes of `limit_laws` and what follows each."""
-    passes: list[DriverStep | PassPlan] = []
-    for *_, plan, steps in _law_parts(session, tuples, null):
-        passes += [plan, *steps]
-    return passes
+    def __len__(self) -> int:
+        return len(self.whiten)
 
+    def part(self, numbers: Sequence[int]) -> Self:
+        """Some of the statistics."""
+        whiten = tuple(self.whiten[c] for c in numbers)
+        return replace(self, tuples=self.tuples.part(numbers), whiten=whiten)
 
-def _law_parts(
-    session: Session, tuples: Tuples, null: Gamma | Spectral
-) -> Iterator[tuple[range, TermPass, PassPlan, list[DriverStep]]]:
-    """All statistics at once where their covariances fit in memory, else halves of them."""
-    left = [range(len(tuples.pairs))]
-    while left:
-        numbers = left.pop(0)
-        part = TermPass(tuples.part(numbers), f"{null.name} null")
-        # One covariance at a time, beside the moments of all.
-        matrix = 8 * max(part.tuples.sizes) ** 2
-        held, plan = matrix * (len(numbers) - 1), session.plan(part)
-        steps = [DriverStep("whiten", held + 6 * matrix)]
-        if isinstance(null, Spectral):
-            steps.append(DriverStep("eigenvalues", held + 5 * matrix))
-        fits = plan.worker_bytes + steps[0].working_bytes <= session.runtime.pass_bytes
-        if fits or len(numbers) == 1:
-            yield numbers, part, plan, steps * len(numbers)
-        else:
-            middle = len(numbers) // 2
-            left[:0] = [numbers[:middle], numbers[middle:]]
+    def over(self, orbit: Orbit, cosets: range) -> MomentsPass:
+        """The pass over the data as they are."""
+        del orbit, cosets
+        return term_moments(self.session, self.tuples, f"{self.null.name} null")
+
+    def step(self, session: Session, reduction: MomentsPass) -> DriverStep:
+        """One covariance at a time, beside the moments of all."""
+        return DriverStep("limit law", 8 * (sum(reduction.sizes) + 6 * max(self.tuples.sizes) ** 2))
+
+    def values(self, session: Session, reduction: MomentsPass, sums: MomentSums) -> Permuted:
+        """The statistics; laws are what is told of the data."""
+        each = zip(reduction.of(sums), self.whiten, strict=True)
+        tested = [_limit_law(session, *moments, whiten, self.null) for moments, whiten in each]
+        statistics = np.array([[statistic for statistic, _ in tested]])
+        return Permuted(statistics, np.zeros(len(self)), tested)
 
 
 def _limit_law(
@@ -963,12 +874,10 @@ def _limit_law(
     the excess of rejections that it causes at small n.
     """
     n, u = session.n, plain / session.n
-    session.step("whiten")
     covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
     check_no_overflow(covariance)
     statistic = n * float(squared_norms(whiten(u)))
     if isinstance(null, Spectral):
-        session.step("eigenvalues")
         # Along directions near the pruning tolerance the covariance may be negative by rounding.
         mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
         return statistic, null.distribution(mixture, session.seed)

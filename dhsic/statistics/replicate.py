@@ -17,16 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.reduction import Pass
 from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Resampling
-from dhsic.statistics.groups import Groups
+from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.orbit import (
     Orbit,
-    PermutedPass,
     Replicated,
-    narrower,
     orbit_of,
-    suits_one_task,
+    shifted_orbit,
     tie_tolerance,
 )
 
@@ -34,6 +33,7 @@ State = TypeVar("State")
 Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
+_ROWS_OF_A_TASK = 2**15  # that permutations of all rows take, where no other thread can help
 SHARE_OF_MANY = 6
 """Of the memory, that many statistics that are measured each by itself take at a time.
 
@@ -48,7 +48,7 @@ class Permuted(NamedTuple):
     permuted: Vector
     """Statistics under the permutations of the cosets that were summed, shape (R b, C)."""
     errors: Vector
-    """Up to how much rounding may have changed the root of a statistic, shape (C,)."""
+    """Up to how much rounding may have changed a statistic or its root, shape (C,)."""
     data: Any = None
     """What else the sums of coset 0 say of the data as they are."""
 
@@ -58,6 +58,8 @@ class Statistic(ABC, Generic[State]):
 
     identity_rows: ClassVar[int] = 1024
     """Rows of a group where nothing is permuted."""
+    errors_of_roots: ClassVar[bool] = True
+    """Whether the errors that are known are those of the roots of statistics, which are norms."""
 
     @property
     def adds(self) -> bool:
@@ -81,16 +83,16 @@ class Statistic(ABC, Generic[State]):
         return numbers
 
     @abstractmethod
-    def over(self, orbit: Orbit, cosets: range) -> PermutedPass[State]:
+    def over(self, orbit: Orbit, cosets: range) -> Pass[State]:
         """The pass that sums for the permutations of some cosets."""
 
     @abstractmethod
-    def step(self, session: Session, reduction: PermutedPass[State]) -> DriverStep:
+    def step(self, session: Session, reduction: Any) -> DriverStep:
         """The bytes of `values`, with those of the sums."""
 
     @abstractmethod
-    def values(self, session: Session, reduction: PermutedPass[State], sums: State) -> Permuted:
-        """The statistics of the sums of `over`, which may be overwritten."""
+    def values(self, session: Session, reduction: Any, sums: Any) -> Permuted:
+        """The statistics of the sums of a pass that `over` made, which may be overwritten."""
 
     def addends(self, fits: Callable[[Self], bool]) -> list[Self]:
         """Parts that fit, whose statistics add up to that of the only one; none where it has none.
@@ -99,10 +101,6 @@ class Statistic(ABC, Generic[State]):
         """
         del fits
         return []
-
-    def tolerance(self, statistics: Vector, errors: Vector) -> Vector:
-        """How far below a statistic a replicate may lie and still be a tie, shape (C,)."""
-        return tie_tolerance(statistics, errors)
 
     def largest(self) -> Self:
         """The statistic whose sums are largest."""
@@ -121,7 +119,10 @@ class Statistic(ABC, Generic[State]):
 
         def suits(orbit: Orbit) -> bool:
             """Whether one task can take all permutations of a statistic by itself."""
-            return suits_one_task(session, largest.over(orbit, range(orbit.cosets)))
+            if session.n > _ROWS_OF_A_TASK:
+                return False
+            plan = session.plan(largest.over(orbit, range(orbit.cosets)))
+            return plan.worker_bytes <= session.runtime.memory // 2
 
         orbit = orbit_of(session, null, suits)
         if isinstance(null, Permutation) or self.adds:
@@ -131,7 +132,7 @@ class Statistic(ABC, Generic[State]):
             return _planned(session, some, orbit, range(orbit.cosets)[-1:]).fits(session)
 
         while orbit.groups.size >= 2 * _LEAST_GROUP and not fits(largest):
-            orbit = narrower(session, orbit, null.n_resamples)
+            orbit = shifted_orbit(session, null.n_resamples, orbit.groups.size // 2)
         return orbit
 
 
@@ -166,10 +167,10 @@ def replicate_parts(
     for numbers, group in groupby(pieces, key=lambda piece: piece.numbers):
         values, squares, data = np.empty((0, 0)), np.zeros(len(numbers)), None
         for piece in group:
-            reduction = piece.statistic.over(orbit, piece.cosets)
-            sums = session.reduce(reduction, piece.plan)
-            found = piece.statistic.values(session, reduction, sums)
-            if piece.cosets.start == 0:
+            cosets, sums = piece.cosets, session.reduce(piece.reduction, piece.plan)
+            session.step(piece.step.name)
+            found = piece.statistic.values(session, piece.reduction, sums)
+            if cosets.start == 0:
                 # Errors are of roots, whose squares add up over parts of a norm.
                 squares += found.errors**2
                 data = found.data if data is None else data
@@ -179,8 +180,10 @@ def replicate_parts(
             values = values if values.size else np.zeros((len(orbit), len(numbers)))
             # Statistics of parts of the features add up.
             b = orbit.n_shifts
-            values[b * piece.cosets.start : b * piece.cosets.stop] += found.permuted
-        tolerance = statistic.tolerance(values[0], np.sqrt(squares))
+            values[b * cosets.start : b * cosets.stop] += found.permuted
+        tolerance = np.sqrt(squares)
+        if statistic.errors_of_roots:
+            tolerance = tie_tolerance(values[0], tolerance)
         yield numbers, Replicated(values[0], values[1:], tolerance, ((numbers, data),))
 
 
@@ -204,6 +207,7 @@ class _Part(NamedTuple):
     numbers: Sequence[int]
     """Those of its statistics."""
     cosets: range
+    reduction: Pass[Any]
     plan: PassPlan
     step: DriverStep
 
@@ -226,7 +230,7 @@ def _planned(
 ) -> _Part:
     reduction = statistic.over(orbit, cosets)
     step = statistic.step(session, reduction)
-    return _Part(statistic, numbers, cosets, session.plan(reduction), step)
+    return _Part(statistic, numbers, cosets, reduction, session.plan(reduction), step)
 
 
 def _pieces(
@@ -238,39 +242,40 @@ def _pieces(
     taken as it is, and the plan says so.
     """
 
+    def planned(some: Statistic[Any], cosets: range, numbers: Sequence[int] = range(1)) -> _Part:
+        return _planned(session, some, orbit, cosets, numbers)
+
     def cut(some: Statistic[Any], numbers: Sequence[int], cosets: range) -> Iterator[_Part]:
-        (most, most_cosets), count = some.most(orbit), len(numbers)
+        (most, together), count = some.most(orbit), len(numbers)
         allowed = session.runtime.pass_bytes // (share if count > 1 else 1)
-        piece = None
-        if count <= most:
-            piece = _planned(session, some, orbit, cosets[-most_cosets:], numbers)
-            if piece.needed <= allowed:
-                for few in _cut(cosets, -(-len(cosets) // most_cosets)):
-                    same = few == piece.cosets
-                    yield piece if same else _planned(session, some, orbit, few, numbers)
-                return
-        if count > 1:
+        # The last cosets take more than the first: they move rows.
+        piece = planned(some, cosets[-together:], numbers) if count <= most else None
+        if piece is not None and piece.needed <= allowed:
+            for few in _cut(cosets, -(-len(cosets) // together)):
+                yield piece if few == piece.cosets else planned(some, few, numbers)
+        elif count > 1:
             parts = -(-count // most)
             if piece is not None:
                 parts = min(-(-piece.needed // max(allowed, 1)), count)
             for few_numbers in _cut(statistic.ordered(numbers), parts):
                 yield from cut(statistic.part(few_numbers), few_numbers, cosets)
-            return
-        assert piece is not None
-
-        def fits(part: Statistic[Any]) -> bool:
-            # The last coset takes more than the first: it moves rows.
-            return _planned(session, part, orbit, cosets[-1:]).fits(session)
-
-        alone = fits(some)
-        addends = [] if alone else some.addends(fits)
-        if len(cosets) > 1 and alone:
-            for few_cosets in _cut(cosets, 2):
-                yield from cut(some, numbers, few_cosets)
-        for addend in addends:
-            yield from cut(addend, numbers, cosets)
-        if not addends and not (len(cosets) > 1 and alone):
-            yield _planned(session, some, orbit, cosets, numbers)
+        else:
+            assert piece is not None
+            one = planned(some, cosets[-1:], numbers)
+            fits = one.fits(session)
+            addends = (
+                [] if fits else some.addends(lambda part: planned(part, cosets[-1:]).fits(session))
+            )
+            for addend in addends:
+                yield from cut(addend, numbers, cosets)
+            if fits:
+                for few in _cut(cosets, 2):
+                    yield from cut(some, numbers, few)
+            elif not addends:
+                # Nothing fits: the plan says about how much one coset takes.
+                parts = max(-(-len(cosets) // together), -(-piece.needed // one.needed))
+                for few in _cut(cosets, parts):
+                    yield planned(some, few, numbers)
 
     return cut(statistic, range(len(statistic)), range(orbit.cosets))
 

@@ -100,7 +100,7 @@ def test_list__says_what_is_kept(place, kept, invoke):
 def broken(kept):
     """Checkpoints beside one that is whole, whose manifests cannot be read."""
     folders = [kept.with_name(name) for name in ("a torn one", "zebra")]
-    for folder, text in zip(folders, ("{", '{"format": 2, "run": {}, "token": ""}'), strict=True):
+    for folder, text in zip(folders, ("{", '{"format": 1, "run": {}, "token": ""}'), strict=True):
         folder.mkdir()
         (folder / "dhsic-checkpoint.json").write_text(text)
     return folders
@@ -112,8 +112,8 @@ def test_broken_checkpoints__are_named_and_left(command, kept, broken, invoke):
     assert done.exit_code == 2
     assert "runs/kept" in done.stdout
     assert len(done.stderr.splitlines()) == 1
-    for folder, found in zip(broken, ("none", "2"), strict=True):
-        told = f"checkpoint {folder} must have format 1, got {found}"
+    for folder, found in zip(broken, ("none", "1"), strict=True):
+        told = f"checkpoint {folder} must have format 2, got {found}"
         assert told in done.stderr
     assert kept.exists() is command.startswith("list")
     assert all(folder.exists() for folder in broken)

@@ -13,9 +13,8 @@ import pytest
 
 import dhsic
 from dhsic._arguments import RunOptions
-from dhsic.conditional.compare import _WIDTH
-from dhsic.conditional.features import _MOST_DIRECTIONS, FeatureRows, Projection
-from dhsic.conditional.kernel import _EXCESS, FOLDS, KernelResiduals
+from dhsic.conditional.features import MOST_DIRECTIONS, FeatureRows, Projection
+from dhsic.conditional.independence import _EXCESS, _WIDTH, FOLDS, KernelResiduals
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import (
     ApproximateNullWarning,
@@ -48,7 +47,7 @@ def residuals_of_kernels(x, y, z, seed):
     """The features, regressions and sums of a run."""
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = RunOptions(seed, "float64", threads=1).over(sources)
-    return KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian()))
+    return KernelResiduals((Gaussian(), Gaussian()), (_WIDTH, _WIDTH)).run(session)
 
 
 def by_fold(seed, values, function):
@@ -62,7 +61,7 @@ def by_fold(seed, values, function):
 
 
 def features_by_fold(design, seed, values):
-    return FeatureRows(*by_fold(seed, values, lambda fold, *values: design(values, fold)))
+    return FeatureRows(*by_fold(seed, values, lambda fold, *values: design.features(values, fold)))
 
 
 @pytest.mark.parametrize(("n", "d"), [(170, 1), (130, 3)])
@@ -123,7 +122,7 @@ def test_indices__of_a_row_are_by_the_other_folds(fold):
     given = design.of_given(z)
     # The first features of x are principal directions of its kernel as it is.
     kernel = Gaussian().fit(x).widened(_WIDTH)
-    first = Projection.principal(kernel, x, _MOST_DIRECTIONS, float)
+    first = Projection.principal(kernel, x, MOST_DIRECTIONS, float)
     regressors, targets = (v[others] - v[others].mean(axis=0) for v in (given, first(x)))
     assert 0.5 < len(own) * FOLDS / n < 1.5
     side = design.sides[0]

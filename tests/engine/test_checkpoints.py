@@ -129,12 +129,11 @@ def altered(data, how):
         "empty": b"",
         "half": data[: len(data) // 2],
         "short": data[:-1],
-        "long": data + b"x",
-        "flipped": data[:-9] + bytes([data[-9] ^ 4]) + data[-8:],
+        "flipped": data[:300] + bytes([data[300] ^ 4]) + data[301:],
     }[how]
 
 
-@pytest.mark.parametrize("how", ["empty", "half", "short", "long", "flipped"])
+@pytest.mark.parametrize("how", ["empty", "half", "short", "flipped"])
 def test_parts__that_are_broken_are_computed_again_and_said(how, long, tmp_path):
     whole = run(tmp_path / "kept", *long, **BY_ROWS)
     shards = shards_of(tmp_path / "kept")["kernel sums"]
@@ -384,10 +383,10 @@ BAD = [
     ("s3://bucket/x?token=secret", InvalidArgumentError, "without user name, password or query"),
     ("{file}", InvalidArgumentError, "must be a folder, got the file"),
     ("{full}", InvalidArgumentError, "holds other files"),
-    ("{broken}", DataError, "must have format 1, got none"),
-    ("{newer}", DataError, "must have format 1, got 2"),
-    ("{list}", DataError, "must have format 1, got none"),
-    ("{typed}", DataError, "must have format 1, got 1"),
+    ("{broken}", DataError, "must have format 2, got none"),
+    ("{older}", DataError, "must have format 2, got 1: .* take another URL"),
+    ("{list}", DataError, "must have format 2, got none"),
+    ("{typed}", DataError, "must have format 2, got 2"),
     ("/proc/kept", DataError, "cannot create"),
 ]
 
@@ -397,9 +396,9 @@ def places(tmp_path):
     """Folders that are no checkpoints."""
     texts = {
         "broken": "{",
-        "newer": '{"format": 2, "run": {}, "token": ""}',
+        "older": '{"format": 1, "run": {}, "token": ""}',
         "list": "[]",
-        "typed": '{"format": 1, "run": {}, "token": 3}',
+        "typed": '{"format": 2, "run": {}, "token": 3}',
     }
     for name, text in texts.items():
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""Digests: every field counts, and what cannot be read by its fields is refused.
+"""Tokens: every field counts, and what cannot be read by its fields is refused.
 
 A checkpoint finds its parts by them: parts of another pass would be a silent wrong answer, which no
 public call shows as long as passes differ in something else as well.
@@ -16,8 +16,14 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.engine.checkpoint import Checkpoint, CheckpointWarning
-from dhsic.engine.digest import can_digest, difference, digest, plain
+from dhsic.engine.checkpoint import (
+    Checkpoint,
+    CheckpointWarning,
+    can_tell,
+    described,
+    difference,
+    token_of,
+)
 from dhsic.io.folder import Folder
 from dhsic.kernels import Gaussian, Laplacian
 
@@ -44,7 +50,7 @@ class Box:
 
 DIFFERENT = [
     *(None, False, True, 0, 1, 0.0, 1.0, -0.0, "", "1", "None", math.nan, math.inf),
-    *((), (1,), (1, 2), (2, 1), ((1,), 2), (1, (2,)), [], [1], [1, 2], {}, {"a": 1}, {"b": 1}),
+    *((), (1,), (1, 2), (2, 1), ((1,), 2), (1, (2,)), {}, {"a": 1}, {"b": 1}),
     *(range(2), range(1, 2), slice(2), slice(1, 2), np.dtype("<f4"), np.dtype("<f8")),
     *(np.float64(1), np.float32(1), np.int64(1), np.array(1.0), np.array([1.0])),
     *(np.array([1]), np.array([1, 0]), np.array([[1, 0]]), np.array([[1], [0]])),
@@ -55,55 +61,48 @@ DIFFERENT = [
 ]
 
 
-def test_digest__differs_for_different_values():
-    assert len({digest(value) for value in DIFFERENT}) == len(DIFFERENT)
+def test_token__differs_for_different_values():
+    assert len({token_of(value) for value in DIFFERENT}) == len(DIFFERENT)
 
 
-def test_digest__is_the_same_for_equal_values():
+def test_token__is_the_same_for_equal_values():
     x = np.random.default_rng(0).standard_normal((5, 4))
     used = Box(3)
     assert used.double == 6
-    assert digest(used) == digest(Box(3))
-    assert digest(x) == digest(np.asfortranarray(x)) == digest(x.copy())
-    assert digest(x[::2, 1:]) == digest(x[::2, 1:].copy())
-    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    assert token_of(used) == token_of(Box(3))
+    assert token_of(x) == token_of(np.asfortranarray(x)) == token_of(x.copy())
+    assert token_of(x[::2, 1:]) == token_of(x[::2, 1:].copy())
+    assert token_of({"a": 1, "b": 2}) == token_of({"b": 2, "a": 1})
     for value in DIFFERENT:
-        assert digest(value) == digest(copy.deepcopy(value))
+        assert token_of(value) == token_of(copy.deepcopy(value))
 
 
 class Plain:
     pass
 
 
-def with_attribute():
-    box = Box(1)
-    object.__setattr__(box, "unseen", 2)
-    return box
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        *(object(), Plain(), Plain, lambda: 0, partial(int, 1), {1, 2}, b"bytes", 1j),
-        *(np.array([None]), np.array(["a"]), np.array([(1,)], "i4,"), {1: 2}, {"is": 1}),
-        *(with_attribute(), (1, [object()]), Box(object()), np.ma.array([1.0]), np.sum),
+        *(object(), Plain(), lambda: 0, partial(int, 1), {1, 2}, b"bytes", 1j),
+        *(np.array([None]), (1, [object()]), Box(object()), np.ma.array([1.0])),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_digest__refuses_what_fields_do_not_say(value):
-    assert not can_digest(value)
-    with pytest.raises(TypeError, match=r"digested|no fields"):
-        digest(value)
+def test_token__refuses_what_fields_do_not_say(value):
+    assert not can_tell(value)
+    with pytest.raises(TypeError, match=r"cannot be told|does not say"):
+        token_of(value)
 
 
 def test_difference__names_the_first_field():
-    there = plain({"a": 1, "kernels": (Gaussian(gamma=1.0), Laplacian())})
+    there = described({"a": 1, "kernels": (Gaussian(gamma=1.0), Laplacian())})
     assert difference(there, copy.deepcopy(there)) is None
-    here = plain({"a": 1, "kernels": (Gaussian(gamma=2.0), Laplacian())})
+    here = described({"a": 1, "kernels": (Gaussian(gamma=2.0), Laplacian())})
     assert difference(there, here) == ("kernels[0].gamma", 1.0, 2.0)
-    other = plain({"a": 1, "kernels": (Laplacian(), Laplacian())})
+    other = described({"a": 1, "kernels": (Laplacian(), Laplacian())})
     assert difference(there, other) == ("kernels[0]", "Gaussian", "Laplacian")
-    assert difference(there, plain({"a": True, "kernels": ()}))[:2] == ("a", 1)
+    assert difference(there, described({"a": True, "kernels": ()}))[:2] == ("a", 1)
     assert difference({"a": 1}, {"a": 1, "b": 2}) == ("b", None, 2)
     assert difference({"a": 1, "b": 2}, {"a": 1}) == ("b", 2, None)
     assert difference([1, 2], [1]) == ("", [1, 2], [1])
@@ -150,7 +149,7 @@ def test_keep__makes_a_value_once_and_again_where_it_is_broken(tmp_path):
     assert len(made) == 5
 
 
-def test_digest__of_a_class_of_the_user_counts_its_source(tmp_path, monkeypatch):
+def test_token__of_a_class_of_the_user_counts_its_source(tmp_path, monkeypatch):
     text = (
         "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Own:\n    scale: float\n"
     )
@@ -162,12 +161,12 @@ def test_digest__of_a_class_of_the_user_counts_its_source(tmp_path, monkeypatch)
         monkeypatch.syspath_prepend(folder)
         monkeypatch.delitem(sys.modules, "own_kernel", raising=False)
         importlib.invalidate_caches()
-        found.append(digest(importlib.import_module("own_kernel").Own(1.0)))
+        found.append(token_of(importlib.import_module("own_kernel").Own(1.0)))
     assert found[0] == found[2] != found[1]
 
 
-def test_digest__refuses_a_class_without_source():
+def test_token__refuses_a_class_without_source():
     own = make_dataclass("Own", ["scale"])
     own.__module__ = "nowhere"
-    with pytest.raises(TypeError, match="source cannot be read"):
-        digest(own(1.0))
+    with pytest.raises(TypeError, match="cannot be read: put it in a file"):
+        token_of(own(1.0))

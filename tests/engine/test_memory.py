@@ -138,7 +138,7 @@ def test_run__decodes_every_chunk_once_a_pass_for_all_variables_of_an_array(
 
 def test_run__of_a_process_that_grows_beyond_what_is_allowed_ends_in_words(monkeypatch):
     """Other runs of this process may use as much each."""
-    monkeypatch.setattr("dhsic.engine.budget._seen", {})
+    monkeypatch.setattr("dhsic.engine.runtime._seen", {})
     x, y = np.random.default_rng(0).standard_normal((2, 40_000, 2))
     allowed, held = dhsic.plan(x, y, threads=1, **FEW).peak_bytes, []
 

@@ -16,7 +16,6 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     ESTIMATORS,
     NULLS,
-    TABLE,
     VHSIC,
     Estimate,
     Estimator,
@@ -24,6 +23,7 @@ from dhsic.estimators import (
     Outcome,
     plan_of,
 )
+from dhsic.estimators.registry import nulls_of
 from dhsic.kernels import Gaussian, Kernel, parse
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Permutation, Replicates
@@ -90,14 +90,19 @@ class Correlation(Estimator):
         return Outcome(estimate.value, Replicates(np.array(drawn)), estimate)
 
 
+def known():
+    facts = {name: (nulls_of(cls), cls.most_variables) for name, cls in ESTIMATORS.items()}
+    return copy.copy(FORMS), facts, copy.copy(NULLS)
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    before = copy.copy(FORMS), copy.copy(ESTIMATORS), copy.copy(NULLS), list(TABLE)
+    before = known()
     yield
     for cls in (Sign, Maximum, Shuffled, Correlation):
         if cls.name in {*FORMS, *ESTIMATORS, *NULLS}:
             dhsic.unregister(cls)
-    assert (FORMS, ESTIMATORS, NULLS, list(TABLE)) == before
+    assert known() == before
 
 
 def run(**options):
@@ -121,9 +126,8 @@ def test_kernel__is_read_and_written():
 
 def test_null__stands_with_what_its_replicates_do():
     dhsic.register(Maximum)
-    assert {e.estimator.name for e in TABLE if Maximum in e.nulls} == {
-        e.estimator.name for e in TABLE if Permutation in e.nulls
-    }
+    for cls in ESTIMATORS.values():
+        assert (Maximum in nulls_of(cls)) == (Permutation in nulls_of(cls))
     result = run(null="maximum", n_resamples=19)
     assert (result.null, result.pvalue, result.grid) == ("maximum", 1 / 20, None)
     assert run(null=Maximum(39), estimator="dcov").pvalue == 1 / 40
@@ -191,7 +195,7 @@ def test_estimator__stands_with_nulls_made_of_its_replicates(estimator_first):
         dhsic.register(cls, **({"nulls": ["permutation"]} if cls is Correlation else {}))
     assert run(estimator="correlation", null="maximum", n_resamples=19).pvalue == 0.05
     dhsic.unregister("maximum")
-    assert TABLE[-1].nulls == (Permutation,)
+    assert nulls_of(Correlation) == (Permutation,)
 
 
 def test_estimator__without_a_name_is_refused():

@@ -25,7 +25,7 @@ from dhsic.nulls import (
     pvalue,
     step_down,
 )
-from dhsic.nulls.pvalue import pvalues
+from dhsic.nulls.laws import pvalues
 
 RNG = np.random.default_rng
 ROUNDING = {"float64": 2.0**-26, "float32": math.sqrt(2.0**-23)}

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dhsic._random import generator, random_orders
-from dhsic.engine.digest import digest
-from dhsic.engine.given import edges
-from dhsic.statistics.groups import Groups, is_smooth
-from dhsic.statistics.sets import RowSets, Series
+from dhsic.engine.checkpoint import token_of
+from dhsic.engine.graph import edges
+from dhsic.statistics.exchangeable import Groups, RowSets, Series, is_smooth
 
 CASES = [(2_507, 250), (2_500, 1_000), (17, 3), (999, 1_000 - 1), (23, 7), (64, 8), (4, 4), (5, 1)]
 
@@ -238,7 +237,7 @@ def test_sets__travel_and_are_told_apart(moves):
     groups = moves.groups(60)
     groups.runs((0, groups.count))
     again = pickle.loads(pickle.dumps(groups))
-    assert digest(again) == digest(groups) != digest(moves.groups(4))
+    assert token_of(again) == token_of(groups) != token_of(moves.groups(4))
     np.testing.assert_array_equal(again.rows, groups.rows)
     parts = pickle.loads(pickle.dumps(moves))
     np.testing.assert_array_equal(parts.groups(60).rows, groups.rows)

@@ -1,0 +1,915 @@
+"""Studies of how a test scales: ``from dhsic import bench``."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec
+
+from dhsic import plots
+from dhsic._arguments import Precision
+from dhsic._validation import check_choice, check_flag, check_integer, check_path, nearest
+from dhsic.api import independence_test, plan
+from dhsic.engine.events import Event, PassFinished
+from dhsic.engine.memory import forget_peak, peak_bytes
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.samples import describe_sources
+from dhsic.engine.units import format_bytes, format_count
+from dhsic.errors import ClusterError, DataError, InvalidArgumentError
+from dhsic.estimators import ESTIMATORS
+from dhsic.io.open import open_variables
+from dhsic.io.variables import Variable
+from dhsic.io.whole import write_whole
+from dhsic.results import Result, Sketch, as_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ScalingStudy", "scaling_study"]
+
+Row = dict[str, Any]
+
+SETTINGS = (
+    "workers",
+    "scheduler",
+    "rows",
+    "rows_per_worker",
+    "landmarks",
+    "n_resamples",
+    "chunk_rows",
+    "precision",
+)
+_WORDS = ("scheduler", "precision")
+_BYTES = ("bytes_read", "peak_bytes", "planned_bytes")
+_SECONDS = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
+_QUANTITIES = {
+    "speedup": "speed-up",
+    "efficiency": "efficiency",
+    "seconds": "time (s)",
+    "processor_seconds": "processor time (s)",
+    "peak_bytes": "peak memory of a process (MiB)",
+}
+_LABELS = {"n_resamples": "replicates", "chunk_rows": "rows of a chunk"}
+
+
+@dataclass(frozen=True, repr=False)
+class ScalingStudy(Result):
+    """How a test scales.
+
+    Parameters
+    ----------
+    runs : tuple of mapping
+        One a run: its settings, its turn as ``repeat``, wall time ``seconds`` of the test, of its
+        passes (``pass_seconds``, and of each as ``seconds: NAME``), of its tasks added up
+        (``task_seconds``), processor time of the driver and all workers (``processor_seconds``),
+        ``bytes_read``, ``peak_bytes`` of the process that ran tasks and had most (None where no
+        system tells), ``planned_bytes`` of it, ``pvalue``, and ``study`` for what was fixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.bench import scaling_study
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 1000))
+    >>> vary = {"landmarks": [20, 40], "workers": [1], "scheduler": ["threads"]}
+    >>> study = scaling_study(x, y, vary=vary, repeats=1, progress=None, kernels="gaussian")
+    >>> study.varied, len(study.records())
+    (('landmarks',), 2)
+    """
+
+    _tabular: ClassVar[bool] = True
+    _shown: ClassVar[tuple[str, ...]] = (
+        *("seconds", "speedup", "efficiency", "relative", "pass_seconds", "processor_seconds"),
+        *("bytes_read", "peak_bytes", "planned_bytes", "pvalue"),
+    )
+
+    runs: tuple[Row, ...]
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Names of the settings that have more than one value.
+
+        Landmarks that follow from the rows, as by "8sqrt", are not among them.
+        """
+        several = [name for name in SETTINGS if len({run[name] for run in self.runs}) > 1]
+        rows = {run["rows"] for run in self.runs}
+        pairs = {(run["rows"], run["landmarks"]) for run in self.runs}
+        follow = "landmarks" if 1 < len(rows) == len(pairs) else None
+        return tuple(name for name in several if name != follow)
+
+    @property
+    def weak(self) -> bool:
+        """Whether the rows of a worker were kept."""
+        return any(run["rows_per_worker"] is not None for run in self.runs)
+
+    @cached_property
+    def _settings(self) -> list[Row]:
+        groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for run in self.runs:
+            groups[tuple(run[name] for name in SETTINGS)].append(run)
+        every = list(groups.values())
+        tied = ("workers", "rows") if self.weak else ("workers",)
+        like = [name for name in self.varied if name not in tied]
+        rows = []
+        for group in every:
+            alike = [g for g in every if all(g[0][name] == group[0][name] for name in like)]
+            # Gains are told against the fewest workers, since one worker may not hold the data.
+            base = min(alike, key=lambda g: g[0]["workers"])
+            times = group[0]["workers"] / base[0]["workers"]
+            gain = _ratio(base, group) if "workers" in self.varied else None
+            # In weak scaling a run of twice the workers does twice the work in the same time.
+            speedup = gain * times if gain is not None and self.weak else gain
+            rows.append(
+                {
+                    **_middle(group),
+                    "all_seconds": tuple(run["seconds"] for run in group),
+                    "relative": _ratio(group, every[0]),
+                    "speedup": speedup,
+                    "efficiency": None if speedup is None else speedup / times,
+                }
+            )
+        # The same columns in all rows: passes differ from setting to setting.
+        columns = dict.fromkeys(name for row in rows for name in row)
+        return [{name: row.get(name) for name in columns} for row in rows]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A row a setting, with medians over the turns.
+
+        Besides what a run has, ``all_seconds`` of the turns; ``relative``, the time over that of
+        the first setting; ``speedup`` and ``efficiency`` beside the fewest workers, where their
+        number varies. In weak scaling the speed-up is that in rows a second. All three are medians
+        of the ratios within a turn.
+        """
+        return self._settings
+
+    def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
+        """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
+
+        Parameters
+        ----------
+        along : str, optional
+            The setting, by default the first that varies and is a number.
+        quantity : str, optional
+            As for `plot`.
+
+        Returns
+        -------
+        dict of str to float
+            One for every combination of the other settings that vary, by its words, where there
+            are two values or more.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A quantity or a setting that the study does not have, or a setting that is no number.
+        """
+        setting = self._along(along)
+        if setting in _WORDS:
+            msg = f"along must be a setting that is a number, got {setting!r}: see 'relative'"
+            raise InvalidArgumentError(msg)
+        lines = self._lines(setting, _quantity(quantity))
+        return {
+            # Least squares of logarithms: a slope of 1 is time in proportion to the setting.
+            label: float(np.polyfit(np.log(x), np.log(y), 1)[0])
+            for label, (x, y) in lines.items()
+            if len(x) > 1
+        }
+
+    def plot(
+        self, ax: Axes | None = None, *, quantity: str | None = None, along: str | None = None
+    ) -> Axes:
+        """Draw a quantity against a setting.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        quantity : str, optional
+            "speedup", "efficiency", "seconds", "processor_seconds" or "peak_bytes". Where not
+            given the speed-up where workers vary, or of weak scaling the efficiency; otherwise the
+            time and, in a new figure, beside it the memory.
+        along : str, optional
+            The setting, where several vary: workers, or the first that is a number.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The first that was drawn. Quantities that a setting takes are on logarithmic axes,
+            with the slopes of their lines.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A quantity or a setting that the study does not have.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        setting = self._along(along)
+        if quantity is not None:
+            return self._drawn(ax, setting, _quantity(quantity))
+        if setting == "workers":
+            return self._drawn(ax, setting, "efficiency" if self.weak else "speedup")
+        if ax is not None or all(run["peak_bytes"] is None for run in self.runs):
+            return self._drawn(ax, setting, "seconds")
+        first, second = plots.axes_beside((4.8, 4.8), 3.8)
+        self._drawn(second, setting, "peak_bytes")
+        return self._drawn(first, setting, "seconds")
+
+    def _drawn(self, ax: Axes | None, setting: str, quantity: str) -> Axes:
+        # Twice the workers halve the time at best: speed-up along a slope of 1, efficiency along
+        # one of 0.
+        ideal = {"speedup": 1.0, "efficiency": 0.0}.get(quantity)
+        return plots.scaling(
+            self._lines(setting, quantity),
+            xlabel=_LABELS.get(setting, setting),
+            ylabel=_QUANTITIES[quantity],
+            ideal=ideal,
+            logarithmic=ideal is None,
+            ax=ax,
+        )
+
+    def _along(self, along: str | None) -> str:
+        # In weak scaling the rows follow from the workers.
+        tied = ("rows_per_worker", "rows" if self.weak and "workers" in self.varied else None)
+        names = [name for name in self.varied if name not in tied]
+        names.sort(key=lambda name: name in _WORDS)
+        if not names and along is None:
+            msg = "a picture needs a setting that varies, and this study has one value of each"
+            raise InvalidArgumentError(msg)
+        return names[0] if along is None else check_choice("along", along, names)
+
+    def _lines(self, setting: str, quantity: str) -> dict[str, tuple[list[Any], list[float]]]:
+        """Values against the setting, a line for every combination of the others that vary."""
+        # In weak scaling rows and workers vary together, and are one axis.
+        tied = ("rows",) if self.weak and setting == "workers" else ()
+        others = [name for name in self.varied if name not in (setting, *tied)]
+        lines: dict[str, tuple[list[Any], list[float]]] = {}
+        rows = [row for row in self._settings if row[quantity] is not None]
+        if setting not in _WORDS:
+            rows.sort(key=lambda row: row[setting])
+        for row in rows:
+            label = ", ".join(in_words(name, row[name]) for name in others)
+            x, y = lines.setdefault(label, ([], []))
+            x.append(row[setting])
+            y.append(row[quantity] / 2**20 if quantity in _BYTES else row[quantity])
+        if not lines:
+            msg = f"quantity {quantity!r} was not measured along {setting!r}: take 'seconds'"
+            raise InvalidArgumentError(msg)
+        return lines
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the runs, a line each; the file is replaced whole.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        columns = list(dict.fromkeys(name for run in self.runs for name in run))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        # One file at a time, so that an interrupted write leaves the former one.
+        writer.writerows(self.runs)
+        write_whole(Path(path), text.getvalue())
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> ScalingStudy:
+        """Read what `to_csv` wrote.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        ScalingStudy
+
+        Raises
+        ------
+        DataError
+            There is none, or it holds something else.
+        """
+        try:
+            with Path(path).open(newline="") as file:
+                rows = [{k: _read(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError, csv.Error) as error:
+            msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
+            raise DataError(msg) from error
+        # Columns of passes differ from study to study, and are not asked for.
+        needed = {*SETTINGS, *_SECONDS, *_BYTES, "pvalue", "repeat", "study"}
+        if absent := ", ".join(sorted(needed - set(rows[0] if rows else ()))):
+            msg = (
+                f"{os.fspath(path)!r} is no CSV file of a scaling study, it lacks {absent}: give "
+                "another path"
+            )
+            raise DataError(msg)
+        return cls(tuple(rows))
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        settings = format_count(len(self._settings), "setting")
+        turns = len({run["repeat"] for run in self.runs})
+        varied = ", ".join(_LABELS.get(name, name).replace("_", " ") for name in self.varied)
+        return [
+            ("varied", varied or "nothing"),
+            ("runs", f"{len(self.runs):,} of {settings}, {format_count(turns, 'turn')} each"),
+            ("study", str(self.runs[0]["study"]) if self.runs else ""),
+        ]
+
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of short texts: settings that vary, and what was measured of each."""
+        rows = self._settings[:most]
+        names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
+        return [_label(k) for k in names], [[_cell_text(k, row[k]) for k in names] for row in rows]
+
+    def _sketches(self) -> Sequence[Sketch]:
+        # One setting alone makes no line.
+        return super()._sketches() if self.varied else ()
+
+
+def _middle(runs: Sequence[Row]) -> Row:
+    """Medians of the times of turns; of memory the most, and of what is alike the first."""
+    row: Row = {}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [run[name] for run in runs if run.get(name) is not None]
+        if "seconds" in name:
+            row[name] = median(values) if values else None
+        elif name == "peak_bytes":
+            # A budget must hold in every run: the median of peaks would hide the one that breaks
+            # it.
+            row[name] = max(values, default=None)
+        elif name not in ("repeat", "study"):
+            row[name] = runs[0][name]
+    return row
+
+
+def _ratio(above: Sequence[Row], below: Sequence[Row]) -> float | None:
+    """Median over the turns that both have."""
+    seconds = {run["repeat"]: run["seconds"] for run in below}
+    # Within a turn, since what else the machine does changes from one to the next.
+    ratios = [r["seconds"] / seconds[r["repeat"]] for r in above if r["repeat"] in seconds]
+    return median(ratios) if ratios else None
+
+
+def _read(text: str) -> Any:
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(text)
+    return text or None
+
+
+def _quantity(quantity: str) -> str:
+    return check_choice("quantity", quantity, list(_QUANTITIES))
+
+
+def in_words(name: str, value: Any) -> str:
+    """A setting with its value, as "rows 1,000"."""
+    return f"{_label(name)} {_cell_text(name, value)}"
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def _cell_text(name: str, value: Any) -> str:
+    return format_bytes(value) if name in _BYTES and value is not None else as_text(value)
+
+
+Setting = dict[str, Any]
+
+_MEMORY = "2GiB"
+_CHOICES = {"scheduler": ("threads", "processes"), "precision": get_args(Precision)}
+_VARIED = tuple(name for name in SETTINGS if name != "rows_per_worker")
+# Options that the study needs for itself, with the reason.
+_OWN = {
+    "threads": "vary 'workers' with scheduler 'threads'",
+    "checkpoint": "what is resumed takes no time",
+}
+_CHUNK_ROWS = 8192
+_COPIED_ROWS = 65_536
+# Jobs wait in a queue for their turn.
+_WORKERS_TIMEOUT_SECONDS = 600.0
+_LOOK_SECONDS = 0.05
+_HERE = "this process"
+
+
+def scaling_study(
+    *variables: Any,
+    vary: Mapping[str, Sequence[Any]],
+    weak: bool = False,
+    repeats: int = 3,
+    csv: str | os.PathLike[str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    progress: Callable[[str], object] | None = print,
+    **options: Any,
+) -> ScalingStudy:
+    """Measure how the time and the memory of `dhsic.independence_test` scale.
+
+    Every combination of what varies runs as a test that a user calls. Combinations take turns, so
+    that what else the machine does falls on all of them alike.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m), or one function
+        As for `independence_test`; or a function that takes a number of rows and returns the
+        variables, for which 'rows' must vary. NumPy arrays that it returns are stored as zarr.
+    vary : mapping of str to list
+        Settings to vary, with their values: 'workers', 'scheduler' ('processes' or 'threads' of
+        this process), 'rows' (the first so many), 'landmarks' of the estimator, 'n_resamples',
+        'chunk_rows' (of Dask arrays that are cut anew, or of zarr copies that are made first) and
+        'precision'. A list of one value fixes it. Where `workers` vary they are processes, unless
+        said otherwise; where nothing is said, tests run on threads, one a processor.
+    weak : bool, optional
+        The rows of a worker stay constant: 'rows' are then those of one worker, or a share of all
+        rows for the largest number of workers.
+    repeats : int, optional
+        Turns.
+    csv : path, optional
+        Where runs are kept as they finish. Those that are there are not run again, so that an
+        interrupted study goes on when it is called again, with more values too. A file of other
+        data or options is refused; a function is known by its name, data by some of their rows.
+    folder : path, optional
+        Where copies of data are made for a while. On a client give one that all its workers see;
+        the temporary one of this machine where not given.
+    client : distributed.Client, optional
+        Where to run. Its cluster is scaled where 'workers' vary, and has as many as before at the
+        end; one that adapts keeps its size during a run. Where not given, processes are started on
+        this machine, and end with the study.
+    progress : callable, optional
+        Gets a line for every run; None for silence.
+    **options
+        Options of `independence_test`, the same for all runs. The seed `rng` is 0 where not given.
+
+    Returns
+    -------
+    ScalingStudy
+
+    Raises
+    ------
+    InvalidArgumentError
+        A setting cannot vary, the test has no such option, or `csv` is of another study.
+    DataError, MemoryBudgetError
+        As for `independence_test`.
+    ClusterError
+        The cluster does not come to so many workers.
+
+    Notes
+    -----
+    Workers are started before the clock runs. A script that starts processes needs
+    ``if __name__ == "__main__":`` around its main part.
+
+    Examples
+    --------
+    >>> from dhsic.bench import scaling_study
+    >>> from dhsic.io.synthetic import synthetic
+    >>> study = scaling_study(
+    ...     synthetic,
+    ...     vary={"rows": [500, 1000], "workers": [1], "scheduler": ["threads"]},
+    ...     repeats=1,
+    ...     progress=None,
+    ...     kernels="gaussian",
+    ... )
+    >>> [row["rows"] for row in study.records()]
+    [500, 1000]
+    """
+    values = _checked_vary(vary)
+    _check_options(options, values)
+    check_flag("weak", weak)
+    check_integer("repeats", repeats, minimum=1)
+    _check_progress(progress)
+    _check_folder("csv must be in", None if csv is None else Path(check_path("csv", csv)).parent)
+    _check_folder("folder must be", folder)
+    # All runs have one seed, so that they do the same work.
+    tests = {"rng": 0, **options}
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
+        data = _Data(variables, tests.pop("names", None), Path(scratch))
+        places = _Clients(client, tests.get("memory", _MEMORY), stack)
+        # Threads take no time to start, and processes are what more workers are.
+        usual = "threads" if client is None and "workers" not in vary else "processes"
+        settings = _settings(values, weak, data.rows, places.workers)
+        turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
+        varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
+        fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
+        study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
+        # The file may be of an earlier call that was interrupted.
+        runs = _kept(csv, study)
+        for number, turn in enumerate(turns, 1):
+            if any(_matches(run, turn) for run in runs):
+                continue
+            run = _run(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
+            runs.append({**run, "study": study})
+            # After every run, so that an interrupted study goes on from here.
+            if csv is not None:
+                ScalingStudy(tuple(runs)).to_csv(csv)
+            if progress is not None:
+                said = ", ".join(in_words(name, value) for name, value in turn.items())
+                progress(f"run {number} of {len(turns)}: {said}: {run['seconds']:.3g} s")
+    # The file may hold runs that this call did not ask for.
+    return ScalingStudy(tuple(next(r for r in runs if _matches(r, turn)) for turn in turns))
+
+
+def _run(client: Any, data: _Data, setting: Setting, options: Mapping[str, Any]) -> Setting:
+    """One test on a client or threads, and what it took."""
+    chosen = {**options, "client": client}
+    chosen |= {name: setting[name] for name in ("n_resamples", "precision") if name in setting}
+    if client is None:
+        chosen["threads"] = setting["workers"]
+    if "landmarks" in setting:
+        chosen["estimator"] = _with_landmarks(options.get("estimator"), setting["landmarks"])
+    sources = data.of(setting["rows"], setting.get("chunk_rows"))
+    # Beside what is measured, so that the table says how far plans are from it.
+    planned = plan(*sources, **{name: value for name, value in chosen.items() if name != "rng"})
+    tasks: list[float] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, PassFinished):
+            tasks.append(event.worker_seconds)
+
+    # The mark is set back, or the peak might be of an earlier run.
+    before, forgot = _processor_seconds(client), all(_everywhere(client, forget_peak).values())
+    result = independence_test(*sources, **chosen, progress=hear)
+    after, peaks = _processor_seconds(client), _everywhere(client, peak_bytes).values()
+    found = result.landmarks
+    return {
+        **dict.fromkeys(SETTINGS),
+        "landmarks": None if found is None else found.drawn,
+        "n_resamples": None if result.pvalue_error is None else len(result.null_distribution),
+        "precision": result.precision,
+        **setting,
+        "seconds": result.seconds,
+        "pass_seconds": sum(done.seconds for done in result.passes),
+        "task_seconds": sum(tasks),
+        # Of a worker that is lost on the way nothing is known.
+        "processor_seconds": sum(after[who] - before.get(who, 0.0) for who in after),
+        "bytes_read": sum(done.bytes_read for done in result.passes),
+        "peak_bytes": max((p for p in peaks if p is not None), default=None) if forgot else None,
+        "planned_bytes": planned.peak_worker_bytes,
+        "pvalue": result.pvalue,
+        **{f"seconds: {done.name}": done.seconds for done in result.passes},
+    }
+
+
+def _with_landmarks(estimator: Any, landmarks: int) -> Any:
+    asked = estimator or "nystrom-m"
+    value: Any = ESTIMATORS[asked]() if asked in list(ESTIMATORS) else asked
+    if not hasattr(value, "n_landmarks"):
+        msg = f"landmarks are varied of an estimator that has some, got {asked!r}: as 'nystrom-m'"
+        raise InvalidArgumentError(msg)
+    return replace(value, n_landmarks=landmarks)
+
+
+def _everywhere(client: Any, function: Callable[[], Any]) -> dict[str, Any]:
+    """Values of a function in every process that runs tasks."""
+    # A worker that is just leaving must not end the study.
+    return {_HERE: function()} if client is None else dict(client.run(function, on_error="ignore"))
+
+
+def _processor_seconds(client: Any) -> dict[str, float]:
+    # Driver steps, as solves, run in this process even where workers have the passes.
+    return {_HERE: time.process_time()} | _everywhere(client, time.process_time)
+
+
+def _kept(path: str | os.PathLike[str] | None, study: str) -> list[Row]:
+    """Runs of the same study that an earlier call kept; none where there is no file."""
+    if path is None or not Path(path).exists():
+        return []
+    runs = list(ScalingStudy.from_csv(path).runs)
+    other = next((run["study"] for run in runs if run["study"] != study), None)
+    if other is not None:
+        msg = (
+            f"csv must be a new file or one of the same study; {os.fspath(path)!r} has "
+            f"{other!r}, and this is {study!r}: give another path"
+        )
+        raise InvalidArgumentError(msg)
+    return runs
+
+
+def _matches(run: Row, setting: Row) -> bool:
+    return all(run[name] == value for name, value in setting.items())
+
+
+# --- settings
+
+
+def _checked_vary(vary: Any) -> dict[str, list[Any]]:
+    if not isinstance(vary, Mapping) or not vary:
+        msg = f"vary must name what varies, got {vary!r}: as {{'workers': [1, 2]}}"
+        raise InvalidArgumentError(msg)
+    return {name: _values_of_setting(name, values) for name, values in vary.items()}
+
+
+def _values_of_setting(name: Any, values: Any) -> list[Any]:
+    if name not in _VARIED:
+        listed = ", ".join(_VARIED)
+        msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
+        raise InvalidArgumentError(msg)
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    said = f"vary[{name!r}]"
+    checked = [
+        check_choice(said, value, _CHOICES[name])
+        if name in _CHOICES
+        else check_integer(said, value, minimum=1)
+        for value in (values if is_list else ())
+    ]
+    # Different ones alone: two runs of one setting are turns, which `repeats` asks for.
+    if not checked or len(set(checked)) < len(checked):
+        msg = f"{said} must be a list of different values, got {values!r}: as [1, 2]"
+        raise InvalidArgumentError(msg)
+    return checked
+
+
+def _check_options(options: Mapping[str, Any], varied: Mapping[str, Any]) -> None:
+    """Refuse options that the study sets itself; others the plan of a run refuses."""
+    for name in options:
+        if name in _OWN:
+            msg = f"{name} must be left out of a study: {_OWN[name]}"
+            raise InvalidArgumentError(msg)
+        if name in varied:
+            msg = f"{name} must be given once, and vary has it too: drop one of them"
+            raise InvalidArgumentError(msg)
+    # Runs would draw one after another from it, and do different work.
+    if isinstance(options.get("rng"), np.random.Generator):
+        msg = "rng must be a seed in a study, got a Generator, which differs from run to run"
+        raise InvalidArgumentError(msg)
+
+
+def _check_progress(progress: Any) -> None:
+    if progress is not None and not callable(progress):
+        msg = f"progress must be callable with a line of text, got {progress!r}: as print"
+        raise InvalidArgumentError(msg)
+
+
+def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
+    """Refuse at once what could not be written after the first run."""
+    if folder is not None and not os.path.isdir(check_path("folder", folder)):
+        msg = f"{must} a folder that is there, got {os.fspath(folder)!r}: make it first"
+        raise InvalidArgumentError(msg)
+
+
+def _settings(
+    values: Mapping[str, list[Any]], weak: bool, most_rows: int | None, workers: int
+) -> list[Setting]:
+    """All combinations of what is varied, the first named changing slowest."""
+    if weak and "workers" not in values:
+        msg = "weak=True keeps the rows of a worker: vary 'workers' too, as [1, 2]"
+        raise InvalidArgumentError(msg)
+    if "rows" not in values and most_rows is None:
+        msg = "a function that makes the data needs vary with 'rows', as {'rows': [10_000]}"
+        raise InvalidArgumentError(msg)
+    grid = dict(values)
+    grid.setdefault("workers", [workers])
+    # In weak scaling as many rows a worker as the data allow for the most of them.
+    share = max(grid["workers"]) if weak else 1
+    grid.setdefault("rows", [None if most_rows is None else max(1, most_rows // share)])
+    settings: list[Setting] = [
+        dict(zip(grid, chosen, strict=True)) for chosen in product(*grid.values())
+    ]
+    if weak:
+        # The number of rows given is that of one worker.
+        settings = [
+            {**one, "rows": one["rows"] * one["workers"], "rows_per_worker": one["rows"]}
+            for one in settings
+        ]
+    most = max(setting["rows"] for setting in settings)
+    if most_rows is not None and most > most_rows:
+        msg = f"rows must be at most the {most_rows:,} of the data, got {most:,}: take fewer"
+        raise InvalidArgumentError(msg)
+    return settings
+
+
+def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
+    """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
+    # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
+    turns = [{**setting, "repeat": repeat} for repeat in range(repeats) for setting in settings]
+    if client is None:
+        return turns
+    if any(turn["scheduler"] == "threads" for turn in turns):
+        msg = "scheduler must be 'processes' where a client is given: leave one of them out"
+        raise InvalidArgumentError(msg)
+    # By their number, so that the cluster is scaled as seldom as may be.
+    return sorted(turns, key=lambda turn: turn["workers"])
+
+
+# --- data
+
+
+@dataclass(frozen=True)
+class FirstRows(Variable):
+    """The first rows of a stored array; none is copied.
+
+    Parameters
+    ----------
+    rows : int
+        How many; the other parameters are those of `Variable`.
+    """
+
+    rows: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, super().shape[1]
+
+
+class _Data:
+    """Variables that are cut to so many rows, or made of so many, which are stored once."""
+
+    def __init__(self, variables: Sequence[Any], names: Sequence[str] | None, folder: Path) -> None:
+        self._names, self._folder = names, folder
+        self._make: Any = variables[0] if len(variables) == 1 and callable(variables[0]) else None
+        self._whole = open_variables(variables, names) if self._make is None else []
+        # Rows that there are; None where a function makes as many as are asked for.
+        self.rows = self._whole[0].shape[0] if self._whole else None
+        # One copy for every size that is asked for: runs of a setting read the same chunks.
+        self._stored: dict[tuple[int, int | None], list[Variable]] = {}
+
+    def described(self, runtime: Runtime) -> str:
+        """Description by which two studies can be told apart: a name, or some of the rows."""
+        if self._make is not None:
+            return f"rows of {_name_of_function(self._make)}"
+        columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
+        # The content too: a study must not go on with other data of the same shape.
+        content = repr(describe_sources(self._whole, runtime)).encode()
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        return f"{self.rows} rows of {columns}, content {digest}"
+
+    def of(self, rows: int, chunk_rows: int | None) -> list[Variable]:
+        """So many rows; what a function makes, and chunks that are asked for, are stored."""
+        # What is in memory or stored as it should be needs no copy.
+        if self._make is None and chunk_rows is None:
+            return [_first(source, rows) for source in self._whole]
+        if (rows, chunk_rows) not in self._stored:
+            cut = [_first(source, rows) for source in self._whole] or self._made(rows)
+            place = self._folder / f"{rows}-{chunk_rows}"
+            self._stored[rows, chunk_rows] = [
+                _chunked(source, chunk_rows, place / f"{number}.zarr")
+                for number, source in enumerate(cut)
+            ]
+        return self._stored[rows, chunk_rows]
+
+    def _made(self, rows: int) -> list[Variable]:
+        made = self._make(rows)
+        if not isinstance(made, list | tuple):
+            msg = (
+                "the function that makes the data must return a tuple of variables, got a "
+                f"{type(made).__name__}: return (x, y)"
+            )
+            raise InvalidArgumentError(msg)
+        sources = open_variables(made, self._names)
+        if sources[0].shape[0] != rows:
+            msg = f"the function must make the {rows:,} rows asked for, got {sources[0].shape[0]:,}"
+            raise InvalidArgumentError(msg)
+        return sources
+
+
+def _name_of_function(function: Any) -> str:
+    """A function without its address in memory; one with options given has them in its name."""
+    if isinstance(function, partial):
+        return f"{_name_of_function(function.func)} of {function.args}, {function.keywords}"
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _first(source: Variable, rows: int) -> Variable:
+    if rows == source.shape[0]:
+        return source
+    if source.is_stored:
+        # The fields of the source, of which `FirstRows` reports fewer rows.
+        given = {field.name: getattr(source, field.name) for field in fields(source)}
+        return FirstRows(**given, rows=rows)
+    return replace(source, array=source.array[:rows])
+
+
+def _chunked(source: Variable, chunk_rows: int | None, place: Path) -> Variable:
+    """Chunks of so many rows: a graph is cut anew, other data are copied to zarr."""
+    if chunk_rows is None and (source.place == "graph" or source.is_stored):
+        return source
+    if source.place == "graph":
+        return replace(source, array=source.array.rechunk({0: chunk_rows}))
+    n, width = source.shape
+    # What is in memory has no chunks of its own.
+    rows = min(chunk_rows or _CHUNK_ROWS, n)
+    copy: Any = zarr.create_array(
+        place,
+        shape=(n, width),
+        chunks=(rows, width),
+        dtype=source.read(0, 1).dtype,
+        # Compression would make the time depend on the values.
+        compressors=Crc32cCodec(),
+        # A chunk of zeros would not be written, and so never be read.
+        config={"write_empty_chunks": True},
+    )
+    # In whole chunks, so that none is written twice.
+    step = max(1, _COPIED_ROWS // rows) * rows
+    for start in range(0, n, step):
+        copy[start : start + step] = source.read(start, min(start + step, n))
+    return Variable(source.name, copy, rows, kinds=source.kinds)
+
+
+# --- places
+
+
+class _Clients:
+    """Threads, local clusters that are started as they are needed, or the client of a user."""
+
+    def __init__(self, client: Any, memory: int | str, stack: ExitStack) -> None:
+        self._client, self._memory, self._stack = client, memory, stack
+        # Memory is not planned here: a runtime of one byte says how many workers and threads there
+        # are.
+        self.runtime = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
+        self.workers = self.runtime.threads if client is None else _asked_for(client)
+        # Local ones stay until the end, so that runs can take turns; idle workers take no
+        # processor time.
+        self._local: dict[int, Any] = {}
+        # Dask has no public name for it.
+        self._adaptive = getattr(getattr(client, "cluster", None), "_adaptive", None)
+        if self._adaptive is not None:
+            # It would go back to fewer workers between runs.
+            self._adaptive.stop()
+        if client is not None:
+            stack.callback(self._scale_back)
+
+    @property
+    def described(self) -> str:
+        """Where runs take place, as far as two studies can be told apart by it."""
+        if self._client is None:
+            return "on this machine"
+        return f"on a client of workers with {self.runtime.worker_threads} threads"
+
+    def at(self, scheduler: str, workers: int) -> Any:
+        """A client of so many workers; None for threads."""
+        if scheduler == "threads":
+            return None
+        if workers in self._local:
+            return self._local[workers]
+        if self._client is None:
+            from dhsic.cluster import local_cluster
+
+            client = self._stack.enter_context(local_cluster(workers, self._memory))
+            self._local[workers] = client
+        else:
+            client = self._client
+            _scale(client, workers)
+        # What is imported takes no time of the first run then.
+        client.run(_import_for_tasks)
+        return client
+
+    def _scale_back(self) -> None:
+        """Ask for as many workers as before."""
+        cluster, adaptive = self._client.cluster, self._adaptive
+        with suppress(Exception):
+            if adaptive is not None:
+                cluster.adapt(minimum=adaptive.minimum, maximum=adaptive.maximum)
+            elif _asked_for(self._client) != self.workers:
+                cluster.scale(self.workers)
+
+
+def _asked_for(client: Any) -> int:
+    """Workers that the cluster of a client is to have, there or not; those of any other client."""
+    return len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
+
+
+def _scale(client: Any, workers: int) -> None:
+    """Bring the cluster of a client to so many workers, and wait for them."""
+    if len(client.nthreads()) == workers == _asked_for(client):
+        return
+    if not hasattr(client.cluster, "scale"):
+        msg = (
+            f"client must have {workers} workers, and has {len(client.nthreads())} of a scheduler "
+            "that runs already, which cannot be scaled from here: leave 'workers' out of vary"
+        )
+        raise InvalidArgumentError(msg)
+    client.cluster.scale(workers)
+    until = time.monotonic() + _WORKERS_TIMEOUT_SECONDS
+    # Not `wait_for_workers`, which does not wait for those that leave.
+    while len(client.nthreads()) != workers:
+        if time.monotonic() > until:
+            msg = (
+                f"the cluster was asked for {workers} workers and has {len(client.nthreads())} "
+                f"after {_WORKERS_TIMEOUT_SECONDS:g} s: ask for fewer"
+            )
+            raise ClusterError(msg)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _import_for_tasks() -> None:
+    """Import what a first task would, so that no run is longer by it."""
+    import dhsic.api  # noqa: F401

@@ -1,0 +1,980 @@
+"""Graphs of tasks, for a pass, replicates or rows, computed on threads or on any cluster.
+
+The bits of a result come from the bounds of the blocks and from the tree that combines them, which
+depend on the data alone: wherever and in whatever order tasks run, the same graph gives the same.
+Dask is slow to import, so that each function imports what it uses of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import os
+import pickle
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
+from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards, can_tell
+from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
+from dhsic.engine.memory import reuse_freed_memory
+from dhsic.engine.plan import PassPlan, Pilot, cut_rows, read_by_tasks, read_bytes
+from dhsic.engine.reduction import (
+    GroupBlock,
+    Indices,
+    Partial,
+    Pass,
+    Ranges,
+    RowBlock,
+    RowGroups,
+    pickled,
+    unpacked,
+)
+from dhsic.engine.runtime import Budget, Runtime, check_process_memory
+from dhsic.engine.supervision import (
+    as_they_finish,
+    explained_failures,
+    fetched,
+    threads_of_workers,
+)
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+State = TypeVar("State")
+Value = TypeVar("Value")
+Arrays = tuple[NDArray[Any], ...]
+Finite = bool | tuple[bool, ...]
+Span = tuple[int, int]
+Spans = tuple[Span, ...]
+Tell = Callable[[int], None]
+Near = Callable[[int], AbstractContextManager[Any]]
+
+_MOST_SHARDS = 128
+_RANGES = 32
+# Threads pass the lock of the interpreter on at every small array, so that two take longer over
+# quick work than one does: the others join after so many seconds.
+_ALONE = 0.05
+_PIECE = 4 * 2**20
+_TRAVELS_LIGHT = 2**20  # bytes of a partial result, which may come from any worker
+_TASK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many bytes
+_FEW = 0.25
+_TASKS_OF_A_THREAD = 2
+
+
+# Tasks, and where they run.
+
+
+class Job(NamedTuple):
+    """Tasks to compute."""
+
+    leaves: list[Delayed]
+    """Tasks that do the work."""
+    amounts: list[int]
+    """How much of it each does."""
+    wanted: list[Delayed]
+    """Tasks whose results are wanted: leaves, or what combines them."""
+
+
+def as_task(function: Callable[..., Any]) -> Any:
+    """A function whose calls are tasks, each with a key of its own."""
+    from dask.delayed import delayed
+
+    # Calls with equal arguments stay different tasks, and Dask need not hash their arrays.
+    return delayed(function, pure=False, traverse=False)
+
+
+def held(value: Any, runtime: Runtime) -> Any:
+    """An argument that many tasks share."""
+    if runtime.client is not None:
+        return ship(runtime.client, value)
+    from dask.delayed import delayed
+
+    # It gets a name, or Dask would hash the value.
+    return delayed(value, name=f"held-{uuid.uuid4().hex}", pure=False, traverse=False)
+
+
+def ship(client: Any, value: Any) -> Any:
+    """Send a value once, as tasks: unlike scattered data it survives the loss of every worker.
+
+    It goes in pieces, since Dask warns of tasks that carry more than 10 MB.
+    """
+    # Cut up, since a message of one large value would block the scheduler while it passes.
+    data = pickled(value)
+    name = f"dhsic-{uuid.uuid4().hex}"
+    pieces = [
+        client.submit(bytes, data[start : start + _PIECE], key=f"{name}-{start}", pure=False)
+        for start in range(0, len(data), _PIECE)
+    ]
+    return client.submit(_assemble, pieces, key=name, pure=False)
+
+
+def _assemble(pieces: Sequence[bytes]) -> Any:
+    return pickle.loads(b"".join(pieces))
+
+
+def begin(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
+    """Values of what Dask can compute; futures of them where there is a client."""
+    if runtime.client is not None:
+        return list(runtime.client.compute(lazy))
+    import dask
+
+    return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
+
+
+def compute(job: Job, runtime: Runtime, tell: Tell) -> list[Any]:
+    """Compute what is wanted, in order, and tell how much every leaf did when it is done.
+
+    The job is empty afterwards: a traceback must not hold on to what was sent.
+    """
+    amounts = {leaf.key: amount for leaf, amount in zip(job.leaves, job.amounts, strict=True)}
+    if runtime.client is None:
+        return _on_threads(job, amounts, runtime.threads, tell)
+    return _on_client(job, amounts, runtime.client, tell)
+
+
+def _on_threads(job: Job, amounts: dict[str, int], threads: int, tell: Tell) -> list[Any]:
+    import dask
+    from dask.callbacks import Callback
+
+    def finished(key: str, *_: Any) -> None:
+        if key in amounts:
+            tell(amounts[key])
+
+    wanted = tuple(job.wanted)
+    # The graph alone holds the tasks from here on, so that each can be freed when it is done.
+    job.leaves.clear()
+    job.wanted.clear()
+    # Fused tasks would have other keys, by which the work that is done is told.
+    with one_blas_thread(), Callback(posttask=finished):
+        return list(
+            dask.compute(*wanted, scheduler="threads", num_workers=threads, optimize_graph=False)
+        )
+
+
+def _on_client(job: Job, amounts: dict[str, int], client: Any, tell: Tell) -> list[Any]:
+    tasks = {task.key: task for task in [*job.leaves, *job.wanted]}
+    wanted = [task.key for task in job.wanted]
+    # Dask would look through all keys for every task, and the scheduler drops what is not needed.
+    sent = client.compute(list(tasks.values()), optimize_graph=False)
+    futures = dict(zip(tasks, sent, strict=True))
+    for emptied in (tasks, job.leaves, job.wanted):
+        emptied.clear()
+    # An error or a cancelled task ends the run here, and not when all others are done.
+    try:
+        for future in as_they_finish(list(futures.values()), client):
+            # One whose worker is lost by now is computed again where it is needed, without a wait.
+            if future.status in ("error", "cancelled"):
+                future.result()
+            if future.key in amounts:
+                tell(amounts[future.key])
+            if future.key not in wanted:  # what waits in the combine tree holds on to it
+                future.release()
+        return fetched([futures[key] for key in wanted], client)
+    finally:
+        for future in futures.values():  # not Client.cancel, which fails on what waits in the tree
+            future.release()
+
+
+def _forget_threads() -> None:
+    """Let no fork wait for threads of its parent, which it has not: pools of Dask, and clients."""
+    if (threaded := sys.modules.get("dask.threaded")) is not None:
+        threaded.pools.clear()
+        vars(threaded)["default_pool"] = None
+    if (distributed := sys.modules.get("distributed.client")) is not None:
+        for client in list(distributed.Client._instances):
+            client.status = "closed"
+
+
+os.register_at_fork(after_in_child=_forget_threads)
+
+# Runs of several threads begin and end at the same time.
+_blas_lock = threading.Lock()
+_blas_limits: list[Any] = []
+
+
+@functools.cache
+def _blas_libraries() -> Any:
+    """Found once: looking through the loaded libraries takes longer than a small pass.
+
+    That of SciPy is another than that of NumPy, and is not found before it is loaded.
+    """
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit the BLAS of this process, since other threads work; the last of several runs lifts it.
+
+    One limit is enough: a second would take the limited state for the original, and leave it so.
+    """
+    with _blas_lock:
+        first = None if _blas_limits else _blas_libraries().limit(limits=1, user_api="blas")
+        _blas_limits.append(first or _blas_limits[0])
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            limit = _blas_limits.pop()
+            if not _blas_limits:
+                limit.restore_original_limits()
+
+
+# Leaves and the tree that combines them.
+
+
+class Leaf(NamedTuple):
+    """A task that does a part of the work."""
+
+    at: Any
+    """Bounds of its blocks, or its range of replicates."""
+    amount: int
+    """How much of the work it is."""
+
+
+class Work(NamedTuple):
+    """Shared input of the tasks of a pass; travels once to every worker."""
+
+    run: Any
+    """Called with what a leaf is at, and with the blocks that travel to it."""
+    combine: Callable[[Any, Any], Any] | None = None
+    shards: Shards | None = None
+    budget: Budget | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (Work, pickled(tuple(self)))
+
+
+class _Node(NamedTuple):
+    """A task of the tree that combines."""
+
+    task: Any
+    leaf: int
+    """The number of the first leaf from there on that is computed."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Leaves, and how their partial results are combined: a few at a time and in their order.
+
+    Parameters
+    ----------
+    work : Work
+        Input of all tasks.
+    leaves : list of Leaf
+        In order.
+    fan_in : int, optional
+        Partial results that a task combines; 1 where each is wanted by itself.
+    state_bytes : int, optional
+        Bytes of one of them.
+    parts : callable, optional
+        Blocks that travel to leaves, for each of some.
+    key : callable, optional
+        Names the task of a leaf.
+    """
+
+    work: Work
+    leaves: list[Leaf]
+    fan_in: int = 1
+    state_bytes: int = 0
+    parts: Callable[[list[Leaf]], list[list[Any]]] | None = None
+    key: Callable[[Leaf], str] | None = None
+
+    @cached_property
+    def shards(self) -> list[list[Leaf]]:
+        """Leaves of every shard: whole subtrees, as few as are enough.
+
+        Each is a file to write and to list; sums are added in the same order with shards and
+        without.
+        """
+        size = 1
+        while -(-len(self.leaves) // size) > _MOST_SHARDS:
+            size *= self.fan_in
+        return [self.leaves[i : i + size] for i in range(0, len(self.leaves), size)]
+
+    def run(self, runtime: Runtime, listener: Listener, started: PassStarted) -> list[Partial[Any]]:
+        """The combined partial result, or all of them, of which shards that are there are read."""
+
+        def tell(amount: int) -> None:
+            listener(BlockFinished(started.name, amount, started.unit))
+
+        shards, done = self.work.shards, list[Partial[Any]]()
+        if runtime.client is None and shards is None and self.parts is None:
+            listener(started)
+            done = self._in_this_thread(runtime.threads, tell)
+            if len(done) == len(self.leaves):
+                return done
+            rest = replace(self, leaves=self.leaves[len(done) :])
+            return [*done, *compute(rest.job(frozenset(), runtime), runtime, tell)]
+        # Until nothing is broken: every turn removes at least one broken shard.
+        while True:
+            there = shards.present() if shards is not None else frozenset[int]()
+            kept = [leaf for number in there for leaf in self.shards[number]]
+            amount = sum(leaf.amount for leaf in kept)
+            listener(replace(started, resumed=amount, resumed_parts=len(kept)))
+            try:
+                return compute(self.job(there, runtime), runtime, tell)
+            except MissingShardError as missing:
+                assert shards is not None
+                # All that are broken are found at once, or each would end the job once more.
+                shared, look = held(shards, runtime), as_task(_missing_shard)
+                looks = [look(shared, number) for number in sorted(there - {missing.number})]
+                answers = compute(Job([], [], looks), runtime, tell) if looks else []
+                for broken in filter(None, [missing, *answers]):
+                    shards.drop(broken)
+
+    def _in_this_thread(self, threads: int, tell: Tell) -> list[Partial[Any]]:
+        """The first leaves, where no graph is worth its while: of one, or of quick ones."""
+        if self.fan_in > 1 and len(self.leaves) > 1:
+            return []
+        done: list[Partial[Any]] = []
+        began = time.perf_counter()
+        with one_blas_thread():
+            for leaf in self.leaves:
+                if done and threads > 1 and time.perf_counter() - began > _ALONE:
+                    break
+                done.append(run_leaf(self.work, leaf.at))
+                tell(leaf.amount)
+        return done
+
+    def job(self, there: frozenset[int], runtime: Runtime) -> Job:
+        """The tasks of the shards that are not there, and the tree that combines all."""
+        missing = [leaf for k, shard in enumerate(self.shards) if k not in there for leaf in shard]
+        parts = iter(self.parts(missing) if self.parts is not None else itertools.repeat([]))
+        shared, leaves = held(self.work, runtime), list[Any]()
+        near = _neighbours_together(len(missing), self.state_bytes, runtime)
+        run, keep, load = as_task(run_leaf), as_task(_keep_shard), as_task(_load_shard)
+
+        def node(leaf: Leaf) -> _Node:
+            named = {} if self.key is None else {"dask_key_name": self.key(leaf)}
+            with near(len(leaves)):
+                leaves.append(run(shared, leaf.at, *next(parts), **named))
+            return _Node(leaves[-1], len(leaves) - 1)
+
+        tops = []
+        for number, shard in enumerate(self.shards):
+            if number in there:
+                tops.append(_Node(load(shared, number), len(leaves)))
+                continue
+            (top,) = self._combined(shared, list(map(node, shard)), near)
+            if self.work.shards is not None:
+                with near(top.leaf):
+                    top = top._replace(task=keep(shared, number, top.task))
+            tops.append(top)
+        if self.fan_in > 1:
+            tops = self._combined(shared, tops, near)
+        return Job(leaves, [leaf.amount for leaf in missing], [top.task for top in tops])
+
+    def _combined(self, shared: Any, level: list[_Node], near: Near) -> list[_Node]:
+        """The task that combines tasks, always in the order of the rows: sums depend on it."""
+        combine = as_task(_combine)
+        while len(level) > 1:
+            parts = [level[i : i + self.fan_in] for i in range(0, len(level), self.fan_in)]
+            level = []
+            for part in parts:
+                with near(part[0].leaf):
+                    task = combine(shared, *(node.task for node in part))
+                    level.append(_Node(task, part[0].leaf))
+        return level
+
+
+def _neighbours_together(leaves: int, state: int, runtime: Runtime) -> Near:
+    """Contexts to make tasks in, by the number of a leaf, in which neighbours share a worker.
+
+    Partial results are then added where they are, and few of them travel. A worker is a wish: where
+    it is lost, or behind others, these take over what is left.
+    """
+    # The scheduler is asked for its workers only where it matters to which a task goes.
+    placed = runtime.client is not None and state >= _TRAVELS_LIGHT
+    threads = threads_of_workers(runtime.client) if placed else {}
+    slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
+    if not slots:
+        return lambda _: nullcontext()
+    import dask
+
+    def near(leaf: int) -> AbstractContextManager[Any]:
+        # what is kept of a run that ended early may follow the last leaf
+        worker = slots[min(leaf, leaves - 1) * len(slots) // max(leaves, 1)]
+        place: AbstractContextManager[Any] = dask.annotate(
+            workers=[worker], allow_other_workers=True
+        )
+        return place
+
+    return near
+
+
+def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
+    """The partial result of a leaf, given the blocks that no task reads by itself."""
+    # A worker that sees another folder would write where nobody looks.
+    if work.shards is not None:
+        work.shards.check()
+    reuse_freed_memory()
+    check_process_memory(work.budget)
+    began = time.perf_counter()
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
+        state = work.run(at, *parts)
+    check_process_memory(work.budget)
+    return Partial(state, time.perf_counter() - began)
+
+
+def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
+    check_process_memory(work.budget)
+    assert work.combine is not None
+    for other in others:
+        state = work.combine(first.state, other.state)
+        first = Partial(state, first.seconds + other.seconds)
+    return first
+
+
+def _keep_shard(work: Work, number: int, partial: Partial[Any]) -> Partial[Any]:
+    assert work.shards is not None
+    work.shards.write(number, partial)
+    return partial
+
+
+def _load_shard(work: Work, number: int) -> Any:
+    assert work.shards is not None
+    return work.shards.load(number)
+
+
+def _missing_shard(shards: Shards, number: int) -> MissingShardError | None:
+    try:
+        shards.load(number)
+    except MissingShardError as missing:
+        return missing
+    return None
+
+
+# Passes over the data.
+
+
+class BlockWork(NamedTuple):
+    """What a leaf of a pass does: read its blocks, or take them as they come, and reduce them."""
+
+    reduction: Any
+    sources: tuple[Source | None, ...]
+    """None in the place of those whose blocks travel to the task."""
+    finite: Finite
+    groups: RowGroups | None
+    budget: Budget | None
+
+    def __call__(self, spans: Spans, *parts: NDArray[Any]) -> Any:
+        numbers = [number for number, source in enumerate(self.sources) if source is None]
+        # Blocks that travelled come in the order of the sources that no task reads.
+        given, blocks = iter(parts), dict[Span, RowBlock | GroupBlock]()
+        for span in dict.fromkeys(spans):
+            # Arrays may arrive unaligned, and NumPy would sum those in another order.
+            travelled = {number: np.require(next(given), requirements="A") for number in numbers}
+            blocks[span] = self._block(*span, travelled)
+        return self.reduction.chunk(*(blocks[span] for span in spans))
+
+    def _block(
+        self, start: int, stop: int, travelled: dict[int, NDArray[Any]]
+    ) -> RowBlock | GroupBlock:
+        """The rows between two bounds, in the order of the groups where there are any."""
+        ranges: Ranges = ((start, stop),)
+        if self.groups is not None:
+            ranges, places = self.groups.arrange(start, stop)
+        # Before the read, so that the error comes instead of the kill of the worker.
+        check_process_memory(self.budget, read_bytes(self.sources, ranges))
+        values = read_block(self.sources, ranges, travelled, self.finite)
+        if self.groups is None:
+            return RowBlock(start, values)
+        return GroupBlock(start, self.groups, tuple(x[places] for x in values))
+
+
+def run_pass(
+    reduction: Pass[State],
+    sources: Sequence[Source],
+    plan: PassPlan,
+    runtime: Runtime,
+    listener: Listener,
+    *,
+    finite: Finite = True,
+    checkpoint: Checkpoint | None = None,
+    pilot: Pilot | None = None,
+) -> tuple[State, PassFinished]:
+    """Map every row block, or pair of them, to a partial result and combine these in order.
+
+    Parameters
+    ----------
+    reduction : Pass
+        Pass to run.
+    sources : sequence of Source
+        The variables.
+    plan : PassPlan
+        The row blocks.
+    runtime : Runtime
+        Where tasks run.
+    listener : callable
+        Is told when the pass starts, when a block or pair is done and when the pass is done.
+    finite : bool or tuple of bool, optional
+        Refuse NaN and infinity, of all variables or of each.
+    checkpoint : Checkpoint, optional
+        Where shards of the pass are kept; those that are there are not computed.
+    pilot : Pilot, optional
+        Times the first block, or pair of them, whose state then stands for that of all.
+
+    Returns
+    -------
+    state
+        The combined state. The tree that combines depends on the blocks alone, so the same
+        blocks give the same bits wherever and in whatever order they ran, or were kept.
+    PassFinished
+        Record of the pass.
+    """
+    began = time.perf_counter()
+    tree = _tree_of(reduction, sources, plan, runtime, finite)
+    if checkpoint is not None:
+        # Bounds and fan-in decide how sums round, so that shards of others are other ones.
+        determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
+        shards = checkpoint.shards(plan.name, len(tree.shards), determined)
+        tree = replace(tree, work=tree.work._replace(shards=shards))
+    if pilot is not None:
+        tree = replace(tree, leaves=tree.leaves[:1])
+    with explained_failures(checkpoint, lambda key: _rows_of(key, plan)):
+        (total,) = tree.run(runtime, listener, plan.started)
+    if pilot is not None:
+        pilot.block(plan, tree.leaves[0].amount, total.seconds)
+    seconds = time.perf_counter() - began
+    done = PassFinished(
+        plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, total.seconds, plan.unit
+    )
+    listener(done)
+    return total.state, done
+
+
+def _tree_of(
+    reduction: Pass[Any],
+    sources: Sequence[Source],
+    plan: PassPlan,
+    runtime: Runtime,
+    finite: Finite,
+) -> Tree:
+    """The leaves of a pass, one a block or a pair of them, and the tree that combines them."""
+    shared, budget, run = read_by_tasks(sources, plan, runtime), runtime.budget, uuid.uuid4().hex
+    work = BlockWork(reduction, shared, finite, plan.groups, budget)
+
+    def parts(leaves: list[Leaf]) -> list[list[Any]]:
+        needed = {span for leaf in leaves for span in leaf.at}
+        blocks = blocks_of(sources, plan, needed, runtime)
+        return [[part for span in dict.fromkeys(at) for part in blocks[span]] for at, _ in leaves]
+
+    def key(leaf: Leaf) -> str:
+        # By the first rows in the key an error tells at which rows workers died.
+        return f"{_key_of(plan)}{run}-{'-'.join(str(start) for start, _ in leaf.at)}"
+
+    return Tree(
+        Work(work, reduction.combine, budget=budget),
+        [Leaf(spans, _amount(plan, spans)) for spans in _spans(plan)],
+        plan.fan_in,
+        plan.bytes_to_driver,
+        parts if None in shared else None,
+        key,
+    )
+
+
+def _spans(plan: PassPlan) -> list[Spans]:
+    """Bounds of the blocks of every task: of one, or of two in the order of the rows."""
+    spans = pairwise(plan.bounds)
+    if plan.pairs:
+        return list(itertools.combinations_with_replacement(spans, 2))
+    return list(zip(spans))
+
+
+def _amount(plan: PassPlan, spans: Spans) -> int:
+    """Rows of a block, or pairs of rows of two blocks, each pair once."""
+    sizes = [plan.rows_of(*span) for span in spans]
+    # Of a block with itself every pair counts once, and every row with itself.
+    return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
+
+
+def _key_of(plan: PassPlan) -> str:
+    return f"{plan.name.replace(' ', '-')}-"
+
+
+def _rows_of(key: str, plan: PassPlan) -> str:
+    """The rows of a task, in words; nothing where it has none of its own."""
+    if not key.startswith(_key_of(plan)):
+        return ""
+    stops = dict(pairwise(plan.bounds))
+    starts = [int(start) for start in key.rsplit("-", 2 if plan.pairs else 1)[1:]]
+    rows = (f"{start} to {stops[start] - 1}" for start in dict.fromkeys(starts))
+    return f"{'rows' if plan.groups is None else 'groups of rows'} {' and '.join(rows)}"
+
+
+# Blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent.
+
+
+def blocks_of(
+    sources: Sequence[Source], plan: PassPlan, needed: Iterable[Span], runtime: Runtime
+) -> dict[Span, list[Any]]:
+    """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
+    spans = sorted(needed)
+    by_tasks = read_by_tasks(sources, plan, runtime)
+    lazy = _lazy_blocks(sources, plan, spans, runtime) if spans else {}
+    if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
+        begun = iter(begin([block for column in lazy.values() for block in column], runtime))
+        lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
+    columns = [
+        lazy[number]
+        if number in lazy
+        else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
+        for number, source in enumerate(sources)
+        if spans and by_tasks[number] is None
+    ]
+    return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
+
+
+def _lazy_blocks(
+    sources: Sequence[Source], plan: PassPlan, spans: Sequence[Span], runtime: Runtime
+) -> dict[int, list[Any]]:
+    """Delayed blocks of the sources that a graph computes or whose chunks are cut, by number."""
+    # Columns of one array share the tasks that read its chunks.
+    delayed = [
+        numbers
+        for numbers in together(sources)
+        if sources[numbers[0]].place == "graph" or numbers[0] in plan.split
+    ]
+    # Rows of groups lie in as many ranges as there are rows: they are looked at where needed alone.
+    if not delayed:
+        return {}
+    # Bounds of all ranges cut the rows, so that every range is made of whole pieces.
+    bounds = list(plan.bounds)
+    if plan.groups is not None:
+        bounds = edges([plan.ranges(*span) for span in pairwise(plan.bounds)], plan.n)
+    at, join = {row: number for number, row in enumerate(bounds)}, as_task(_concatenated)
+    ranges = [[slice(at[a], at[b]) for a, b in plan.ranges(*span)] for span in spans]
+
+    def joined(pieces: Sequence[Sequence[Any]]) -> list[Any]:
+        blocks = [[p for at in block for some in pieces[at] for p in some] for block in ranges]
+        return [parts[0] if len(parts) == 1 else join(*parts) for parts in blocks]
+
+    lazy: dict[int, list[Any]] = {}
+    for numbers in delayed:
+        same = [sources[number] for number in numbers]
+        if same[0].place == "graph":
+            pieces = iter([[[block] for block in source.lazy(bounds)] for source in same])
+        else:
+            pieces = _cut_chunks(same, plan, bounds, runtime.budget)
+        lazy.update(zip(numbers, map(joined, pieces), strict=True))
+    return lazy
+
+
+def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate(pieces)
+
+
+def _cut_chunks(
+    sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget | None
+) -> Iterator[list[list[Any]]]:
+    """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
+    first, alone = sources[0], len(sources) == 1
+    # Of several variables the whole array is read, and each is cut from its rows.
+    whole = first.whole if is_cut(first) and not alone else first
+    n, step = plan.n, cut_rows(whole, plan)
+    read = as_task(partial(_read_chunks, whole, budget))
+    # A chunk is read once, from that of the first row on, and forgotten when its pieces are cut.
+    touched = range(bounds[0] // step * step, bounds[-1], step)
+    chunks = {at: read(at, min(at + step, n)) for at in touched}
+    for source in sources:
+        cut = as_task(partial(_cut_chunk, None if alone else source))
+        yield [
+            [
+                cut(chunks[at], max(start - at, 0), min(stop - at, step))
+                for at in range(start // step * step, stop, step)
+            ]
+            for start, stop in pairwise(bounds)
+        ]
+
+
+def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
+    check_process_memory(budget, read_bytes([source], [(start, stop)]))
+    return source.read(start, stop)
+
+
+def _cut_chunk(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
+    rows = chunk[start:stop]
+    return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
+
+
+def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
+    """Bounds that cut all rows wherever one of the ranges starts or ends."""
+    return sorted({0, n, *(row for some in ranges for span in some for row in span)})
+
+
+# Replicates, which depend on their number alone.
+
+
+def run_map(
+    name: str,
+    function: Callable[[range], Value],
+    count: int,
+    runtime: Runtime,
+    listener: Listener,
+    checkpoint: Checkpoint | None = None,
+) -> list[Value]:
+    """Apply a function to ranges of replicates, which depend on their number alone.
+
+    Parameters
+    ----------
+    name : str
+        Name of its result.
+    function : callable
+        Takes a range of replicates; travels once to every worker.
+    count : int
+        Number of replicates.
+    runtime : Runtime
+        Where tasks run.
+    listener : callable
+        Is told when it starts, when a range is done and when all are done.
+    checkpoint : Checkpoint, optional
+        Where ranges are kept, of a function whose fields say all that it computes.
+
+    Returns
+    -------
+    list
+        Values of the function, in the order of the ranges.
+    """
+    ranges, shards = _ranges(count), None
+    # Of a function without a token no one would know whose shards they are.
+    if checkpoint is not None and can_tell(function):
+        shards = checkpoint.shards(name, len(ranges), (function, count))
+    work = Work(function, shards=shards, budget=runtime.budget)
+    began = time.perf_counter()
+    with explained_failures(checkpoint):
+        tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
+        started = PassStarted(name, len(ranges), count, "resamples")
+        partials = tree.run(runtime, listener, started)
+    seconds = time.perf_counter() - began
+    spent = sum(one.seconds for one in partials)
+    listener(PassFinished(name, len(ranges), count, 0, seconds, spent, "resamples"))
+    return [one.state for one in partials]
+
+
+def map_first(
+    name: str, function: Callable[[range], Value], count: int, pilot: Pilot
+) -> list[Value]:
+    """The values of `run_map` as if ranges of one length had the same, and their seconds."""
+    # Lengths differ by 1 at the most.
+    ranges = _ranges(count)
+    first = {len(numbers): numbers for numbers in ranges}
+    began = time.perf_counter()
+    made = {length: function(numbers) for length, numbers in first.items()}
+    whole = (time.perf_counter() - began) * count / sum(made)
+    pilot.add(name, whole / pilot.threads, whole, sum(made))
+    return [made[len(numbers)] for numbers in ranges]
+
+
+def _ranges(count: int) -> list[range]:
+    bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
+    # Fewer replicates than ranges leave empty ones, which make no task.
+    return [range(a, b) for a, b in pairwise(bounds) if a < b]
+
+
+# Rows by number.
+
+
+def take_rows(
+    sources: Sequence[Source],
+    rows: Sequence[Indices],
+    runtime: Runtime,
+    checkpoint: Checkpoint | None = None,
+) -> list[NDArray[Any]]:
+    """Rows by number, one increasing array of numbers a source.
+
+    A few rows of large data lie in as many stored chunks, each of which is read whole: on a
+    cluster every worker reads some of them, unless all are quickly read here.
+    """
+    groups = together(sources)
+    graphs = [m for m, *_ in groups if sources[m].place == "graph"]
+    stored = [at for at in groups if at[0] not in graphs]
+    taken: dict[int, NDArray[Any]] = {}
+    # Refused before it is read, where it would take more than the budget.
+    runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
+    with explained_failures(checkpoint):
+        computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
+        for at in stored:
+            same, wanted = [sources[m] for m in at], [rows[m] for m in at]
+            tasks = _take_tasks(same, wanted, runtime)
+            pieces = compute(Job([], [], tasks), runtime, lambda _: None) if tasks else []
+            taken.update(zip(at, _joined(pieces or [take_block(same, wanted)]), strict=True))
+        if runtime.client is not None:
+            computed = fetched(computed, runtime.client)
+    taken.update(zip(graphs, computed, strict=True))
+    return [taken[m] for m in range(len(sources))]
+
+
+def _take_tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime) -> list[Any]:
+    """Tasks that take parts of the rows of sources of one array, where it is worth while.
+
+    Rows that are a large part of what is read would travel to the driver in vain.
+    """
+    first = sources[0]
+    if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
+        return []
+    step, wanted = first.chunk_rows, max(map(len, rows))
+    # Chunks that hold none of the rows are not opened.
+    chunks = np.unique(np.concatenate(rows) // step)
+    # Opening costs as well, so that many small chunks are shared out, too.
+    work = len(chunks) * (step * first.row_bytes + _CHUNK_BYTES)
+    count = min(len(chunks), _TASKS_OF_A_THREAD * runtime.threads, work // _TASK_BYTES)
+    if count < 2 or wanted > _FEW * len(chunks) * step:
+        return []
+    # Pickled here with its arrays inside, see `unpacked`.
+    take, reader = as_task(_rows_of_chunks), pickled(tuple(sources))
+    by_chunk = [
+        [x[slice(*np.searchsorted(x, (start, start + step)))] for x in rows]
+        for start in chunks * step
+    ]
+    bounds = pairwise(len(chunks) * i // count for i in range(count + 1))
+    return [take(reader, by_chunk[a:b]) for a, b in bounds]
+
+
+def _rows_of_chunks(reader: bytes, chunks: Sequence[Sequence[Indices]]) -> list[NDArray[Any]]:
+    """Rows of some chunks, of which one is held at a time."""
+    sources: tuple[Source, ...] = pickle.loads(reader)
+    return _joined([take_block(sources, rows) for rows in chunks])
+
+
+def _joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    """The parts of every source, one after another."""
+    return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
+
+
+# Rows of results, which are as large as the data.
+
+
+@dataclass(frozen=True, eq=False)
+class LazyRows:
+    """Arrays that are aligned with the rows of the data, computed block by block when asked for.
+
+    Parameters
+    ----------
+    reduction : Pass
+        Its partial results are tuples of arrays with a row for each of the block's.
+    sources : tuple of Source
+        The variables.
+    plan : PassPlan
+        The row blocks.
+    runtime : Runtime
+        Where `blocks` computes them.
+    listener : callable
+        Is told of the progress of `blocks`.
+    """
+
+    reduction: Pass[Arrays]
+    sources: tuple[Source, ...]
+    plan: PassPlan
+    runtime: Runtime
+    listener: Listener
+
+    @cached_property
+    def _tasks(self) -> list[Delayed]:
+        """A task for every block, made when the first is needed."""
+        tree = _tree_of(self.reduction, self.sources, self.plan, self.runtime, finite=True)
+        work, rows = held(tree.work, self.runtime), as_task(_rows_of_leaf)
+        parts = tree.parts(tree.leaves) if tree.parts else [[]] * len(tree.leaves)
+        return [rows(work, leaf.at, *some) for leaf, some in zip(tree.leaves, parts, strict=True)]
+
+    def array(self, number: int, width: int | None, dtype: DTypeLike) -> Any:
+        """One of the arrays as a Dask array, whose chunks are the row blocks.
+
+        Parameters
+        ----------
+        number : int
+            Which of the tuple.
+        width : int or None
+            Its columns; None for an array of one dimension.
+        dtype : dtype
+            Precision of its values.
+
+        Returns
+        -------
+        dask.array.Array, shape (n,) or (n, width)
+        """
+        import dask.array as da  # with pandas and Xarray, slow to import
+
+        tail = () if width is None else (width,)
+        pieces = [
+            da.from_delayed(task[number], (stop - start, *tail), dtype)
+            for task, (start, stop) in zip(self._tasks, pairwise(self.plan.bounds), strict=True)
+        ]
+        return da.concatenate(pieces)
+
+    def data(self, step: int) -> list[NDArray[Any]]:
+        """Rows at a distance of `step` of the variables, arrays of shapes (k, d_m).
+
+        Raises
+        ------
+        DataError
+            A source cannot be read.
+        """
+        # The rows are taken, not the blocks computed: a picture needs few of them.
+        numbers = np.arange(0, self.plan.bounds[-1], step)
+        return take_rows(self.sources, [numbers] * len(self.sources), self.runtime)
+
+    def blocks(self) -> Iterator[Arrays]:
+        """The arrays block by block, in order.
+
+        As many are held as there are threads, or as are cut from one stored chunk.
+
+        Raises
+        ------
+        DataError
+            A source cannot be read.
+        """
+        import dask
+
+        plan, spans = self.plan, list(pairwise(self.plan.bounds))
+        began = time.perf_counter()
+        self.listener(plan.started)
+        for at in self._batches:
+            # Each task of a Dask array knows the graph of all blocks: only its own is sent.
+            tasks = list(dask.optimize(*self._tasks[at]))
+            job = Job(tasks, [stop - start for start, stop in spans[at]], list(tasks))
+            with explained_failures():
+                values = compute(job, self.runtime, self._tell)
+            yield from values
+        seconds = time.perf_counter() - began
+        self.listener(
+            PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
+        )
+
+    @property
+    def _batches(self) -> Iterator[slice]:
+        """Blocks to be computed at a time: of a chunk that is cut all, or it were read again."""
+        bounds, step = self.plan.bounds, self.runtime.threads
+        # Bounds that split a chunk would have it read by two batches.
+        rows = max((self.sources[number].chunk_rows or 1 for number in self.plan.split), default=1)
+        first = 0
+        for number in range(1, len(bounds)):
+            whole = bounds[number] % rows == 0 and number - first >= step
+            if whole or number == len(bounds) - 1:
+                yield slice(first, number)
+                first = number
+
+    def _tell(self, amount: int) -> None:
+        self.listener(BlockFinished(self.plan.name, amount))
+
+
+def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Arrays:
+    arrays: Arrays = run_leaf(work, at, *parts).state
+    return arrays

@@ -1,0 +1,597 @@
+"""Tests and selections where other libraries take them.
+
+`PValue` is the callable that DoWhy takes, `causal_learn_test` and `PgmpyTest` are for PC of
+causal-learn and pgmpy; `DependenceSelector` and `dependence_score` are for scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import RngLike, generator, resolve_seed
+from dhsic._validation import check_choice, check_integer
+from dhsic.api import independence_test
+from dhsic.conditional import conditional_independence_test
+from dhsic.errors import DataError, InvalidArgumentError, needing, require
+from dhsic.estimators.registry import NULLS, Counted
+from dhsic.io.frames import unknown_column
+from dhsic.io.libraries import is_of, is_sparse
+from dhsic.nulls import Shifts
+from dhsic.nulls.aggregate import Control
+from dhsic.ranking import ColumnRanking, rank_features
+from dhsic.selection import select_features
+
+__all__ = ["DependenceSelector", "PValue", "PgmpyTest", "causal_learn_test", "dependence_score"]
+
+_FEWEST_ROWS = 20
+_MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
+_FIRST_SHARE = 0.01
+_SURE = 1e-6
+_NAME = "dhsic"
+
+
+@dataclass(frozen=True)
+class PValue:
+    """A test of independence, given variables or none, as a function that returns its p-value.
+
+    DoWhy takes it as `independence_test` and as `conditional_independence_test`.
+
+    Most tests of a search are of variables that depend on each other, which a share of the rows
+    shows. So of many rows in memory some are tested first: where their p-value p_1 is at most 1e-6,
+    the p-value is 100 p_1, and else p_2 / 0.99 with p_2 of all rows. By the union bound over both
+    tests it is at most a with probability at most a, where p_1 and p_2 are [1]_. P-values of
+    replicates are never as small: where nothing is given and ``marginal`` names no null with a law,
+    as "gamma", or only categories are given, all rows are tested at once.
+
+    Parameters
+    ----------
+    rng : int, SeedSequence, BitGenerator or None, optional
+        Seed of every test, so that the same question has the same answer.
+    client, threads, memory
+        As for `dhsic.independence_test`.
+    marginal : mapping of str to object, optional
+        Other options of `dhsic.independence_test`, for tests where nothing is given, as
+        ``{"null": "gamma"}``.
+    conditional : mapping of str to object, optional
+        Other options of `dhsic.conditional_independence_test`, where something is.
+    first_rows : int or None, optional
+        Rows of the first test, drawn at random, where there are at least 5 times as many in arrays
+        of NumPy or tables of pandas; with None all rows are tested at once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Fewer than 20 first rows.
+
+    References
+    ----------
+    .. [1] C. Genovese, K. Roeder, L. Wasserman. False discovery control with p-value weighting.
+       Biometrika 93, 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.integrations import PValue
+    >>> z, a, b = np.random.default_rng(0).standard_normal((3, 400))
+    >>> pvalue = PValue(conditional={"kernels": "gaussian"})
+    >>> pvalue(z + a, z + b) < 0.01 < pvalue(z + a, z + b, z)
+    True
+    """
+
+    rng: RngLike = 0
+    client: Any = None
+    threads: int | None = None
+    memory: int | str = "2GiB"
+    marginal: Mapping[str, Any] = field(default_factory=dict)
+    conditional: Mapping[str, Any] = field(default_factory=dict)
+    first_rows: int | None = 20_000
+
+    def __post_init__(self) -> None:
+        if self.first_rows is not None:
+            check_integer("first_rows", self.first_rows, minimum=_FEWEST_ROWS)
+
+    def __call__(self, x: Any, y: Any, z: Any = None) -> float:
+        """The p-value that x and y are independent given z.
+
+        Parameters
+        ----------
+        x, y : array-like, shapes (n,) or (n, d)
+            As for `dhsic.independence_test`.
+        z : array-like, shape (n,) or (n, d), optional
+            The variables given; none where it is None or empty, or has no columns.
+
+        Returns
+        -------
+        float
+        """
+        # causal-learn gives an array without columns where there is no condition.
+        sizes = [size for size in getattr(z, "shape", ()) if isinstance(size, int)]  # not of Dask
+        nothing = z is None or 0 in sizes or (isinstance(z, list | tuple) and not z)
+        given = () if nothing else (z,)
+        first = self._of_first(x, y, *given)
+        if first <= _SURE:
+            return first / _FIRST_SHARE
+        whole = self.of_all(x, y, *given)
+        # Nothing was spent on a first test that there was not.
+        return whole if np.isnan(first) else min(1.0, whole / (1.0 - _FIRST_SHARE))
+
+    def _of_first(self, *variables: Any) -> float:
+        """The p-value of rows drawn at random, NaN where all are to be tested."""
+        count = self.first_rows
+        if count is None or not all(map(_in_memory, variables)) or not self._has_law(variables[2:]):
+            return float("nan")
+        n = len(variables[0])
+        # Where rows are not as many in all, the whole test says so.
+        if n < _MANY_TIMES * count or {len(variable) for variable in variables} != {n}:
+            return float("nan")
+        rng = generator(resolve_seed(self.rng), "first rows")
+        rows = np.sort(rng.choice(n, count, replace=False))
+        try:
+            return self._of_few(*(_take(variable, rows) for variable in variables))
+        except (DataError, InvalidArgumentError):
+            # As a variable whose drawn rows are all the same, or more landmarks than drawn rows.
+            return float("nan")
+
+    def _has_law(self, given: Sequence[Any]) -> bool:
+        """Whether p-values may be as small as a first test needs."""
+        if given:  # of categories a test moves rows within strata
+            return self.conditional.get("method") != "strata" and any(map(_holds_numbers, given))
+        null = self.marginal.get("null", "auto")
+        # "auto" is a null of replicates but for few estimators.
+        kind = NULLS.get(null, Shifts) if isinstance(null, str) else type(null)
+        if not issubclass(kind, Counted):
+            return True
+        count = self.marginal.get("n_resamples") or getattr(null, "n_resamples", 0)
+        return isinstance(count, int) and count >= 1.0 / _SURE
+
+    def _of_few(self, *variables: Any) -> float:
+        """The p-value of some rows, whose test is no part of the checkpoint of the whole one."""
+        options = self.marginal, self.conditional
+        if not any("checkpoint" in one for one in options):
+            return self.of_all(*variables)
+        marginal, conditional = (
+            {name: value for name, value in one.items() if name != "checkpoint"} for one in options
+        )
+        return replace(self, marginal=marginal, conditional=conditional).of_all(*variables)
+
+    def of_all(self, x: Any, y: Any, *given: Any) -> float:
+        """The p-value of all rows that are passed, by one test."""
+        own = {name: getattr(self, name) for name in ("rng", "client", "threads", "memory")}
+        options: dict[str, Any] = {**own, "progress": False}
+        if not given:
+            return independence_test(x, y, **options, **self.marginal).pvalue
+        options["given"] = given[0]
+        return conditional_independence_test(x, y, **options, **self.conditional).pvalue
+
+
+def _in_memory(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or is_of(x, "pandas", "DataFrame", "Series")
+
+
+def _holds_numbers(x: Any) -> bool:
+    """Whether a column of an array, or of a table of pandas, is of numbers."""
+    types = x.dtypes if hasattr(x, "columns") else [x.dtype]
+    return any(one.kind in "iuf" for one in types)
+
+
+def _take(x: Any, rows: Any) -> Any:
+    return x[rows] if isinstance(x, np.ndarray) else x.iloc[rows]
+
+
+def causal_learn_test(test: PValue | None = None) -> str:
+    """Register a test with causal-learn, and return the name that its searches take.
+
+    Parameters
+    ----------
+    test : PValue, optional
+        The test; `PValue()` where not given. A later call with another test replaces it.
+
+    Returns
+    -------
+    str
+        The value of `indep_test` of ``pc`` and other searches, which compute every p-value once.
+
+    Raises
+    ------
+    MissingDependencyError
+        causal-learn is not installed.
+    InvalidArgumentError
+        Raised by a search whose ``cache_path`` holds p-values of another test.
+
+    References
+    ----------
+    .. [1] Y. Zheng et al. Causal-learn: causal discovery in Python. JMLR 25(60), 2024.
+
+    Examples
+    --------
+    ::
+
+        from causallearn.search.ConstraintBased.PC import pc
+        from dhsic.integrations import causal_learn_test
+        graph = pc(data, 0.01, causal_learn_test())
+    """
+    with needing("causal-learn", "discovery", "causal_learn_test"):
+        from causallearn.utils.cit import CIT_Base, register_ci_test
+    pvalue = PValue() if test is None else test
+
+    class Test(CIT_Base):  # type: ignore[misc]  # causal-learn has no types
+        """A test by the numbers of columns."""
+
+        def __init__(self, data: Any, **options: Any) -> None:
+            super().__init__(data, **options)
+            made_by = self.pvalue_cache.get("method_name"), self.pvalue_cache.get("parameters_hash")
+            # causal-learn's own check lets any cache on the disk pass.
+            if made_by != (None, None) and made_by != (_NAME, _options_of(pvalue)):
+                msg = (
+                    f"cache_path must be of a new cache, or of one of the same test, got one made "
+                    f"by {made_by[0]!r} with {made_by[1]!r}: take another path"
+                )
+                raise InvalidArgumentError(msg)
+            self.check_cache_method_consistent(_NAME, _options_of(pvalue))
+
+        def __call__(self, X: Any, Y: Any, condition_set: Any = None) -> float:
+            """The p-value, computed once."""
+            x, y, given, key = self.get_formatted_XYZ_and_cachekey(X, Y, condition_set)
+            if key not in self.pvalue_cache:
+                values = (self.data[:, columns] for columns in (x, y, given))
+                self.pvalue_cache[key] = pvalue(*values)
+            kept: float = self.pvalue_cache[key]
+            return kept
+
+    register_ci_test(_NAME, Test)
+    return _NAME
+
+
+def _options_of(pvalue: PValue) -> str:
+    """The options that p-values follow from."""
+    return repr(replace(pvalue, client=None, threads=None))
+
+
+@dataclass
+class PgmpyTest:
+    """A test of the columns of a data frame, as `ci_test` of pgmpy's searches.
+
+    Parameters
+    ----------
+    data : pandas.DataFrame
+        The data that the search is over.
+    test : PValue, optional
+        The test.
+
+    Attributes
+    ----------
+    p_value_ : float
+        P-value of the last test.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The data are no data frame.
+
+    References
+    ----------
+    .. [1] A. Ankan, J. Textor. pgmpy: a Python toolkit for Bayesian networks. JMLR 25(265), 2024.
+
+    Examples
+    --------
+    A search calls it with names of columns, ``PC(ci_test=PgmpyTest(frame)).fit(frame)``:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from dhsic.integrations import PgmpyTest
+    >>> rng = np.random.default_rng(0)
+    >>> frame = pd.DataFrame({"x": rng.standard_normal(200), "z": rng.standard_normal(200)})
+    >>> frame["y"] = frame["x"] ** 2
+    >>> test = PgmpyTest(frame)
+    >>> test("x", "y"), test("x", "z")
+    (False, True)
+    """
+
+    data: Any
+    test: PValue = field(default_factory=PValue)
+    p_value_: float = field(default=float("nan"), init=False)
+
+    def __post_init__(self) -> None:
+        if not is_of(self.data, "pandas", "DataFrame"):
+            got = type(self.data).__name__
+            msg = f"data must be a pandas.DataFrame, whose columns are tested, got {got}: make one"
+            raise InvalidArgumentError(msg)
+
+    def __call__(
+        self,
+        X: Hashable,
+        Y: Hashable,
+        Z: Sequence[Hashable] | None = (),
+        significance_level: float = 0.05,
+    ) -> bool:
+        """Whether two columns are independent given others at a level.
+
+        Parameters
+        ----------
+        X, Y : hashable
+            Names of columns.
+        Z : sequence of hashable, optional
+            Names of those that are given; none where it is None.
+        significance_level : float, optional
+            The level.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such column.
+        """
+        listed = [Z] if isinstance(Z, str) else list(Z or ())
+        for column in (X, Y, *listed):
+            if column not in self.data.columns:
+                raise unknown_column(column, list(map(str, self.data.columns)))
+        given = self.data[listed] if listed else None
+        pvalue = self.test(self.data[[X]], self.data[[Y]], given)
+        self.p_value_ = pvalue
+        return pvalue >= significance_level
+
+
+try:
+    from sklearn.base import BaseEstimator
+    from sklearn.feature_selection import SelectorMixin
+except ImportError:
+
+    class SelectorMixin:  # type: ignore[no-redef]
+        """Stands where scikit-learn is not installed, and says so."""
+
+        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+            """Refuse to make any.
+
+            Raises
+            ------
+            MissingDependencyError
+                Always.
+            """
+            missing = require("scikit-learn", "selection", cls.__name__)
+            raise missing
+
+    class BaseEstimator:  # type: ignore[no-redef]
+        """Stands where scikit-learn is not installed."""
+
+
+SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "lasso"]
+Matrix64 = NDArray[np.float64]
+_RANKS = ("pvalue", "cka", "hsic")
+
+
+def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix64, Matrix64]:
+    """Score features by their dependence on a target, as `score_func` of scikit-learn's selectors.
+
+    Parameters
+    ----------
+    X : array-like, shape (n, d)
+        Features; selectors of scikit-learn pass arrays, in which categories of numbers are numbers.
+    y : array-like, shape (n,) or (n, q)
+        Target; classes may be text.
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
+        Seed of the landmarks and replicates.
+    **options : object
+        As for `dhsic.rank_features`.
+
+    Returns
+    -------
+    scores : ndarray, shape (d,)
+        Standardised statistics: how far each is from the mean of its replicates. NaN where a
+        feature is constant, which scikit-learn ranks last.
+    pvalues : ndarray, shape (d,)
+        P-values of each feature by itself.
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `dhsic.rank_features`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.integrations import dependence_score
+    >>> x = np.random.default_rng(0).standard_normal((300, 3))
+    >>> scores, pvalues = dependence_score(x, x[:, 1] ** 2)
+    >>> int(scores.argmax()), bool(pvalues[1] <= 0.01)
+    (1, True)
+    """
+    ranking = rank_features(X, _dense(y), rng=rng, progress=False, **options)
+    return _standardised_ranking(ranking), np.array(
+        [feature.pvalue for feature in ranking.features]
+    )
+
+
+class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """Select the features that tell most of a target, as a transformer of scikit-learn.
+
+    Parameters
+    ----------
+    n_features_to_select : int, optional
+        How many; half of all where neither it nor `alpha` is given.
+    method : str, optional
+        "pvalue", "cka" or "hsic" ranks the features one by one, see `dhsic.rank_features`;
+        "forward", "backward" or "lasso" selects a set, see `dhsic.select_features`.
+    alpha : float, optional
+        Instead of a number: keep the features of which independence of the target is rejected at
+        this level; for methods that rank.
+    control : str, optional
+        How `alpha` accounts for the number of features, see `ColumnRanking.rejected`.
+    estimator : str or Estimator, optional
+        Estimator of the dependence; that of the function where not given.
+    random_state : int, RandomState or None, optional
+        Seed of the landmarks and replicates.
+    threads : int, optional
+        Threads of this process.
+    memory : int or str, optional
+        Bytes that one process may use.
+
+    Attributes
+    ----------
+    scores_ : ndarray, shape (d,)
+        Standardised statistics of features that are ranked by p-value, CKA or HSIC, NaN of
+        constant ones; of a selected set its scores, and NaN for the others.
+    pvalues_ : ndarray, shape (d,)
+        P-values of each feature by itself, where they are ranked.
+    support_ : ndarray of bool, shape (d,)
+        Whether each is selected.
+    n_features_in_ : int
+        Features that were seen.
+    feature_names_in_ : ndarray of str, shape (d,)
+        Their names, where they have some.
+
+    Raises
+    ------
+    InvalidArgumentError
+        When it is fitted: an option, or the number of columns to select, cannot be.
+
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.integrations import DependenceSelector
+    >>> x = np.random.default_rng(0).standard_normal((300, 4))
+    >>> selector = DependenceSelector(1, random_state=0).fit(x, x[:, 2] ** 2)
+    >>> selector.get_feature_names_out()
+    array(['x2'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        n_features_to_select: int | None = None,
+        *,
+        method: Any = "pvalue",
+        alpha: float | None = None,
+        control: Control = "bh",
+        estimator: Any = None,
+        random_state: Any = None,
+        threads: int | None = None,
+        memory: int | str = "2GiB",
+    ) -> None:
+        # No checks here: scikit-learn clones by its parameters, and asks that they are stored as
+        # given.
+        self.n_features_to_select = n_features_to_select
+        self.method = method
+        self.alpha = alpha
+        self.control = control
+        self.estimator = estimator
+        self.random_state = random_state
+        self.threads = threads
+        self.memory = memory
+
+    def fit(self, X: Any, y: Any) -> DependenceSelector:
+        """Find the features.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Features, four rows or more.
+        y : array-like, shape (n,) or (n, q)
+            Target; classes may be text.
+
+        Returns
+        -------
+        DependenceSelector
+            Itself.
+
+        Raises
+        ------
+        InvalidArgumentError, DataError, MemoryBudgetError
+            As for `dhsic.rank_features` and `dhsic.select_features`.
+        """
+        from sklearn.utils import check_random_state
+        from sklearn.utils.validation import validate_data
+
+        method = check_choice("method", self.method, get_args(SelectorMethod))
+        check_choice("control", self.control, get_args(Control))
+        validate_data(self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4)
+        options: dict[str, Any] = {
+            # A seed from its generator, so that one `random_state` governs a whole pipeline.
+            "rng": int(check_random_state(self.random_state).randint(2**31)),
+            "threads": self.threads,
+            "memory": self.memory,
+            "progress": False,
+        }
+        if self.estimator is not None:
+            options["estimator"] = self.estimator
+        count = self._count(self.n_features_in_, ranks=method in _RANKS)
+        find = self._rank if method in _RANKS else self._select
+        # As they were given: arrays of scikit-learn have no categories, masks or labels of rows.
+        find(X, _dense(y), count, options)
+        return self
+
+    def _count(self, d: int, *, ranks: bool) -> int | None:
+        """Features to select; None where a level says how many."""
+        if self.alpha is not None:
+            if self.n_features_to_select is None and ranks:
+                return None
+            msg = (
+                "alpha goes with a method that ranks and without n_features_to_select, got "
+                f"method={self.method!r}, n_features_to_select={self.n_features_to_select!r}: "
+                "drop one of them"
+            )
+            raise InvalidArgumentError(msg)
+        if self.n_features_to_select is None:
+            # Half of the features, as `RFE` of scikit-learn takes.
+            return max(1, d // 2)
+        count = check_integer("n_features_to_select", self.n_features_to_select, minimum=1)
+        if count > d:
+            msg = f"n_features_to_select must be at most the {d} features, got {count}: take fewer"
+            raise InvalidArgumentError(msg)
+        return count
+
+    def _rank(self, x: Any, y: Any, count: int | None, options: dict[str, Any]) -> None:
+        ranking = rank_features(x, y, by=self.method, **options)
+        self.scores_ = _standardised_ranking(ranking)
+        self.pvalues_ = np.array([column.pvalue for column in ranking.features])
+        if self.alpha is not None:
+            chosen = set(ranking.rejected(self.alpha, self.control))
+        else:
+            chosen = {column.name for column in ranking.ranked()[:count]}
+        self.support_ = np.array([column.name in chosen for column in ranking.features])
+
+    def _select(self, x: Any, y: Any, count: int | None, options: dict[str, Any]) -> None:
+        assert count is not None
+        selection = select_features(x, y, count, method=self.method, **options)
+        columns = [column for (column,) in selection.columns]
+        # Features that were not chosen have no score: NaN, since 0 is one that features can have.
+        self.scores_ = np.full(self.n_features_in_, np.nan)
+        self.__dict__.pop("pvalues_", None)  # of a fit before, by another method
+        self.scores_[columns] = selection.scores
+        self.support_ = np.isin(np.arange(self.n_features_in_), columns)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
+        return self.support_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
+    # Constant features stand out from no replicates, and 0 would be above half of noise.
+    features = ranking.features
+    return np.array([np.nan if one.constant else one.standardised for one in features])
+
+
+def _dense(y: Any) -> Any:
+    if is_sparse(y):
+        msg = "y must be dense, got a sparse matrix: call .toarray() on it"
+        raise DataError(msg)
+    return y

@@ -1,0 +1,578 @@
+"""Tests of whether three variables interact beyond what their pairs say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import Precision, RunOptions, choose_measure
+from dhsic._fields import result_fields
+from dhsic._progress import Progress, shows_progress
+from dhsic._random import RngLike
+from dhsic._rows import RowLabels
+from dhsic._spec import name_methods
+from dhsic._text import printable
+from dhsic._validation import check_choice, named_arguments
+from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.planning import plans
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Matrix
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import (
+    VHSIC,
+    Estimate,
+    Estimator,
+    GridOutcome,
+    Null,
+    NystromMHSIC,
+    find_null,
+    plan_of,
+)
+from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
+from dhsic.estimators.reach import Planner, planned
+from dhsic.io.missing import Missing
+from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
+from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
+from dhsic.results import IndependenceTestResult, pvalue_text
+from dhsic.statistics.neighbours import Neighbours
+from dhsic.statistics.orbit import Orbit, Pair, orbit_of, tile_error, transform_error
+from dhsic.statistics.pointwise import means_of
+from dhsic.statistics.replicate import measure, replicate_steps
+
+
+@dataclass(frozen=True)
+class Factorisation:
+    """One way in which the distribution of three variables may factorise.
+
+    Parameters
+    ----------
+    separated : str
+        The variable that is independent of the two others.
+    together : tuple of str
+        The two others.
+    pvalue : float
+        P-value of this factorisation by itself.
+    pvalue_error : float
+        Its Monte Carlo standard error.
+    """
+
+    separated: str
+    together: tuple[str, str]
+    pvalue: float
+    pvalue_error: float
+
+    def __str__(self) -> str:
+        return printable(f"{self.separated} independent of ({', '.join(self.together)})")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class InteractionTestResult(IndependenceTestResult):
+    """The outcome of a test of whether the distribution of three variables factorises.
+
+    All fields are as in `IndependenceTestResult`, but for these.
+
+    Parameters
+    ----------
+    estimate : float
+        Squared norm of the embedding of the Lancaster interaction; at landmarks of its projection
+        on them.
+    statistic : float
+        Rows times the estimate.
+    pvalue : float
+        The largest of the three: of "some factorisation holds".
+    null_distribution : ndarray, shape (b,)
+        Under the factorisation that has the largest p-value.
+    factorisations : tuple of Factorisation
+        The three, in the order of the variables that they separate.
+
+    References
+    ----------
+    .. [1] D. Sejdinovic, A. Gretton, W. Bergsma. A kernel test for three-variable interactions.
+       NeurIPS 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 300))
+    >>> result = dhsic.interaction_test(x, y, np.sign(x * y), rng=0)
+    >>> result.pvalue < 0.01, len(result.factorisations)
+    (True, 3)
+    """
+
+    hypothesis: ClassVar[str] = "factorisation"
+    question: ClassVar[str] = "Does the distribution of {} factorise?"
+
+    factorisations: tuple[Factorisation, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        lines, count = [], len(self.null_distribution)
+        for label, text in super().summary():
+            if label == "p-value":
+                for factorisation in self.factorisations:
+                    # A bound has its sign in the text.
+                    p = pvalue_text(factorisation.pvalue, factorisation.pvalue_error, count)
+                    lines.append(
+                        ("factorisation", f"{factorisation}: p {'' if p[0] == '<' else '= '}{p}")
+                    )
+                # No interaction where any one factorisation holds: it is rejected if all three are
+                # (intersection and union, Berger 1982).
+                text += ", the largest of the three"
+            lines.append((label, text))
+        return lines
+
+    def records(self) -> list[dict[str, Any]]:
+        each = {
+            f"pvalue_{factorisation.separated}": factorisation.pvalue
+            for factorisation in self.factorisations
+        }
+        return [{**super().records()[0], **each}]
+
+
+Vector = NDArray[np.float64]
+
+FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
+"""The variables a and b that stay together, and the one s that is independent of both."""
+
+QUANTITY = "squared interaction"
+_PAIRS = tuple(Pair((a, b), s) for a, b, s in FACTORISATIONS)
+_STRIP = 2**15  # entries of a Gram matrix that are gathered at a time
+_SAFETY = 4.0
+
+
+@dataclass(frozen=True)
+class LandmarkLancaster(Estimator):
+    """The squared norm of the embedding of the Lancaster interaction, projected on landmarks.
+
+    T = n v' K_J^-1 v with v_j = <mu_L, k_J(z_j)> the mean of the centred products. Under
+    (a, b) _||_ s, with d_m centred and c_ab the mean of d_a d_b, the means of d_a d_s and d_b d_s
+    are O(n^-1/2), as are the errors of the centring, so that v is the mean of
+    xi = (d_a d_b - c_ab) d_s but for O(1/n): the cross-covariance of d_a d_b and d_s. Permuting s,
+    which leaves d_a d_b and every mean as they are, gives v of the permuted data exactly.
+
+    Parameters
+    ----------
+    landmarks : NystromMHSIC
+        Options of the landmarks.
+    """
+
+    landmarks: NystromMHSIC = NystromMHSIC()  # noqa: RUF009, a frozen value
+
+    name: ClassVar[str] = "nystrom-lancaster"
+    most_variables: ClassVar[int | None] = 3
+    remedy: ClassVar[str] = "take fewer landmarks, resamples or threads"
+
+    def guess(self, session: Session, combinations: Combinations, null: Null | None) -> Guess:
+        """With the landmarks as drawn: how many pruning keeps is known only when they are."""
+        p = self.landmarks.most_landmarks(session)
+        statistic = self.landmarks.guessed(session, combinations, _PAIRS)
+        statistic = replace(statistic, tuples=replace(statistic.tuples, form="centred"))
+        means = replicate_steps(session, statistic, statistic.orbit(session, None))
+        steps = [*self.landmarks.drawing_steps(session, combinations, 8 * p * p), *means]
+        return Guess(steps, statistic, n_landmarks=p)
+
+    def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
+        """Draw landmarks of every variable by itself, and find the means of kernels there."""
+        basis = self.landmarks.draw(session, combinations, tests=True)
+        # The three factorisations have one basis: their statistics are one norm of one vector.
+        statistic = basis.statistic(_PAIRS, session.dtype)
+        tuples = replace(statistic.tuples, form="centred")
+        moments = measure(session, replace(statistic, tuples=tuples)).told
+        # About the means, products of small numbers lose no digits of their covariance.
+        statistic = replace(statistic, tuples=tuples.about(means_of(tuples, moments)))
+        kernels = basis.combinations.kernels_of(0)
+        summary = self.landmarks.summary(session, basis, basis.factor(0).rank)
+        return Prepared(
+            basis.combinations,
+            statistic,
+            lambda found, c: Estimate(
+                float(found.statistics[c]) / session.n, kernels, summary, quantity=QUANTITY
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class PairLancaster(Estimator):
+    """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, which are held.
+
+    Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
+    those of a and b, centred (Rubenstein et al. 2016): what permutes s is that of two variables.
+    """
+
+    name: ClassVar[str] = "v-lancaster"
+    most_variables: ClassVar[int | None] = 3
+    nulls: ClassVar[tuple[type[Any], ...]] = (Permutation,)
+    remedy: ClassVar[str] = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
+
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """Hold three Gram matrices, and permute one after another."""
+        n, size, rows = session.n, session.dtype.itemsize, 8 * session.n * sum(session.dims)
+        gram = size * n * n
+        # Two working matrices, and what is gathered in every thread.
+        working = 3 * gram + session.runtime.threads * (2 * size * max(_STRIP, 8 * n) + 16 * n)
+        steps = [
+            fitting_step(session),
+            DriverStep("read all rows", 3 * rows, rows),
+            DriverStep("Gram matrices", 2 * gram, 3 * gram),
+            DriverStep("permutation null", working + 16 * n * getattr(null, "n_resamples", 0)),
+        ]
+        return plan_of(session, steps, self.remedy)
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Resampling | None
+    ) -> GridOutcome:
+        """The statistic beside the replicates of each factorisation."""
+        assert isinstance(null, Permutation)
+        fitted, _ = fit_combinations_on_sample(session, combinations)
+        orbit, n = orbit_of(session, null), session.n
+        session.step("read all rows")
+        arranged = orbit.groups.arrange(0, orbit.groups.count)
+        order = np.concatenate([np.arange(*span) for span in arranged.ranges])[arranged.places]
+        values = session.take([order] * len(session.sources))
+        session.step("Gram matrices")
+        pairs = zip(fitted.kernels_of(0), values, strict=True)
+        # Largest values of the kernels, and their matrices, centred.
+        peaks, grams = zip(*(_centred(_gram(*pair, session.dtype)) for pair in pairs), strict=True)
+        del values
+        statistics, replicates, errors = [], [], []
+        tile = tile_error(session.dtype)
+        unit, norms = transform_error(session.dtype, 1) + tile, [np.linalg.norm(g) for g in grams]
+        # One after another, so that two working matrices are held and not six.
+        for a, b, s in FACTORISATIONS:
+            # The product of two centred matrices is not centred itself; HSIC with s needs it to be.
+            _, product = _centred(grams[a] * grams[b])
+            norm = np.linalg.norm(product)
+            # Errors of tiles are relative to the kernels themselves, but independent.
+            apart = (peaks[a] * norms[b] + peaks[b] * norms[a]) * norms[s] + norm * n * peaks[s]
+            errors.append(_SAFETY * (unit * norm * norms[s] + 2.0 * tile * apart / n) / n)
+            permuted = _PermutedProduct(_upper(product), grams[s], orbit)
+            del product
+            statistics.append(permuted.of(np.arange(n)) / n)
+            parts: list[Vector] = session.map("permutation null", permuted, null.n_resamples)
+            replicates.append(np.concatenate(parts) / n)
+        return GridOutcome(
+            fitted,
+            np.array(statistics),
+            np.column_stack(replicates),
+            lambda c: Estimate(statistics[c] / n, fitted.kernels_of(0), quantity=QUANTITY),
+            orbit.detail,
+            np.array(errors),
+        )
+
+
+@dataclass(frozen=True)
+class _PermutedProduct:
+    """Sums of a product of two Gram matrices, of which one is permuted.
+
+    Both are symmetric and permuted alike, so that the upper half is enough, twice.
+    """
+
+    upper: Matrix
+    right: Matrix
+    orbit: Orbit
+
+    def __call__(self, replicates: range) -> Vector:
+        """Those under some permutations after the first, the identity."""
+        groups, n = self.orbit.groups, len(self.right)
+        first, sums = groups.size * np.arange(groups.count)[:, None], np.empty(len(replicates))
+        order = np.arange(n)  # rows beyond the groups stay
+        for place, number in enumerate(replicates):
+            moved = self.orbit.orders(number + 1, 0, groups.count) + first
+            order[: moved.size] = moved.ravel()
+            sums[place] = self.of(order)
+        return sums
+
+    def of(self, order: NDArray[np.intp]) -> float:
+        """That of one."""
+        n, step, total = len(order), max(8, _STRIP // len(order)), 0.0
+        for start in range(0, n, step):
+            rows = self.right.take(order[start : start + step], axis=0, mode="clip")
+            moved = rows.take(order[start:], axis=1, mode="clip")
+            total += float(np.einsum("ij,ij", self.upper[start : start + step, start:], moved))
+        return total
+
+
+def _upper(gram: Matrix) -> Matrix:
+    """The upper half of a symmetric matrix, twice, with its diagonal once."""
+    upper = 2 * np.triu(gram)
+    np.einsum("ii->i", upper)[:] /= 2
+    return upper
+
+
+def _gram(kernel: Kernel, x: Matrix, dtype: np.dtype[Any]) -> Matrix:
+    """The Gram matrix of all rows, in strips whose scratch is small."""
+    rows, columns = kernel.rows_and_columns(x, dtype)
+    step = max(8, _STRIP // len(x))
+    strips = (rows[start : start + step] for start in range(0, len(x), step))
+    return np.concatenate([kernel.gram(strip, columns, dtype) for strip in strips])
+
+
+def _centred(gram: Matrix) -> tuple[float, Matrix]:
+    """The largest entry of a symmetric matrix, and the matrix, doubly centred in place."""
+    peak, means = float(np.abs(gram).max()), gram.mean(axis=0, dtype=np.float64)
+    gram -= means.astype(gram.dtype)[:, None]
+    gram -= (means - means.mean()).astype(gram.dtype)
+    return peak, gram
+
+
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
+
+INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
+    LandmarkLancaster.name: NystromMHSIC,
+    PairLancaster.name: VHSIC,
+}
+name_methods("estimator", INTERACTION_ESTIMATORS)
+
+InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
+InteractionNull = Literal["auto", "shifts", "permutation"]
+
+_NAMES: dict[type[Estimator], str] = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
+
+
+@named_arguments
+@shows_progress
+def interaction_test(
+    *variables: Any,
+    kernels: Kernels | None = None,
+    estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: InteractionNull | Shifts | Permutation = "auto",
+    n_resamples: int | None = None,
+    rng: RngLike = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    time: float | str | None = None,
+    progress: Progress = None,
+    checkpoint: str | None = None,
+) -> InteractionTestResult:
+    """Test whether three variables interact: no one of them is independent of the two others.
+
+    The Lancaster interaction of (X, Y, Z) is the signed measure
+
+        L = P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z,
+
+    which is 0 where X is independent of (Y, Z), or Y of (X, Z), or Z of (X, Y) [1]_. The statistic
+    T is n times the squared norm of its embedding mu_L, from the product of the three centred
+    kernels. The null hypothesis is that one of these factorisations holds. Each has its own null
+    distribution, for which the variable that is by itself is shifted or permuted.
+
+    The p-value is the largest of the three. The hypothesis is rejected where all three are at most
+    the level, and where it is true one of them is that of a true factorisation, so that the level
+    holds without any correction for three tests [2]_. Shifts and permutations are exact for each.
+
+    The converse is not true: L may be 0, and the test blind, where no factorisation holds, as for
+    three fair signs that are correlated in pairs and whose product has mean 0. It is sensitive
+    where two variables together decide a third that hardly depends on either [1]_.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        Three, as for `independence_test`.
+    kernels : str, Kernel or a sequence of them, optional
+        One for all variables, or one a variable; "gaussian" where not given.
+    estimator : str, NystromMHSIC or VHSIC, optional
+        Estimator of |mu_L|^2:
+
+        - "nystrom-lancaster": of the projection of mu_L on landmarks that are drawn for every
+          variable by itself; linear in n. With options, the `NystromMHSIC` that has them. In many
+          columns landmarks are few, and it finds less than "v-lancaster".
+        - "v-lancaster": from all pairs of rows, (1/n^2) times the sum of the product of the three
+          centred Gram matrices, which are held in memory.
+    null : str, Shifts or Permutation, optional
+        "shifts", the default, exact and nearly free; or "permutation", exact, the default of
+        "v-lancaster", which has no shifts.
+    n_resamples, rng, names, data, missing
+        As for `independence_test`.
+    strata, groups
+        As for `independence_test`: the variable that is by itself changes places within strata
+        alone, so that the factorisations are those given the stratum, or as whole groups of rows.
+        Shifts and permutations are exact where such rows or groups are exchangeable, of the
+        variable that is by itself or of the two others.
+    precision, client, threads, memory, time, progress, checkpoint
+        As for `independence_test`.
+
+    Returns
+    -------
+    InteractionTestResult
+        With the three p-values in `factorisations`.
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `independence_test`; several kernels for a variable.
+
+    References
+    ----------
+    .. [1] D. Sejdinovic, A. Gretton, W. Bergsma. A kernel test for three-variable interactions.
+       NIPS 2013.
+    .. [2] P. K. Rubenstein, K. Chwialkowski, A. Gretton. A kernel test for three-variable
+       interactions with random processes. UAI 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.standard_normal((2, 500))
+    >>> z = np.sign(x * y) * np.abs(rng.standard_normal(500))
+    >>> dhsic.interaction_test(x, y, z, rng=0).pvalue < 0.01
+    True
+    >>> found = dhsic.interaction_test(x, x + rng.standard_normal(500), z, rng=0)
+    >>> [one.separated for one in found.factorisations]
+    ['x1', 'x2', 'x3']
+    """
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    session = run.open(variables, names, data, missing, RowLabels(strata, groups))
+    chosen, reason, fitting, law, why = _choose(session, kernels, estimator, null, n_resamples)
+    single, of_three = Combinations.single(fitting), _lancaster(chosen)
+    plan = planned(_planner(law), chosen, session, single)
+    pilot = partial(session.timed, partial(of_three.test_grid, combinations=single, null=law))
+    session.begin(replace(plan, pilot=pilot))
+    session.resume(computes="interaction test", estimator=chosen, kernels=fitting, null=law)
+    neighbours = Neighbours(session, ("groups", "strata"))
+    found = of_three.test_grid(session, single, law)
+    neighbours.warn()
+    names, count = session.names, len(found.replicates)
+    columns = zip(found.statistics, found.replicates.T, found.rounding.tolist(), strict=True)
+    pvalues = [pvalue(t, Replicates(column), session.dtype, tie) for t, column, tie in columns]
+    errors = [monte_carlo_error(p, count) for p in pvalues]
+    each = zip(FACTORISATIONS, pvalues, errors, strict=True)
+    # All three have to be rejected, so that the largest p-value decides, without a correction.
+    largest = int(np.argmax(pvalues))
+    fields = result_fields(session, chosen, reason, found.estimate(largest))
+    fields["estimator"] = _NAMES[type(chosen)]
+    return InteractionTestResult(
+        statistic=float(found.statistics[largest]),
+        pvalue=pvalues[largest],
+        pvalue_error=errors[largest],
+        null_distribution=found.replicates[:, largest],
+        null=law.name,
+        null_reason="; ".join(filter(None, (why, found.detail))),
+        factorisations=tuple(
+            Factorisation(names[s], (names[a], names[b]), p, error) for (a, b, s), p, error in each
+        ),
+        **fields,
+    )
+
+
+@plans(interaction_test)
+def plan_interaction() -> None:
+    """Plan `interaction_test`: its steps and their memory; runs nothing.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        As for `interaction_test`.
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+        As for `interaction_test`.
+    precision, client, threads, memory, time
+        As for `interaction_test`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> dhsic.plan_interaction(*np.zeros((3, 10_000)), threads=1).n_landmarks
+    800
+    """
+
+
+def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
+    """The estimator of the interaction by what has its options."""
+    return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
+
+
+def _planner(null: Resampling) -> Planner:
+    return lambda one, session, combinations: _lancaster(one).plan(session, combinations, null)
+
+
+def _choose(
+    session: Session, kernels: Any, estimator: Any, null: Any, n_resamples: int | None
+) -> tuple[Estimator, str, tuple[Kernel, ...], Resampling, str]:
+    """The estimator with its options and why, the kernels, and the null and why."""
+    if len(session.sources) != len(FACTORISATIONS):
+        msg = (
+            f"an interaction test takes three variables, got {len(session.sources)}: "
+            "independence_test takes any number"
+        )
+        raise InvalidArgumentError(msg)
+    each = kernels if isinstance(kernels, list | tuple) else [kernels]
+    if any(isinstance(kernel, Grid | Candidates) for kernel in each):
+        msg = (
+            f"an interaction test takes one kernel for each variable, got {kernels!r}: name one, "
+            "as 'gaussian'"
+        )
+        raise InvalidArgumentError(msg)
+    asked = _read_estimator(estimator)
+    _check_null(null, asked)
+    # Before the estimator is settled, since its plan is that of a null.
+    left_open = isinstance(null, str) and null == "auto"
+    # Three variables of which one is moved: shifts, where joint independence takes a chain.
+    exact = Shifts.name if isinstance(asked, NystromMHSIC) else Permutation.name
+    single = Combinations.single([asked.kernel(None)] * len(session.sources))
+    law, why = find_null(exact if left_open else null, asked, session, n_resamples, single)
+    assert isinstance(law, Resampling)
+    if left_open:
+        moves = session.moves
+        why = "exact for exchangeable rows" if moves is None else moves.assumption
+    chosen, reason, fitting = choose_measure(
+        session,
+        kernels,
+        asked.name if isinstance(estimator, str) else asked,
+        planner=_planner(law),
+        runner=lambda one, run, some: _lancaster(one).test_grid(run, some, law),
+    )
+    return chosen, reason, fitting, law, why
+
+
+def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
+    """Refuse what no factorisation has, or what would not be done."""
+    if isinstance(estimator, VHSIC) and (null == Shifts.name or isinstance(null, Shifts)):
+        msg = (
+            f"estimator 'v-lancaster' has no null 'shifts', got {null!r}: take 'permutation', "
+            "which is exact as well"
+        )
+        raise InvalidArgumentError(msg)
+    if not isinstance(null, Shifts | Permutation):
+        check_choice("null", null, ("auto", Shifts.name, Permutation.name))
+    elif isinstance(null, Permutation) and null.within == "groups" and isinstance(estimator, VHSIC):
+        msg = (
+            "estimator 'v-lancaster' permutes all rows, got within='groups': take within='all', or "
+            "estimator='nystrom-lancaster'"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
+    if isinstance(estimator, str):
+        given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
+        return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
+    if type(estimator) not in (NystromMHSIC, VHSIC):
+        msg = f"estimator must be a name, a NystromMHSIC or a VHSIC, got {estimator!r}"
+        raise InvalidArgumentError(msg)
+    # Landmarks that are rows of the data carry which values stand together, and a permutation that
+    # keeps them fixed is no draw from the null.
+    if isinstance(estimator, NystromMHSIC) and estimator.pairing == "joint":
+        msg = (
+            "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
+            "know of the pairing that is tested"
+        )
+        raise InvalidArgumentError(msg)
+    asked: NystromMHSIC | VHSIC = estimator
+    return asked

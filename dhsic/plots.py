@@ -1,0 +1,1181 @@
+"""Pictures of what was found; they need matplotlib: ``pip install 'dhsic[plot]'``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dhsic._text import printable
+from dhsic._validation import check_integer, check_level, check_number
+from dhsic.errors import DataError, InvalidArgumentError, needing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Vector = NDArray[np.float64]
+ParentLists = Sequence[Sequence[int]]
+
+# Okabe and Ito's colours, which colour-blind people tell apart.
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#D55E00"
+PURPLE: Final = "#CC79A7"
+GREY: Final = "0.72"
+
+_BAR_NAME: Final = 34  # characters beside a bar
+_MOST_BINS = 60
+_NARROW = 0.02
+_TITLE_NAME = 48
+_DISTANCE = "standard deviations above the replicates"
+MOST_BARS = 40
+_HEADROOM = 1.45  # of the bars, so that the legend stands above them and the lines
+_FAR = 2.0  # widths of the null distribution beyond which the axis is logarithmic
+_BAR_INCHES, _MARGIN_INCHES = 0.21, 1.4  # inches
+_STYLES = ((BLUE, "o"), (ORANGE, "s"), (PURPLE, "^"), ("#009E73", "D"), ("0.35", "v"))
+_LINE_NAME = 44
+_TICKS = 6
+_LEAST_SPAN, _FEW_DECADES = 4.0, 1e3
+_CELL, _CELL_MARGIN = 0.27, 2.4  # inches
+_WRITTEN = 12  # variables up to which cells have room for a number
+_CELL_NAME = 26
+_DARK = 0.55  # colours of smaller values are dark
+_MOST_ROWS = 1000
+_LINE, _GRID = 400, 120
+_TAIL = 0.005
+_AXIS_NAME = 40
+_REACH = 0.09  # of the axes, which a long arrow takes
+_LONG = 0.95  # quantile of the lengths that counts as long
+_NODE_NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many
+_FEW_NODES = 5
+_LETTERS = {2: 22, 3: 14, 4: 8}  # characters of a name in the label of a bar, by the nodes
+_BESIDE = 4.6  # inches of the graph
+_CIRCLE = 13.0  # points, the diameter of a node
+_ROOM = 0.16  # of the radius, between a node and its name
+_SMALL = 1e-3
+_CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+
+
+def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
+    """The axes that were given, or those of a new figure of so many inches.
+
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    # Constrained, so that long names of columns push the axes and are not cut.
+    axes: Axes = _pyplot().subplots(figsize=size, layout="constrained")[1]
+    return axes
+
+
+def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
+    """Axes beside each other in a new figure, of so many inches each.
+
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
+    """
+    size = (sum(widths), height)
+    axes: Sequence[Axes] = _pyplot().subplots(
+        1, len(widths), figsize=size, layout="constrained", width_ratios=widths
+    )[1]
+    return axes
+
+
+def draw_bars(
+    ax: Axes | None,
+    names: Sequence[str],
+    lengths: Any,
+    quantity: str,
+    parts: Sequence[tuple[NDArray[np.bool_], str, str | None]] = (),
+    *,
+    most: int = MOST_BARS,
+) -> Axes:
+    """Draw the first bars one below another, in their order.
+
+    `parts` of bars that come by their length are which of them they are, their colour and their
+    label; where there are none, bars come in any order, and are blue.
+    """
+    count = min(len(names), most)
+    axes = axes_of(ax, bars_size(count))
+    for chosen, colour, label in parts or [(np.ones(count, bool), BLUE, None)]:
+        places = np.flatnonzero(chosen[:count])
+        if len(places):
+            shown = [lengths[k] for k in places]
+            axes.barh(places, shown, color=colour, height=0.72, label=label)
+    axes.set_yticks(range(count), [shortened(name, _BAR_NAME) for name in names[:count]])
+    axes.tick_params(axis="y", labelsize=9, length=0)
+    axes.set_ylim(max(count, 1) - 0.4, -0.6)
+    which = f", {'the largest ' if parts else ''}{count} of {len(names):,}"
+    axes.set_xlabel(quantity if count == len(names) else quantity + which)
+    axes.locator_params(axis="x", nbins=5)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    return axes
+
+
+def bars_size(count: int) -> tuple[float, float]:
+    """Inches of so many bars, one below another."""
+    return 7.2, _MARGIN_INCHES + _BAR_INCHES * max(5, count)
+
+
+def legend_above(axes: Axes, **options: Any) -> None:
+    """A legend above the axes, where it can hide nothing."""
+    options = {"fontsize": 9, **options}
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, **options)
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes belong to."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def _pyplot() -> Any:
+    with needing("matplotlib", "plot", "Plotting"):
+        from matplotlib import pyplot as plt
+    return plt
+
+
+def shortened(name: str, most: int) -> str:
+    """A name in one line of at most so many characters, its middle cut where it is longer.
+
+    Text that matplotlib would take for mathematics is shown as it is, and what is no character in
+    numbers.
+    """
+    line = printable(" ".join(str(name).split()))
+    if len(line) > most:
+        head = most // 2
+        line = f"{line[:head].rstrip()}…{line[head + 1 - most :].lstrip()}"
+    # A dollar would begin mathematics.
+    return line.replace("$", r"\$")
+
+
+def rounded(number: float) -> str:
+    """A number as a label has it: three digits."""
+    return f"{number:.3g}"
+
+
+def finite_vector(name: str, values: ArrayLike, length: int | None = None) -> Vector:
+    """Finite numbers, shape (k,), as many as are expected.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are not.
+    """
+    vector = numbers_of(name, values)
+    if vector.ndim != 1 or not len(vector) or length not in (None, len(vector)):
+        wanted = "a number or more" if length is None else f"{length} numbers"
+        msg = f"{name} must be {wanted} in one dimension, got shape {vector.shape}"
+        raise InvalidArgumentError(msg)
+    if not np.isfinite(vector).all():
+        msg = f"{name} must be finite, got NaN or infinity: drop such entries"
+        raise InvalidArgumentError(msg)
+    return vector
+
+
+def numbers_of(name: str, values: Any) -> Vector:
+    """Real numbers of any shape.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They are something else.
+    """
+    try:
+        array = np.asarray(values)
+        # `astype` would drop the imaginary part with a warning alone.
+        if array.dtype.kind == "c":
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"{name} must be real numbers, got {str(values)[:60]!r}: give an array of them"
+        raise InvalidArgumentError(msg) from error
+
+
+def check_pvalues(pvalues: Vector) -> Vector:
+    """P-values from 0 to 1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Some are not.
+    """
+    if pvalues.min() < 0.0 or pvalues.max() > 1.0:
+        ends = f"{pvalues.min():.3g} to {pvalues.max():.3g}"
+        msg = f"pvalues must be from 0 to 1, got {ends}: give p-values, not statistics"
+        raise InvalidArgumentError(msg)
+    return pvalues
+
+
+def names_or_numbered(names: Sequence[str] | None, count: int) -> list[str]:
+    """As many names as there are things, x1, x2, ... where none are given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are more or fewer, or it is one word.
+    """
+    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
+        msg = f"names must be a sequence of {count} names, got {names!r}: give a list"
+        raise InvalidArgumentError(msg)
+    given = [f"x{number + 1}" for number in range(count)] if names is None else list(names)
+    if len(given) != count:
+        msg = f"names must be {count}, one for each value, got {len(given)}"
+        raise InvalidArgumentError(msg)
+    return [str(name) for name in given]
+
+
+def spread_rows(name: str, data: Any, n: int | None = None, *, most: int) -> Vector:
+    """Rows of data at equal distances, at most so many, as a finite (k, d) array in memory.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data in errors.
+    data : array-like, shape (n,) or (n, d)
+        NumPy, Dask or what else has rows to slice.
+    n : int, optional
+        Rows that the data must have.
+    most : int
+        Rows at most.
+
+    Returns
+    -------
+    ndarray, shape (k, d)
+
+    Raises
+    ------
+    DataError
+        They are of another shape, or not finite.
+    InvalidArgumentError
+        They are not real numbers.
+    """
+    array = data if hasattr(data, "shape") and hasattr(data, "__getitem__") else np.asarray(data)
+    shape = tuple(array.shape)
+    if len(shape) not in (1, 2) or not shape[0] or n not in (None, shape[0]):
+        wanted = "n" if n is None else str(n)
+        msg = f"{name} must be of shape ({wanted},) or ({wanted}, d), got {shape}"
+        raise DataError(msg)
+    # At equal distances and not the first ones, since rows may be sorted.
+    step = -(-shape[0] // most)
+    # Sliced before it becomes NumPy's: a stored array may not fit the memory.
+    rows = numbers_of(name, array[::step]).reshape(-1, *(shape[1:] or (1,)))
+    if not np.isfinite(rows).all():
+        msg = f"{name} must be finite, got NaN or infinity: drop such rows"
+        raise DataError(msg)
+    return rows
+
+
+def null_distribution(result: Any, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
+    """Histogram of the null distribution with the statistic and the critical value.
+
+    Where there are several statistics, it has the score, which the p-value compares. For a grid a
+    new figure has the evidence by kernel and length beside it.
+
+    Parameters
+    ----------
+    result : IndependenceTestResult
+        Result of a test.
+    alpha : float, optional
+        The level of the critical value. Among replicates the observed value counts as one; where
+        the law is known in closed form, the value is a quantile of 1,000 draws from it.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        The level is not between 0 and 1, or it is no result of a test.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> ax = null_distribution(dhsic.independence_test(x, y, rng=0))
+    >>> ax.get_ylabel()
+    'replicates'
+    """
+    # Estimates have no null distribution, and would fail within the picture.
+    if not hasattr(result, "null_distribution"):
+        msg = (
+            f"a null distribution is drawn of an IndependenceTestResult, got a "
+            f"{type(result).__name__}: give what dhsic.independence_test returns"
+        )
+        raise InvalidArgumentError(msg)
+    level = check_level(alpha)
+    measured, value, values = result._measured
+    if ax is None and result.grid is not None:
+        ax, beside = axes_beside((6.4, 6.4), 4.4)
+        kernel_evidence(result.grid, result._compared, ax=beside)
+    axes = axes_of(ax, (6.4, 3.8))
+    bins = _edges(values, value).tolist()
+    shown: dict[str, Any] = {
+        "color": GREY,
+        "edgecolor": "white",
+        "linewidth": 0.5,
+        "label": f"{result.null} null",
+    }
+    axes.hist(values, bins=bins, **shown)
+    axes.set_ylim(0.0, _HEADROOM * axes.get_ylim()[1])
+    tall = 1.0 / _HEADROOM
+    told = f"{measured} {rounded(value)}, {result._p}"
+    axes.axvline(value, ymax=tall, color=ORANGE, linewidth=2.0, label=told)
+    resampled = result.pvalue_error is not None
+    critical = critical_value(values, level, resampled=resampled)
+    if critical is not None:
+        about = "" if resampled else "about "
+        said = f"critical value at {100 * level:g} %, {about}{rounded(critical)}"
+        axes.axvline(critical, ymax=tall, color=BLUE, linewidth=1.5, linestyle="--", label=said)
+    axes.set_ylabel("replicates" if resampled else "draws")
+    axes.set_xlabel(f"{result.estimator} {measured}{_far_out(axes, values, value)}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper right", fontsize=9, frameon=False)
+    axes.set_title(result._question(_TITLE_NAME), fontsize=11)
+    return axes
+
+
+def critical_value(values: Vector, alpha: float, *, resampled: bool) -> float | None:
+    """Critical value that a significant statistic exceeds.
+
+    Parameters
+    ----------
+    values : ndarray, shape (b,)
+        Replicates of the statistic, or draws from its law.
+    alpha : float
+        The level.
+    resampled : bool
+        Replicates: among them the observed value counts as one, so that the p-value is at most
+        alpha where fewer than floor(alpha (b + 1)) of them reach the statistic. Otherwise the
+        quantile of the draws, an estimate.
+
+    Returns
+    -------
+    float or None
+        None where so few replicates can decide nothing.
+
+    Examples
+    --------
+    >>> critical_value(np.arange(19.0), 0.1, resampled=True)
+    17.0
+    """
+    if not resampled:
+        return float(np.quantile(values, 1.0 - alpha)) if len(values) else None
+    most = math.floor(alpha * (len(values) + 1) * (1.0 + 1e-12))  # p = most / (b + 1) rejects
+    return float(np.sort(values)[-most]) if 1 <= most <= len(values) else None
+
+
+def _edges(values: Vector, statistic: float) -> Vector:
+    """Edges of the bars; of one narrow bar where all values are equal."""
+    if len(values) and np.ptp(values) == 0.0:
+        value = float(values[0])
+        half = _NARROW * (abs(statistic - value) or abs(value) or 1.0)
+        return value + half * np.array([-1.0, 1.0])
+    bins = int(np.clip(math.ceil(math.sqrt(len(values))), 5, _MOST_BINS))
+    return np.histogram_bin_edges(values, bins)
+
+
+def _far_out(axes: Axes, values: Vector, statistic: float) -> str:
+    """Where the statistic lies far out a linear axis would squeeze the null into a line."""
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, statistic)
+    threshold = max(abs(low), abs(high))
+    near = statistic - high <= _FAR * (high - low) or statistic <= _FAR * threshold
+    if near or low == high:
+        return ""
+    decades = math.log10(statistic / threshold) + 1.0
+    axes.set_xscale("symlog", linthresh=threshold, linscale=decades)
+    axes.set_xlim(min(low, 0.0), statistic * 10.0 ** min(0.1 * decades, 1.0))
+    powers = 10.0 ** np.arange(math.ceil(math.log10(3.0 * threshold)), math.log10(statistic) + 0.1)
+    axes.set_xticks([0.0, threshold / 2, threshold, *powers[:: -1 - len(powers) // 3]])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{float(f'{value:.2g}'):g}")  # 100, no 1e+02
+    axes.minorticks_off()
+    return " (logarithmic beyond the null)"
+
+
+def kernel_evidence(grid: Any, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """How far the statistic of every combination of a `GridSummary` lies above its replicates."""
+    axes = axes_of(ax, (6.4, 4.4))
+    axes.set_title(f"Evidence by kernel and length,\n{_DISTANCE}", fontsize=11)
+    if len(names) == 2:
+        return _evidence_map(axes, grid, names)
+    # Bars of kernels, variable by variable: that of the strongest combination with each.
+    best: dict[str, float] = {}
+    for variable, name in enumerate(names):
+        for scale in _by_length(grid, variable):
+            distances = [c.standardised for c in grid.combinations if c.scales[variable] == scale]
+            best[f"{name}: {scale.replace(', length', ',')}"] = max(distances)
+    return draw_bars(axes, list(best), list(best.values()), _DISTANCE, most=MOST_BARS)
+
+
+def _evidence_map(axes: Axes, grid: Any, names: Sequence[str]) -> Axes:
+    """Kernels of the first variable down, of the second across, from long to short lengths."""
+    rows, columns = (_by_length(grid, variable) for variable in (0, 1))
+    values = np.full((len(rows), len(columns)), np.nan)
+    for tried in grid.combinations:
+        i, j = rows.index(tried.scales[0]), columns.index(tried.scales[1])
+        values[i, j] = tried.standardised
+    # Without evidence anywhere the map stays pale, rather than show noise in full colour.
+    top = max(float(np.nanmax(values)), 1.0)
+    axes.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top, aspect="auto")
+    for i, j in np.argwhere(np.isfinite(values)):
+        colour = "white" if values[i, j] > 0.6 * top else "black"
+        axes.text(j, i, f"{values[i, j]:.1f}", ha="center", va="center", color=colour)
+    for number, role in grid.roles.items():
+        colour, line = (ORANGE, "-") if number == grid.strongest else ("black", ":")
+        scales = grid.combinations[number].scales
+        i, j = rows.index(scales[0]), columns.index(scales[1])
+        frame = np.array([[-0.5, 0.5, 0.5, -0.5, -0.5], [-0.5, -0.5, 0.5, 0.5, -0.5]])
+        axes.plot(j + 0.94 * frame[0], i + 0.94 * frame[1], line, color=colour, label=role)
+    across, down = ([scale.replace(", ", "\n") for scale in some] for some in (columns, rows))
+    axes.set_xticks(range(len(across)), across, fontsize=8, rotation=30, ha="right")
+    axes.set_yticks(range(len(down)), down, fontsize=8)
+    axes.set_xlabel(f"kernel of {shortened(names[1], _BAR_NAME)}")
+    axes.set_ylabel(f"kernel of {shortened(names[0], _BAR_NAME)}")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
+    return axes
+
+
+def _by_length(grid: Any, variable: int) -> list[str]:
+    """The kernels that were tried of a variable, family by family, from long to short lengths."""
+    factors = {c.scales[variable]: (*c.factors, None)[variable] for c in grid.combinations}
+    families = list(dict.fromkeys(scale.split(",")[0] for scale in factors))
+
+    def place(scale: str) -> tuple[int, float]:
+        return families.index(scale.split(",")[0]), -(factors[scale] or 0.0)
+
+    return sorted(factors, key=place)
+
+
+def ranking(
+    values: ArrayLike,
+    names: Sequence[str] | None = None,
+    *,
+    pvalues: ArrayLike | None = None,
+    alpha: float = 0.05,
+    control: str = "",
+    threshold: float | None = None,
+    quantity: str = "HSIC",
+    most: int = 40,
+    ax: Axes | None = None,
+) -> Axes:
+    """Bars of features, the largest first, with what an error control lets through.
+
+    Parameters
+    ----------
+    values : array-like, shape (k,)
+        How much every feature depends, as HSIC, CKA or the sensitivity to it.
+    names : sequence of str, optional
+        Names of the features; x1, x2, ... where not given. Long ones are cut in their middle.
+    pvalues : array-like, shape (k,), optional
+        Adjusted for all features, by Holm or Benjamini and Hochberg say. Those at most `alpha` are
+        coloured.
+    alpha : float, optional
+        The level.
+    control : str, optional
+        Error rate that `pvalues` control, as "false discovery rate".
+    threshold : float, optional
+        A critical value of `values`, drawn as a line.
+    quantity : str, optional
+        Name of the values.
+    most : int, optional
+        Bars to draw, of the largest values.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure of a height for the bars where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        Values, names and p-values are not of one length, or not finite numbers.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> ax = ranking([0.1, 0.4], ["timbre", "tempo"], pvalues=[0.2, 0.001], quantity="CKA")
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['tempo', 'timbre']
+    """
+    sizes = finite_vector("values", values)
+    labels = names_or_numbered(names, len(sizes))
+    level, most = check_level(alpha), check_integer("most", most, minimum=1)
+    # Without p-values nothing is rejected or not: all bars have one colour.
+    chosen = np.ones(len(sizes), dtype=bool)
+    if pvalues is not None:
+        chosen = check_pvalues(finite_vector("pvalues", pvalues, len(sizes))) <= level
+    if threshold is not None:
+        check_number("threshold", threshold, "a finite number", math.isfinite, "leave it out")
+    order = np.argsort(-sizes, kind="stable")
+    of = f" ({control})" if control else ""
+    found = f"adjusted p ≤ {level:g}{of}: {int(chosen.sum()):,}", "not significant"
+    few, others = (None, None) if pvalues is None else found
+    parts = [(chosen[order], BLUE, few), (~chosen[order], GREY, others)]
+    axes = draw_bars(ax, [labels[k] for k in order], sizes[order], quantity, parts, most=most)
+    if threshold is not None:
+        said = f"critical value {rounded(threshold)}"
+        axes.axvline(threshold, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
+    if pvalues is not None or threshold is not None:
+        legend_above(axes)
+    return axes
+
+
+def scaling(
+    lines: Mapping[str, tuple[Sequence[Any], ArrayLike]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    ideal: float | None = None,
+    logarithmic: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Lines of measurements against a setting.
+
+    Parameters
+    ----------
+    lines : mapping of str to pair
+        Settings, and what was measured with them, by the name of the line. Settings that are words
+        make bars.
+    xlabel, ylabel : str
+        Labels of the axes, with units.
+    ideal : float, optional
+        Draw (x / smallest x) to this power times the smallest ideal of 1: 1 for a speed-up, 0 for
+        an efficiency.
+    logarithmic : bool, optional
+        Both axes, with the slope of every line in the legend.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no lines, or what was measured is not finite and as long as its settings, or
+        logarithmic axes have no place for it.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> ax = scaling({"": ([1, 2, 4], [1.0, 1.9, 3.5])}, xlabel="workers", ylabel="speed-up")
+    >>> ax.get_xlabel()
+    'workers'
+    """
+    if not lines or not all(len(x) for x, _ in lines.values()):
+        msg = "lines must hold one line or more, of a point or more: give {'name': (x, y)}"
+        raise InvalidArgumentError(msg)
+    measured = {
+        name: (list(x), finite_vector("what was measured", y, len(x)))
+        for name, (x, y) in lines.items()
+    }
+    words = any(isinstance(value, str) for x, _ in measured.values() for value in x)
+    if logarithmic and not words and min(min(*x, *y) for x, y in measured.values()) <= 0:
+        msg = "lines on logarithmic axes must be above 0: leave others out, or logarithmic=False"
+        raise InvalidArgumentError(msg)
+    axes = axes_of(ax, (5.2, 3.8))
+    if words:
+        _draw_bars_of_words(axes, measured)
+    else:
+        _draw_lines(axes, measured, ideal, logarithmic)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.spines[["top", "right"]].set_visible(False)
+    if any(text for text in axes.get_legend_handles_labels()[1]):
+        legend_above(axes)
+    return axes
+
+
+def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, log: bool) -> None:
+    every = sorted({value for x, _ in measured.values() for value in x})
+    for number, (name, (x, y)) in enumerate(measured.items()):
+        colour, marker = _STYLES[number % len(_STYLES)]
+        label = shortened(name, _LINE_NAME)
+        if log and len(x) > 1:
+            # The exponent of a power law, by least squares of the logarithms.
+            slope = rounded(float(np.polyfit(np.log(x), np.log(y), 1)[0]))
+            label = f"{label}, slope {slope}" if label else f"slope {slope}"
+        dashes = "-" if number < len(_STYLES) else "--"
+        axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=dashes, label=label)
+    if ideal is not None:
+        x = np.asarray(every, dtype=np.float64)
+        axes.plot(x, (x / x[0]) ** ideal, color="0.5", linestyle=":", label="ideal")
+        axes.set_ylim(0.0, 1.05 * axes.get_ylim()[1])
+    if log:
+        axes.set(xscale="log", yscale="log")
+        _plain_ticks(axes)
+    ticks = every if len(every) <= _TICKS else every[:: -(-len(every) // _TICKS)]
+    axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
+    axes.xaxis.minorticks_off()
+
+
+def _plain_ticks(axes: Axes) -> None:
+    """Numbers that read without powers; at least a factor of four, or noise looks like a trend."""
+    low, high = axes.get_ylim()
+    # Lines that hardly change are shown in a range of a factor of 4 at least.
+    pad = max(1.0, math.sqrt(_LEAST_SPAN * low / high))
+    low, high = low / pad, high * pad
+    decades = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    steps = (1.0, 2.0, 5.0) if high / low > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    ticks = np.outer(decades, steps).ravel() if high / low < _FEW_DECADES else decades
+    axes.set_ylim(low, high)
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.minorticks_off()
+
+
+def _draw_bars_of_words(axes: Axes, measured: Mapping[str, Any]) -> None:
+    words = list(dict.fromkeys(value for x, _ in measured.values() for value in x))
+    width = 0.8 / len(measured)
+    for number, (name, (x, y)) in enumerate(measured.items()):
+        shift = (number - (len(measured) - 1) / 2) * width
+        at = [words.index(value) + shift for value in x]
+        colour = _STYLES[number % len(_STYLES)][0]
+        axes.bar(at, y, 0.9 * width, color=colour, label=shortened(name, _LINE_NAME))
+    axes.set_xticks(range(len(words)), words)
+
+
+def dependence_heatmap(
+    values: Any,
+    names: Sequence[str] | None = None,
+    *,
+    pvalues: Any = None,
+    alpha: float = 0.05,
+    clustered: bool = True,
+    quantity: str = "CKA",
+    ax: Axes | None = None,
+) -> Axes:
+    """Heat map of the dependence of all pairs of variables, those that depend side by side.
+
+    Parameters
+    ----------
+    values : DependenceMatrix or array-like, shape (M, M)
+        Result of `dhsic.dependence_matrix`; or symmetric numbers up to 1, of which
+        those below 0, as chance leaves, are shown as 0.
+    names : sequence of str, optional
+        Names of the variables; those of the result, or x1, x2, ... where not given.
+    pvalues : array-like, shape (M, M), optional
+        P-values of all pairs; those of the result, adjusted for all pairs, where not given. Pairs
+        above `alpha` bear a cross.
+    alpha : float, optional
+        The level.
+    clustered : bool, optional
+        Order the variables by average linkage of 1 - values; otherwise as they came.
+    quantity : str, optional
+        Name of the values.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure of a size for the variables where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        The matrices are not symmetric, of one shape and at most 1, or a p-value is below 0.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> ax = dependence_heatmap([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]], ["a", "b", "c"])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['b', 'c', 'a']
+    """
+    if hasattr(values, "cka"):
+        values, names, pvalues = (
+            values.cka,
+            values.names if names is None else names,
+            values.adjusted if pvalues is None else pvalues,
+        )
+    level, sizes = check_level(alpha), _square_matrix("values", values, least=-math.inf)
+    labels = names_or_numbered(names, len(sizes))
+    order = cluster_order(sizes) if clustered else np.arange(len(sizes))
+    shown = sizes[np.ix_(order, order)]
+    side = _CELL * max(len(sizes), 8)
+    axes = axes_of(ax, (side + _CELL_MARGIN + 0.8, side + _CELL_MARGIN))
+    image = axes.imshow(shown, vmin=0.0, vmax=1.0, cmap="cividis")
+    ticks = [shortened(labels[k], _CELL_NAME) for k in order]
+    axes.set_xticks(range(len(order)), ticks, rotation=90, fontsize=9)
+    axes.set_yticks(range(len(order)), ticks, fontsize=9)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    figure_of(axes).colorbar(image, ax=axes, shrink=0.8, label=quantity)
+    crossed = np.zeros(shown.shape, dtype=bool)
+    if pvalues is not None:
+        crossed = _square_matrix("pvalues", pvalues, len(sizes))[np.ix_(order, order)] > level
+        axes.set_title(f"× not significant at {100 * level:g} %", fontsize=9)
+    _mark(axes, shown, crossed)
+    return axes
+
+
+def cluster_order(similarity: Vector) -> NDArray[np.intp]:
+    """Order in which similar variables are neighbours, shape (M,).
+
+    Parameters
+    ----------
+    similarity : ndarray, shape (M, M)
+        Symmetric, 1 for the same.
+
+    Returns
+    -------
+    ndarray of int, shape (M,)
+        The leaves of the tree of average linkage, ordered so that neighbours are near.
+
+    Examples
+    --------
+    >>> cluster_order(np.array([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]])).tolist()
+    [1, 2, 0]
+    """
+    if len(similarity) < 3:
+        return np.arange(len(similarity))
+    from scipy.cluster.hierarchy import leaves_list, linkage  # slow to import
+    from scipy.spatial.distance import squareform
+
+    # Rounding must not leave a distance below 0.
+    distance = np.clip(1.0 - (similarity + similarity.T) / 2.0, 0.0, None)
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
+    return np.asarray(leaves_list(tree), dtype=np.intp)
+
+
+def _square_matrix(name: str, values: Any, count: int | None = None, least: float = 0.0) -> Vector:
+    matrix = numbers_of(name, values)
+    if matrix.ndim != 2 or len(set(matrix.shape)) > 1 or count not in (None, len(matrix)):
+        wanted = "square" if count is None else f"{count} by {count}"
+        msg = f"{name} must be {wanted}, got shape {matrix.shape}"
+        raise InvalidArgumentError(msg)
+    finite_vector(name, matrix.ravel())
+    asymmetric = not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9)
+    if asymmetric or matrix.min() < least or matrix.max() > 1.0 + 1e-9:
+        span = "from 0 to 1" if least == 0.0 else "at most 1"
+        msg = f"{name} must be symmetric, {span}: give those of dhsic.dependence_matrix"
+        raise InvalidArgumentError(msg)
+    return matrix
+
+
+def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
+    """Numbers where they have room, and crosses, in a colour that the cell lets see."""
+    # The diagonal is 1, and needs no number.
+    pairs = ~np.eye(len(shown), dtype=bool)
+    colours = np.where(shown < _DARK, "white", "black")
+    if len(shown) > _WRITTEN:
+        rows, columns = np.nonzero(crossed & pairs)
+        axes.scatter(columns, rows, s=9.0, c=colours[rows, columns], marker="x", linewidths=0.7)
+        return
+    for row, column in np.argwhere(pairs):
+        number = f"{max(shown[row, column], 0.0):.2f}".removeprefix("0")
+        text = f"{number}\n×" if crossed[row, column] else number
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "linespacing": 0.9}
+        axes.text(column, row, text, color=colours[row, column], **style)
+
+
+def witness_function(
+    function: Any,
+    x: Any,
+    *,
+    names: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """A function of one or two columns over the middle 99 % of the data.
+
+    Parameters
+    ----------
+    function : callable
+        From rows (k, d) to values (k,), as `first` and `second` of `dhsic.witness_functions`.
+    x : array-like, shape (n,), (n, 1) or (n, 2)
+        The variable that it takes, whose rows are drawn as marks, at most 1,000 of them.
+    names : sequence of str, optional
+        Names of the columns; x1, x2 where not given.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        A line for one column; colours for two.
+
+    Raises
+    ------
+    DataError
+        The data are not finite or of another shape.
+    InvalidArgumentError
+        The variable has more than two columns, or the function no finite value for every row.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    >>> found = dhsic.witness_functions(x, x**2 + noise, rng=0)
+    >>> ax = witness_function(found.first, x, names=["x"])
+    >>> ax.get_xlabel()
+    'x'
+    """
+    rows = spread_rows("x", x, most=_MOST_ROWS)
+    columns = rows.shape[1]
+    if columns > 2:
+        msg = f"a witness function is drawn over one or two columns, got {columns}"
+        raise InvalidArgumentError(msg)
+    labels = [shortened(name, _AXIS_NAME) for name in names_or_numbered(names, columns)]
+    # Rows far out would leave no room for the others.
+    low, high = np.quantile(rows, [_TAIL, 1.0 - _TAIL], axis=0)
+    if not callable(function):
+        msg = f"function must be callable, got {function!r}: take one of dhsic.witness_functions"
+        raise InvalidArgumentError(msg)
+    grid = np.linspace(low, high, _LINE if columns == 1 else _GRID)
+    points = np.stack(np.meshgrid(*grid.T), axis=-1).reshape(-1, columns)
+    values = finite_vector("values of the function", function(points), len(points))
+    inside = rows[((rows >= low) & (rows <= high)).all(axis=1)]
+    axes = axes_of(ax, (6.0, 4.2))
+    if columns == 1:
+        axes.axhline(0.0, color="0.8", linewidth=0.8)
+        axes.plot(grid[:, 0], values, color=BLUE, linewidth=2.0)
+        rug: dict[str, Any] = {
+            "color": "0.4",
+            "alpha": 0.5,
+            "transform": axes.get_xaxis_transform(),
+        }
+        axes.plot(inside[:, 0], np.full(len(inside), 0.02), "|", **rug)
+        axes.spines[["top", "right"]].set_visible(False)
+    else:
+        # The scale is around 0, so that either sign has its colour.
+        most = float(np.abs(values).max()) or 1.0
+        colours: dict[str, Any] = {"cmap": "PuOr", "vmin": -most, "vmax": most}
+        image = axes.pcolormesh(*grid.T, values.reshape(len(grid), -1), **colours)
+        axes.plot(*inside.T, ".", color="0.15", markersize=2.0, alpha=0.5)
+        figure_of(axes).colorbar(image, ax=axes, label="witness function")
+    axes.set(xlabel=labels[0], ylabel=[*labels, "witness function"][1])
+    return axes
+
+
+def sensitivity_field(
+    x: Any,
+    y: Any,
+    maps: Any,
+    *,
+    names: Sequence[str] = ("x", "y"),
+    arrows: int = 300,
+    most: int = 5000,
+    size: float = 14.0,
+    colorbar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Points of two variables, coloured by the norm of the gradient, with its vector field.
+
+    The arrow at a row is the gradient of the dependence measure with respect to its two values: it
+    points where the measure would grow. Rows at equal distances are drawn where there are many.
+
+    Parameters
+    ----------
+    x, y : array-like, shape (n,) or (n, 1)
+        The variables; a column of one that has several.
+    maps : pair of array-like, shapes (n,) or (n, 1), or a result
+        The gradients with respect to x and to y, or a mapping with these values in this order; or
+        what has them as `maps`.
+    names : sequence of str, optional
+        Names of x and y.
+    arrows : int, optional
+        At most so many; 0 draws none.
+    most : int, optional
+        Points at most.
+    size : float, optional
+        Area of a point, in square points of type.
+    colorbar : bool, optional
+        Whether to show what the colours mean.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    DataError
+        Data or gradients are not one column each of the same length, or not finite.
+    InvalidArgumentError
+        `maps` are not two, or a number is negative.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018, figures 3 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(-1.0, 1.0, 50)
+    >>> ax = sensitivity_field(x, x**2, (np.sign(x), np.ones(50)))
+    >>> len(ax.collections)  # points and arrows
+    2
+    """
+    arrows = check_integer("arrows", arrows, minimum=0)
+    most = check_integer("most", most, minimum=1)
+    labels = [shortened(name, _AXIS_NAME) for name in names_or_numbered(names, 2)]
+    given = getattr(maps, "maps", maps)
+    if not isinstance(given, Iterable):
+        msg = f"maps must be a pair of arrays, a mapping or a result, got {given!r}: see `maps`"
+        raise InvalidArgumentError(msg)
+    pair = tuple(given.values() if isinstance(given, Mapping) else given)
+    if len(pair) != 2:
+        msg = (
+            f"maps must be those of two variables, x and y, got {len(pair)}: give a pair of "
+            "arrays, or a result that varies both"
+        )
+        raise InvalidArgumentError(msg)
+    first = _plotted_column("x", x, None, most)
+    named = {"y": y, "the map of x": pair[0], "the map of y": pair[1]}
+    others = [_plotted_column(name, values, len(x), most) for name, values in named.items()]
+    points, gradients = np.column_stack([first, others[0]]), np.column_stack(others[1:])
+    norms = np.linalg.norm(gradients, axis=1)
+    axes = axes_of(ax, (6.0, 4.6))
+    order = np.argsort(norms, kind="stable")  # the largest on top
+    dots = axes.scatter(
+        points[order, 0], points[order, 1], c=norms[order], s=size, cmap="viridis", zorder=2
+    )
+    _arrows(axes, points, gradients, arrows)
+    if colorbar:
+        figure_of(axes).colorbar(dots, ax=axes, label="norm of the gradient")
+    axes.set(xlabel=labels[0], ylabel=labels[1])
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def _plotted_column(name: str, data: Any, n: int | None, most: int) -> Vector:
+    rows = spread_rows(name, data, n, most=most)
+    if rows.shape[1] != 1:
+        msg = (
+            f"{name} must have one column to be drawn, got {rows.shape[1]}: choose one, as x[:, 0]"
+        )
+        raise InvalidArgumentError(msg)
+    return rows[:, 0]
+
+
+def _arrows(axes: Axes, points: Vector, gradients: Vector, most: int) -> None:
+    """Arrows of true direction and relative length, scaled so that long ones stay readable."""
+    span = np.ptp(points, axis=0)
+    # Of a constant column any unit will do.
+    span[span == 0.0] = 1.0
+    lengths = np.linalg.norm(gradients / span, axis=1)
+    long = float(np.quantile(lengths, _LONG)) or float(lengths.max())
+    if not most or long == 0.0:
+        return
+    step = -(-len(points) // most)
+    starts, moves = points[::step], gradients[::step] * (_REACH / long)
+    units: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1.0, "width": 0.0028}
+    axes.quiver(*starts.T, *moves.T, color="0.25", alpha=0.8, zorder=3, **units)
+    tips = starts + moves
+    # `quiver` counts the feet of arrows alone among the data.
+    axes.update_datalim(tips)
+    axes.autoscale_view()
+
+
+def causal_graph(
+    parents: ParentLists, names: Sequence[str] | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """A directed acyclic graph: nodes on a circle, causes first, arrows from cause to effect.
+
+    Parameters
+    ----------
+    parents : sequence of sequences of int
+        For every node the numbers of its parents.
+    names : sequence of str, optional
+        Names of the nodes; x1, x2, ... where not given.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        A parent is no number of another node, or the graph has a cycle.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> ax = causal_graph([(), (0,), (0, 1)], ["altitude", "temperature", "sunshine"])
+    >>> [text.get_text() for text in ax.texts if text.get_text()]
+    ['altitude', 'temperature', 'sunshine']
+    """
+    edges = _checked_parents(parents)
+    letters = _NODE_NAME if len(edges) <= _FEW_NODES else _SHORT_NAME
+    labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
+    order = _causal_order(edges)
+    angles = np.empty(len(order))
+    # Causes come before their effects, clockwise from the top.
+    angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
+    points = np.column_stack([np.cos(angles), np.sin(angles)])
+    more = 0.3 * max(len(edges) - _FEW_NODES, 0)  # inches, for neighbours to stay apart
+    axes = axes_of(ax, (5.6 + more, 3.4 + more))
+    axes.set_aspect("equal")
+    axes.set(xlim=(-2.3, 2.3), ylim=(-1.4, 1.4))
+    axes.axis("off")
+    gap = _CIRCLE / 2.0 + 1.5
+    arrow: dict[str, Any] = {
+        "arrowstyle": "-|>",
+        "color": "0.25",
+        "lw": 1.5,
+        "mutation_scale": 14.0,
+    }
+    arrow |= {"shrinkA": gap, "shrinkB": gap}
+    for child, causes in enumerate(edges):
+        for cause in causes:
+            axes.annotate("", points[child], points[cause], arrowprops=arrow)
+    axes.plot(*points.T, "o", markersize=_CIRCLE, color=BLUE, clip_on=False)
+    for (x, y), label in zip((1.0 + _ROOM) * points, labels, strict=True):
+        sideways = "center" if abs(x) < 0.05 else ("left" if x > 0.0 else "right")
+        upright = "center" if abs(y) < 0.3 else ("bottom" if y > 0.0 else "top")
+        axes.text(x, y, label, ha=sideways, va=upright, fontsize=10)
+    return axes
+
+
+def dag_scores(
+    pvalues: ArrayLike,
+    graphs: Sequence[ParentLists],
+    names: Sequence[str] | None = None,
+    *,
+    alpha: float = 0.05,
+    most: int = 30,
+    ax: Axes | None = None,
+) -> Axes:
+    """Bars of the p-values of graphs, the largest first, and beside them the best graph.
+
+    Parameters
+    ----------
+    pvalues : array-like, shape (k,)
+        P-values of the joint independence of the residuals of every graph.
+    graphs : sequence of parents
+        For every graph the parents of its nodes, as for `causal_graph`.
+    names : sequence of str, optional
+        Names of the nodes; x1, x2, ... where not given.
+    alpha : float, optional
+        The level, drawn as a line; graphs with larger p-values are coloured.
+    most : int, optional
+        Bars to draw, of the largest p-values.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw the bars, without a graph; a new figure with both where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Those of the bars.
+
+    Raises
+    ------
+    InvalidArgumentError
+        P-values and graphs are not of one length, or a graph is none.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       figure 5.
+
+    Examples
+    --------
+    >>> graphs = [[(), ()], [(), (0,)], [(1,), ()]]
+    >>> ax = dag_scores([0.001, 0.4, 0.02], graphs, ["x", "y"])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['x→y', 'y→x', 'no edge']
+    """
+    level, most = check_level(alpha), check_integer("most", most, minimum=1)
+    values = check_pvalues(finite_vector("pvalues", pvalues))
+    if len(graphs) != len(values):
+        msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
+        raise InvalidArgumentError(msg)
+    words = names_or_numbered(names, len(graphs[0]))
+    # Stable: graphs of equal p-values keep the order in which they were scored.
+    order = np.argsort(-values, kind="stable")
+    labels = [_edges_in_words(graphs[k], words) for k in order[:most]]
+    beside = None
+    if ax is None:
+        width = 3.4 + 0.075 * max(map(len, labels))
+        ax, beside = axes_beside((width, _BESIDE), bars_size(max(len(labels), 8))[1])
+    shown, kept = values[order], values[order] > level
+    told = f"not rejected at {100 * level:g} %: {kept.sum():,}"
+    names = [*labels, *("" for _ in order[most:])]
+    parts = [(kept, BLUE, told), (~kept, GREY, "rejected")]
+    axes = draw_bars(ax, names, shown, "p-value", parts, most=most)
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)  # whole
+    axes.axvline(level, color=ORANGE, linestyle="--", linewidth=1.5, label=f"level {level:g}")
+    longest = max(float(shown[0]), level)
+    for place, value in enumerate(shown[:most].tolist()):
+        at = value + 0.02 * longest, place
+        axes.text(*at, _rounded_text(value), va="center", fontsize=7, bbox=_CLEAR)
+    axes.set_xlim(0.0, 1.16 * longest)
+    legend_above(axes, fontsize=8, ncols=3)
+    if beside is not None:
+        causal_graph(graphs[order[0]], words, ax=beside)
+        beside.set_anchor("N")
+        beside.set_title(f"largest p-value, {_rounded_text(float(shown[0]))}", fontsize=10)
+    return axes
+
+
+def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:
+    """Arrows of a graph, the causes of every node before it."""
+    short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
+    arrows = [
+        f"{'+'.join(short[cause] for cause in causes)}→{short[child]}"
+        for child, causes in enumerate(parents)
+        if len(causes)
+    ]
+    return ", ".join(arrows) or "no edge"
+
+
+def _rounded_text(value: float) -> str:
+    return f"{value:.3f}" if value >= _SMALL else f"{value:.0e}"
+
+
+def _checked_parents(parents: Any) -> list[tuple[int, ...]]:
+    if not isinstance(parents, Iterable) or isinstance(parents, str):
+        msg = f"parents must be a sequence of the parents of every node, got {parents!r}"
+        raise InvalidArgumentError(msg)
+    edges = [tuple(int(cause) for cause in causes) for causes in parents]
+    for child, causes in enumerate(edges):
+        wrong = [cause for cause in causes if not 0 <= cause < len(edges) or cause == child]
+        if wrong:
+            msg = f"parents of node {child} must be other nodes of {len(edges)}, got {wrong}"
+            raise InvalidArgumentError(msg)
+    return edges
+
+
+def _causal_order(edges: Sequence[Sequence[int]]) -> list[int]:
+    """Nodes, each after its parents."""
+    try:
+        return list(TopologicalSorter(dict(enumerate(edges))).static_order())
+    except CycleError as error:
+        msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
+        raise InvalidArgumentError(msg) from error

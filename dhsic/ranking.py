@@ -1,0 +1,1022 @@
+"""Rank features by their dependence on a target, in one run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic import plots
+from dhsic._arguments import Precision, RunOptions, check_kernel, read_kernel
+from dhsic._fields import run_fields
+from dhsic._progress import Progress, shows_progress
+from dhsic._random import RngLike
+from dhsic._removed import removed
+from dhsic._rows import Order, RowLabels
+from dhsic._validation import check_choice, check_level, named_arguments, nearest
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
+from dhsic.engine.gaps import Gaps, filled
+from dhsic.engine.plan import Plan
+from dhsic.engine.planning import plans
+from dhsic.engine.session import Session
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators import (
+    Estimator,
+    EstimatorName,
+    GridOutcome,
+    Null,
+    NullName,
+    choose_estimator,
+    draws_replicates,
+    find_estimator,
+    find_null,
+)
+from dhsic.estimators.base import bandwidth_rows, beyond
+from dhsic.estimators.choose import run_null
+from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.io.missing import GapTreatment
+from dhsic.io.open import names_of
+from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
+from dhsic.kernels.wrap import with_missing
+from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.results import (
+    AS_ASKED,
+    Findings,
+    LandmarkSummary,
+    RunFields,
+    Sketch,
+    floor_text,
+    is_least,
+    kernel_text,
+)
+from dhsic.sensitivity.maps import column_sensitivities, map_passes
+from dhsic.statistics.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+By = Literal["pvalue", "cka", "hsic", "sensitivity"]
+
+_MOST = 40
+_TARGET = 40
+_CONTROLS: Mapping[Control, str] = {
+    "bh": "false discovery rate (BH)",
+    "by": "false discovery rate (BY)",
+    "bonferroni": "any error (Bonferroni)",
+    "holm": "any error (Holm)",
+    "max-t": "any error (max-t)",
+}
+_MEANING = (
+    "HSIC is 0 where a column and the target are independent; CKA is HSIC without the scales of "
+    "both, at most 1, and 0 on average for independent ones. The p-value is of a column by itself; "
+    "adjusted ones account for all columns. A column that is not selected may depend all the same."
+)
+_JOINT = (
+    "The sensitivity is of the dependence of all columns together to those of a column: the mean "
+    "square of its derivatives, which depends on the units of the columns. It is exploratory, and "
+    "has no p-value of its own: colours are of every column by itself."
+)
+_QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
+
+
+@dataclass(frozen=True)
+class RankedColumn:
+    """One column against the target.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column, or of the group of columns.
+    columns : tuple of int
+        Its columns.
+    kernel : str
+        Its kernel with the bandwidth used.
+    statistic : float
+        The test statistic.
+    standardised : float
+        Its distance from the mean of its replicates, in their standard deviations.
+    hsic : float
+        Squared HSIC with the target, in units that the kernels set.
+    cka : float
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) less what independence leaves, at most 1 and 0 on
+        average under independence, see `rank_features`.
+    pvalue : float
+        P-value of the column by itself, which takes no notice of the others.
+    pvalue_bh, pvalue_by : float
+        Adjusted so that rejections at a level have at most that share of false discoveries on
+        average.
+    pvalue_bonferroni, pvalue_holm, pvalue_max_t : float
+        Adjusted so that rejections at a level have any false discovery with at most that
+        probability.
+    sensitivity : float or None
+        Sensitivity of the dependence of all columns together to those of the column, see
+        `rank_features`; exploratory. None where it was not asked for.
+    constant : bool
+        All its rows are the same. Then nothing depends on it, and it was not tested.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    kernel: str
+    statistic: float
+    standardised: float
+    hsic: float
+    cka: float
+    pvalue: float
+    pvalue_bh: float
+    pvalue_by: float
+    pvalue_bonferroni: float
+    pvalue_holm: float
+    pvalue_max_t: float
+    sensitivity: float | None = None
+    constant: bool = False
+
+    @classmethod
+    def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
+        """A column that is constant: no dependence, p-values 1."""
+        # p-values of 1 in every correction: a constant counts among the features, and is never
+        # found.
+        return cls(name, columns, kernel, 0.0, 0.0, 0.0, 0.0, *(1.0,) * 6, None, True)
+
+    def adjusted(self, control: Control) -> float:
+        """The p-value adjusted in one way."""
+        value: float = getattr(self, f"pvalue_{control.replace('-', '_')}")
+        return value
+
+
+_LEVEL = 0.05  # at which a summary tells whether there are replicates enough
+
+# The first in a ranking has the smallest key.
+_KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
+    # P-values end at 1 / (b + 1); the standardised statistic goes on to tell strong ones apart.
+    "pvalue": lambda f: (f.pvalue, -f.standardised),
+    "cka": lambda f: -f.cka,
+    "hsic": lambda f: -f.hsic,
+    "sensitivity": lambda f: -(f.sensitivity or 0.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ColumnRanking(RunFields):
+    """Columns ranked by their dependence on a target.
+
+    Parameters
+    ----------
+    n, precision, seed, passes, seconds, version, dropped, data
+        Of the run, see `dhsic.results.RunFields`.
+    missing : tuple of int
+        Missing values of each feature, and rows in which the target misses one, which stay by
+        ``missing="pairwise"``; empty where there are none.
+    features : tuple of RankedColumn
+        In the order of the data.
+    by : {"pvalue", "cka", "hsic", "sensitivity"}
+        Criterion of the ranking; equal p-values are ranked by the standardised statistic.
+    target : str
+        Its name.
+    target_kernel : str
+        Its kernel with the bandwidth used.
+    estimator : str
+        Its name.
+    estimator_reason : str
+        Why this one.
+    null : str
+        How the null distribution was made.
+    null_reason : str
+        Why this one.
+    n_resamples : int
+        Replicates, which the columns share.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any; one number kept a column that varies.
+
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((200, 3))
+    >>> ranking = dhsic.rank_features(x, x[:, 2] ** 2, rng=0)
+    >>> ranking.ranked("cka")[0].name, ranking.rejected(0.05, control="max-t")
+    ('x[2]', ('x[2]',))
+    """
+
+    _tabular: ClassVar[bool] = True
+
+    features: tuple[RankedColumn, ...]
+    by: str
+    target: str
+    target_kernel: str
+    estimator: str
+    estimator_reason: str
+    null: str
+    null_reason: str
+    n_resamples: int
+    landmarks: LandmarkSummary | None
+
+    def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
+        """All columns, the strongest first and those that are constant last.
+
+        Parameters
+        ----------
+        by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
+            Criterion that decides; that of the ranking where not given.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another word, or sensitivities where the ranking has none.
+        """
+        key = _KEYS[check_choice("by", by or self.by, get_args(By))]
+        if by == "sensitivity" and self.by != by:
+            msg = (
+                "a ranking has sensitivities where they were asked for, and this one is by "
+                f"{self.by!r}: rank the features with by='sensitivity'"
+            )
+            raise InvalidArgumentError(msg)
+        # Constants come last, whatever the key.
+        return tuple(sorted(self.features, key=lambda f: (f.constant, key(f))))
+
+    def rejected(self, alpha: float = 0.05, control: Control = "bh") -> tuple[str, ...]:
+        """Names of the columns whose independence of the target is rejected, strongest first.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level: of the expected share of false discoveries for "bh" and "by", of the
+            probability of any for the others.
+        control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
+            How the number of columns is accounted for, see `dhsic.nulls.adjust`. "max-t" uses
+            the replicates that columns share, so that their dependence costs nothing; it needs
+            about 1 / alpha replicates, Bonferroni and Holm as many times more as there are
+            columns.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A level out of range, or an unknown control.
+        """
+        check_choice("control", control, get_args(Control))
+        level = check_level(alpha)
+        # In the order of the ranking, so that the names read as its top.
+        return tuple(f.name for f in self.ranked() if f.adjusted(control) <= level)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        alpha: float = 0.05,
+        control: Control = "bh",
+        most: int = 40,
+    ) -> Axes:
+        """Bars of the columns by what ranks them, those that are found in colour.
+
+        A ranking by p-values has bars of CKA.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        alpha, control
+            As for `rejected`.
+        most : int, optional
+            Bars at most, of the largest values.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            A level out of range, or an unknown control.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        check_choice("control", control, get_args(Control))
+        # Many p-values are equal, the smallest that the replicates allow: bars of them would be
+        # alike.
+        size = "cka" if self.by == "pvalue" else self.by
+        axes = plots.ranking(
+            [getattr(f, size) for f in self.features],
+            [f.name for f in self.features],
+            pvalues=[f.adjusted(control) for f in self.features],
+            alpha=alpha,
+            control=control,
+            quantity=_QUANTITIES[size],
+            most=most,
+            ax=ax,
+        )
+        axes.set_ylabel(f"dependence on {plots.shortened(self.target, _TARGET)}")
+        return axes
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every column, the strongest first."""
+        return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        check_choice("control", control, get_args(Control))
+        by = cast(Control, control)
+        chosen = self.rejected(alpha, by)
+        lead = (
+            f"{len(chosen):,} of {len(self.features):,} features depend on {self.target} at level "
+            f"{alpha:g} by {_CONTROLS[by]}"
+        )
+        said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
+        sketch = Sketch.of_bars(
+            lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
+            said,
+            min(_MOST, len(self.features)),
+        )
+        joint = self.by == "sensitivity"
+        rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
+        title = f"Which columns does {self.target} depend on?"
+        notes = [_MEANING, *([_JOINT] if joint else [])]
+        return Findings(title, lead, [sketch], {"Features": rows}, notes)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line above the table."""
+        reason = self.estimator_reason
+        chosen = self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
+        constant = sum(f.constant for f in self.features)
+        still = f", {constant:,} of them constant" if constant else ""
+        exploratory = ", exploratory" if self.by == "sensitivity" else ""
+        rows = [
+            ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
+            ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
+            ("n", self._rows_told),
+        ]
+        if self.landmarks is not None:
+            kept = self.landmarks.kept
+            few, many = (min(kept), max(kept)) if isinstance(kept, tuple) else (kept, kept)
+            rows.append(
+                (
+                    "landmarks",
+                    f"{few:,} to {many:,} of {self.landmarks.drawn:,} kept a column, "
+                    f"{self.landmarks.pairing} pairing",
+                )
+            )
+        return [
+            *rows,
+            ("estimator", chosen),
+            *self._limit(),
+            ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
+            *self._tail(),
+        ]
+
+    def _limit(self) -> list[tuple[str, str]]:
+        """How many p-values would be smaller with more replicates, and whether bh finds any."""
+        count = sum(is_least(f.pvalue, self.n_resamples) for f in self.features)
+        if not count:
+            return []
+        least = floor_text(self.n_resamples, reason=self.null_reason)
+        text = f"{count:,} feature{' has' if count == 1 else 's have'} {least}"
+        # The k smallest are rejected if they are k alpha / d at most (Benjamini, Hochberg 1995).
+        needed = math.ceil(len(self.features) / (count * _LEVEL)) - 1
+        if needed > self.n_resamples:
+            text += f"; bh needs {needed:,} to find so few at level {_LEVEL:g}, max-t no more"
+        return [("p-values", text)]
+
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of short texts, the strongest column first.
+
+        Parameters
+        ----------
+        most : int, optional
+            Rows at most; all where not given.
+        """
+        joint = ["sensitivity"] if self.by == "sensitivity" else []
+        header = ["", "feature", *joint, "hsic", "cka", "p-value", "bh", "holm", "max-t"]
+        rows = [
+            [
+                str(place),
+                f"{f.name} (constant)" if f.constant else f.name,
+                *([f"{f.sensitivity:.4g}"] if joint else []),
+                f"{f.hsic:.4g}",
+                f"{f.cka:.4f}",
+                *(f"{p:.4g}" for p in (f.pvalue, f.pvalue_bh, f.pvalue_holm, f.pvalue_max_t)),
+            ]
+            for place, f in enumerate(self.ranked()[:most], 1)
+        ]
+        return header, rows
+
+
+def _reported(
+    place: int, f: RankedColumn, control: Control, alpha: float, joint: bool
+) -> dict[str, Any]:
+    return {
+        "rank": place,
+        "feature": f"{f.name} (constant)" if f.constant else f.name,
+        **({"sensitivity": f.sensitivity} if joint else {}),
+        "HSIC": f.hsic,
+        "CKA": f.cka,
+        "p-value": f.pvalue,
+        **{said: f.adjusted(name) for name, said in _CONTROLS.items()},
+        "selected": bool(f.adjusted(control) <= alpha),
+    }
+
+
+ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
+ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
+
+
+@dataclass(frozen=True)
+class RankedColumns:
+    """Columns of the first variable, or groups of them.
+
+    Parameters
+    ----------
+    names : tuple of str
+        One a feature.
+    columns : tuple of tuple of int
+        The columns of each.
+    kernels : tuple of Kernel
+        To fit to each.
+    kinds : tuple of {"number", "boolean", "category"} or None
+        Kinds of the columns of the variable, where they decide on kernels.
+    missing : bool, optional
+        Whether rows may miss values.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+    kernels: tuple[Kernel, ...]
+    kinds: tuple[ValueKind, ...] | None = None
+    missing: bool = False
+
+    def missing_of(self, gaps: Sequence[Gaps]) -> tuple[int, ...]:
+        """Missing values of every feature and rows of the target, if any are missing."""
+        if not gaps:
+            return ()
+        features, target = gaps
+        each = (sum(features.values[j] for j in columns) for columns in self.columns)
+        return (*each, target.rows)
+
+    def on(self, subset: Sequence[int]) -> Kernel:
+        """The kernel on all columns of some features, in units of their standard deviation."""
+        # A column of several features counts once.
+        columns = tuple(dict.fromkeys(j for feature in subset for j in self.columns[feature]))
+        kernel = self.kernels[subset[0]]
+        # A set may hold numbers and categories: no kernel of one feature suits all of its columns.
+        if self.kinds is not None:
+            kernel = by_type([self.kinds[j] for j in columns], Gaussian())
+        scaled = OnColumns(kernel, columns, scaled=True)
+        return with_missing(scaled) if self.missing else scaled
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def against(self, target: Kernel) -> Combinations:
+        """Every feature with the target."""
+        # Kernels on columns of the one variable, so that all are fitted and read together.
+        pairs = zip(self.kernels, self.columns, strict=True)
+        combinations = Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
+        return combinations.with_missing([self.missing, False])
+
+
+def open_columns(
+    run: RunOptions, features: Any, target: Any, data: Any, missing: GapTreatment, rows: RowLabels
+) -> Session:
+    """Open features and target; they are x and y where they have no names."""
+    given, usual = (features, target), ("x", "y")
+    # Columns of data have names of their own; arrays are x and y.
+    if data is None:
+        names = names_of(given, usual)
+    else:
+        # One column has its name; a list of columns has none of its own.
+        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
+    return run.open(given, names, data, missing, rows, pairwise=True)
+
+
+def read_columns(
+    session: Session,
+    names: Sequence[str] | None,
+    groups: ColumnGroups | None,
+    kernels: ColumnKernels,
+) -> RankedColumns:
+    """The features that were asked for.
+
+    Parameters
+    ----------
+    session : Session
+        The run, whose first variable has the columns.
+    names : sequence of str or None
+        Names of the columns; their own where not given.
+    groups : mapping, sequence or None
+        Columns of every group, by number or name.
+    kernels : str, Kernel or a sequence of them, or None
+        For all features, or one a feature; by what the columns hold where not given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names, groups or kernels that do not fit.
+    """
+    source = session.sources[0]
+    columns = _column_names(source, names)
+    chosen: dict[str, tuple[int, ...]]
+    if groups is None:
+        chosen = {name: (j,) for j, name in enumerate(columns)}
+    else:
+        chosen = {
+            name: _columns_of(name, at, columns) for name, at in _named_groups(groups).items()
+        }
+    kinds = kinds_of(source)
+    read = _kernels_of_features(kernels, chosen, kinds)
+    # Kernels that were given are those of sets of features too: their kinds decide nothing then.
+    decide = None if kernels else kinds
+    missing = not session.finite[0]
+    return RankedColumns(tuple(chosen), tuple(chosen.values()), read, decide, missing)
+
+
+def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
+    """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
+    read = read_kernel(kernel)
+    if read is None:
+        return by_type(kinds, Gaussian())
+    check_kernel(read, kinds, what)
+    return read
+
+
+def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
+    d = source.shape[1]
+    if names is None:
+        labels = labels_of(source)
+        if labels is None:
+            # Some columns of an array keep the numbers that they have in it.
+            numbers = getattr(source, "columns", None) or range(d)
+            return [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
+        names = list(labels)
+    listed = list(names) if _is_list(names) else []
+    different = all(isinstance(name, str) for name in listed) and len(set(listed)) == d
+    if len(listed) != d or not different:
+        msg = f"names must be {d} different words, one a column of the features; got {names!r}"
+        raise InvalidArgumentError(msg)
+    return listed
+
+
+def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
+    named = groups
+    if not isinstance(groups, Mapping):
+        listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
+        # From 1 on, as a person counts.
+        named = {f"group {number}": at for number, at in enumerate(listed, 1)}
+    assert isinstance(named, Mapping)
+    if not named or not all(isinstance(name, str) for name in named):
+        msg = (
+            "groups must be columns by the name of their group, or a list of lists of columns; got "
+            f"{groups!r}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
+        )
+        raise InvalidArgumentError(msg)
+    return named
+
+
+def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
+    """Columns by number or name."""
+    given = list(listed) if _is_list(listed) else []
+    # An unknown name stays a text, which the check below refuses.
+    at = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
+    known = [
+        # True is 1 to Python; as a column it is a mask by mistake.
+        isinstance(x, int | np.integer) and not isinstance(x, bool) and 0 <= x < len(names)
+        for x in at
+    ]
+    if not at or not all(known) or len(set(at)) < len(at):
+        unknown = [x for x, there in zip(at, known, strict=True) if not there]
+        # All are known where one is there twice.
+        hint = nearest(str(unknown[0]), names) if unknown else ""
+        msg = (
+            f"group {group!r} must list different columns, one or more, by numbers from 0 to "
+            f"{len(names) - 1} or by name; got {listed!r}{hint}"
+        )
+        raise InvalidArgumentError(msg)
+    return tuple(map(int, at))
+
+
+def _is_list(given: Any) -> bool:
+    """Whether these are several values, and not a word, which is a sequence too."""
+    is_word = isinstance(given, str | bytes)
+    return not is_word and (isinstance(given, Sequence) or np.ndim(given) == 1)
+
+
+def _kernels_of_features(
+    given: ColumnKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
+) -> tuple[Kernel, ...]:
+    single = given is None or isinstance(given, str | Kernel)
+    listed: Any = [given] * len(chosen) if single else given
+    if not isinstance(listed, Sequence) or len(listed) != len(chosen):
+        msg = (
+            f"feature_kernels must be one, or one for each of {len(chosen)} features; got {given!r}"
+        )
+        raise InvalidArgumentError(msg)
+    return tuple(
+        kernel_for_columns(kernel, [kinds[j] for j in columns], f"feature {name!r}")
+        for kernel, (name, columns) in zip(listed, chosen.items(), strict=True)
+    )
+
+
+def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
+    """The kernel of the target: as given, or by what it holds; of rows that may be missing."""
+    target = session.sources[1]
+    read = kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
+    return read if session.finite[1] else with_missing(read)
+
+
+def without_constants(session: Session, features: RankedColumns) -> RankedColumns:
+    """The features that are not constant.
+
+    Only where some do not vary among the rows that set bandwidths, all rows are looked at. Those
+    that vary in other rows, such as rare flags, are kept.
+
+    Raises
+    ------
+    DataError
+        All are constant, or a value is NaN or infinite.
+    """
+    sample = filled(session.take(bandwidth_rows(session))[0])
+    same = (sample == sample[0]).all(axis=0)
+    still = [bool(same[list(columns)].all()) for columns in features.columns]
+    if not any(still):
+        return features
+    # Only those that do not vary in the sample are looked for in all rows.
+    sets = {
+        (0, at)
+        for at, same_in_sample in zip(features.columns, still, strict=True)
+        if same_in_sample
+    }
+    differing = beyond(session, [sample], sorted(sets))
+    pairs = enumerate(zip(features.columns, still, strict=True))
+    kept = [k for k, (at, same_in_sample) in pairs if not same_in_sample or differing[0, at].total]
+    if not kept:
+        msg = (
+            f"a ranking needs a feature that varies, and all {len(features)} of "
+            f"{session.names[0]!r} are constant: they are independent of everything"
+        )
+        raise DataError(msg)
+    return replace(
+        features,
+        names=tuple(features.names[k] for k in kept),
+        columns=tuple(features.columns[k] for k in kept),
+        kernels=tuple(features.kernels[k] for k in kept),
+    )
+
+
+def column_estimator(
+    estimator: str | Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null | None,
+    n_resamples: int | None,
+    planner: Planner | None = None,
+    *,
+    tuples: bool = False,
+) -> tuple[Estimator, str]:
+    """The estimator, one that takes many features, and why this one."""
+    auto = isinstance(estimator, str) and estimator == "auto"
+    # Looked up before anything is planned, so that the error says which estimators take many
+    # features and not which sizes would fit.
+    named = None if auto else find_estimator(estimator, session)[0]
+    if named is not None and not named.ranks:
+        msg = (
+            "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
+            f"or 'auto', got {named.name!r}: take one of them, or test column by column"
+        )
+        raise InvalidArgumentError(msg)
+    chosen, _, reason = choose_estimator(
+        estimator, session, combinations, null, n_resamples, planner=planner, tuples=tuples
+    )
+    return chosen, reason
+
+
+Vector = NDArray[np.float64]
+Joint = tuple[Kernel, Kernel] | None
+"""Kernels of all features as one variable and of the target, where there is a map of these."""
+
+
+@named_arguments
+@shows_progress
+def rank_features(
+    features: Any,
+    target: Any,
+    *,
+    groups: ColumnGroups | None = None,
+    by: By = "pvalue",
+    feature_kernels: ColumnKernels = None,
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "auto",
+    null: NullName | Null = "auto",
+    n_resamples: int | None = None,
+    rng: RngLike = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: GapTreatment = "refuse",
+    strata: Any = None,
+    row_groups: Any = None,
+    order: Order | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    time: float | str | None = None,
+    progress: Progress = None,
+    checkpoint: str | None = None,
+) -> ColumnRanking:
+    """Rank the columns of a variable by their dependence on a target.
+
+    Every column, or group of columns, is tested against the target as by `independence_test` with
+    one kernel each and the same seed: the same statistic, replicates and p-value. But all share the
+    passes over the data, the landmark rows, the target's tiles and the replicates. So their joint
+    distribution under the null hypothesis is known, and p-values adjusted for the number of
+    features lose nothing to dependence between these.
+
+    Parameters
+    ----------
+    features : array-like, shape (n, d)
+        As a variable of `independence_test`; d may be thousands. A constant column has HSIC
+        and CKA 0 and p-values 1, is marked, and does not count as a test of many.
+    target : array-like, shape (n,) or (n, d)
+        The other variable.
+    groups : mapping of str to columns, or sequence of columns, optional
+        Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
+        name; they may overlap. Rows that belong together are `row_groups`.
+    by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
+        Criterion. P-values of few replicates tie; then the standardised statistic decides. CKA,
+        (HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b) with b the mean of HSIC(x, y) over the
+        replicates, does not depend on the scale of the kernels, as HSIC does, and is 0 on average
+        for independent columns, however many categories they have. "sensitivity" takes the columns
+        together: the mean square of the derivatives in a column of the statistic of all columns as
+        one variable, see `sensitivity_map`, summed over a group. It sees what columns tell only
+        together, depends on their units, has no p-value of its own and is exploratory; p-values
+        stay those of each feature by itself. It takes passes of its own and one differentiable
+        kernel for all features.
+    feature_kernels : str, Kernel or a sequence of them, optional
+        One for all features, or one a feature; fitted to each by itself. Where not given, as those
+        of `independence_test`: Gaussian for numbers, delta for categories and booleans.
+    target_kernel : str or Kernel, optional
+        Kernel of the target, likewise; "delta" for classes that are coded as numbers.
+    estimator : str or Estimator, optional
+        "auto" takes "v-hsic" where that is quick, and beyond it the principal features of
+        "nystrom-hsic", see `NystromHSIC`, of 256 landmarks; or "nystrom-m" by "sensitivity". Or one
+        of these by name, or a value of it with its options: "v-hsic", quadratic in n;
+        "nystrom-hsic", linear in n, of all features of its landmarks; "nystrom-m", linear in n,
+        with uniformly drawn landmarks.
+    null : str, Shifts or Permutation, optional
+        "auto" shifts the target within groups of rows, which is exact and nearly free.
+    n_resamples : int, optional
+        Replicates, at least 1,000 shifts where not given. The smallest p-value is one over their
+        number: Bonferroni and Holm need as many times more replicates as there are features, "bh"
+        as many as there are features for each that is found.
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
+        Seed. The same seed gives the same draws whatever the chunks, workers or retries.
+    names : sequence of str, optional
+        Names of the columns; where not given those that the data have, or "x[0]", "x[1]", ...
+    data, missing
+        As for `independence_test`: features are then a list of names, and the target is a name.
+    strata, row_groups, order
+        As `strata`, `groups` and `order` of `independence_test`, with the same assumptions, of the
+        rows of all features and of the target alike: rows change places within their stratum alone,
+        which ranks by the dependence given the stratum; whole groups of rows do; or the target is
+        shifted in time against all features at once. `null_reason` of the result says which
+        assumption it stands on. An order leaves few replicates, n / lag, and so no small adjusted
+        p-values but those of "max-t", which need no more of them for many features.
+    precision, client, threads, memory, time, progress, checkpoint
+        As for `independence_test`. Where replicates of all features do not fit the memory, they
+        are made for some after others, a pass each; `plan_ranking` says how many.
+
+    Returns
+    -------
+    ColumnRanking
+        With adjusted p-values of every feature, and `rejected`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option cannot be used.
+    DataError
+        The data cannot be tested: NaN, unequal lengths, a constant target, no feature that varies.
+    MemoryBudgetError
+        The plan needs more memory than allowed.
+
+    Notes
+    -----
+    HSIC of a variable with itself is the squared norm of E phi(x) phi(x)' - mu mu', and
+    phi(x) phi(x)' is the feature of x under the kernel k^2. So with landmark tuples (z_j, z_j),
+    Lemma 4.2 of [1] needs the mean of k(z_j, .)^2 beside that of k(z_j, .): with "nystrom-m" it is
+    summed in the same pass over the same tile, and CKA takes no pass of its own. With
+    "nystrom-hsic" it takes one, of covariances of features.
+
+    The cost of "nystrom-hsic" grows with the product of the landmarks that a column and the target
+    keep: 10 to 20 each for a Gaussian kernel of one column, all of them for a Laplacian one or many
+    columns, where "nystrom-m" is the quick one.
+
+    Family-wise error and false discoveries are controlled for features of which those that are
+    independent of the target are so jointly; where they are only one by one, "holm" and "by" hold.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023.
+    .. [2] C. Cortes, M. Mohri, A. Rostamizadeh. Algorithms for learning kernels based on centered
+       alignment. JMLR 13, 2012, for CKA.
+    .. [3] P. Westfall, S. Young. Resampling-based multiple testing. Wiley 1993, for "max-t".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((400, 6))
+    >>> y = x[:, 1] + x[:, 4] ** 2 + 0.5 * rng.standard_normal(400)
+    >>> ranking = dhsic.rank_features(x, y, rng=0)
+    >>> sorted(ranking.rejected(0.05, control="max-t"))
+    ['x[1]', 'x[4]']
+    """
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    check_choice("by", by, get_args(By))
+    rows = RowLabels(strata, row_groups, order, "row_groups")
+    session = open_columns(run, features, target, data, missing, rows)
+    chosen = read_columns(session, names, groups, feature_kernels)
+    joint = _joint_kernels(session, by, feature_kernels, target_kernel)
+    msg = (
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
+        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
+    )
+    # Before anything is planned: limit laws of one column are not joint over columns.
+    if not draws_replicates(null):
+        raise InvalidArgumentError(msg)
+    every = chosen.against(target_kernel_of(session, target_kernel))
+    # An estimator fits if the whole run does, the map of sensitivities included.
+    planner = partial(_plan, null=null, n_resamples=n_resamples, joint=joint)
+    method, reason = column_estimator(
+        estimator, session, every, null, n_resamples, planner, tuples=joint is not None
+    )
+    law, null_reason = find_null(null, method, session, n_resamples, every)
+    if not isinstance(law, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
+    # The plan is of all features: that some are constant is seen in rows, which nothing may read
+    # before the memory is checked.
+    pilot = partial(session.timed, partial(run_null, method, combinations=every, null=law))
+    session.begin(replace(planned(planner, method, session, every), pilot=pilot))
+    tested = without_constants(session, chosen)
+    # A constant would count as a test of many, and cost the others power.
+    combinations = tested.against(every.kernels[-1])
+    session.resume(
+        computes="column ranking",
+        joint=joint,
+        estimator=method,
+        null=law,
+        kernels=combinations.kernels,
+    )
+    neighbours = Neighbours(session, ("order", "row_groups", "strata"))
+    outcome = method.test_grid(session, combinations, law)
+    neighbours.warn()
+    ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
+    if joint is not None:
+        # Of all columns, those that are constant too: the map is of them as one variable. By the
+        # statistic and not the estimate, as the p-values.
+        _, sizes = column_sensitivities(session, method, "statistic", joint, (0,))
+        ranked = tuple(replace(f, sensitivity=float(sizes[list(f.columns)].sum())) for f in ranked)
+    return ColumnRanking(
+        features=ranked,
+        by=by,
+        target=session.names[1],
+        target_kernel=outcome.combinations.kernels[-1].spec(),
+        estimator=method.name,
+        estimator_reason=reason,
+        null=law.name,
+        null_reason="; ".join(filter(None, (null_reason, outcome.detail))),
+        n_resamples=len(outcome.replicates),
+        landmarks=outcome.landmarks,
+        **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
+    )
+
+
+@plans(rank_features)
+def plan_ranking() -> None:
+    """Plan `rank_features`: its steps and their memory; runs nothing.
+
+    Parameters
+    ----------
+    features, target : array-like, shapes (n, d) and (n,) or (n, d)
+        As for `rank_features`.
+    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples, names, data, missing
+        As for `rank_features`.
+    strata, row_groups, order, precision, client, threads, memory, time
+        As for `rank_features`.
+
+    Returns
+    -------
+    Plan
+        As if every feature kept all landmarks: pruning can only make it less. With "nystrom-hsic"
+        as if those of one column kept 32, about twice what a smooth kernel does; where they keep
+        more than fit the memory, `rank_features` says so before it reads the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> data = np.zeros((20_000, 500)), np.zeros(20_000)
+    >>> plan = dhsic.plan_ranking(*data, estimator=dhsic.NystromMHSIC(200), threads=1)
+    >>> {one.name for one in plan.passes}
+    {'shifts'}
+    """
+
+
+def _plan(
+    estimator: Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null,
+    n_resamples: int | None,
+    joint: Joint,
+) -> Plan:
+    """The ranking, and the map where there is one."""
+    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
+    plan = plan_once(estimator, session, combinations, chosen)
+    if joint is None:
+        return plan
+    steps = map_passes(session, estimator, "statistic", joint, (0,)).steps
+    return replace(plan, steps=(*plan.steps, *steps))
+
+
+def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:
+    """Kernels of the map of all features as one variable, refused before the first pass."""
+    if by != "sensitivity":
+        return None
+    # The map is of one kernel on all columns together, so that a list of kernels has no meaning
+    # here.
+    if not isinstance(feature_kernels, str | Kernel | None):
+        msg = (
+            "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
+            f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
+        )
+        raise InvalidArgumentError(msg)
+    if session.gaps:
+        msg = (
+            "by='sensitivity' needs rows without gaps, got missing='pairwise': take "
+            "missing='drop', or rank by 'pvalue'"
+        )
+        raise InvalidArgumentError(msg)
+    first, second = session.sources
+    kernels = (
+        kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
+        kernel_for_columns(target_kernel, kinds_of(second), f"target {second.name!r}"),
+    )
+    if not kernels[0].differentiable:
+        msg = (
+            "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
+            f"got {kernels[0].spec()!r}: leave out those of labels, or rank by 'pvalue'"
+        )
+        raise InvalidArgumentError(msg)
+    return kernels
+
+
+def _ranked(
+    features: RankedColumns, outcome: GridOutcome, dtype: np.dtype[Any]
+) -> tuple[RankedColumn, ...]:
+    """Every feature with its p-values."""
+    statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
+    columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
+    p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
+    # The data stand among the replicates, so that a distance is made alike for all rows.
+    distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
+    fitted, hsic = outcome.combinations.kernels[:-1], outcome.hsic
+    kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
+    # The mean over replicates is what independence would leave, more for many categories.
+    # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
+    units = np.divide(hsic, statistics, out=0.0 * p, where=statistics != 0.0)
+    chance = units * replicates.mean(axis=0)
+    numbers = [
+        *(statistics, distances[0], hsic, outcome.cka(chance), p),
+        *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
+        # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
+        step_down(statistics, replicates, rounding, dtype),
+    ]
+    described = zip(features.names, features.columns, kernels, strict=True)
+    return tuple(
+        RankedColumn(name, columns, kernel.spec(), *values)
+        for (name, columns, kernel), values in zip(
+            described, np.transpose(numbers).tolist(), strict=True
+        )
+    )
+
+
+def _with_constants(
+    features: RankedColumns, tested: Sequence[RankedColumn]
+) -> tuple[RankedColumn, ...]:
+    """All features, those that are constant between those that were tested."""
+    # By name, in which all columns of a ranking differ.
+    tested_by_name = {column.name: column for column in tested}
+    described = zip(features.names, features.columns, features.kernels, strict=True)
+    return tuple(
+        tested_by_name[name]
+        if name in tested_by_name
+        else RankedColumn.still(name, columns, kernel.spec())
+        for name, columns, kernel in described
+    )

@@ -1,0 +1,1314 @@
+"""Results of tests and estimates: as text, HTML, tables, pictures and JSON."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic import plots
+from dhsic._json import TRANSIENT as TRANSIENT
+from dhsic._json import JsonValue
+from dhsic._text import printable
+from dhsic.errors import needing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_SHIFTS = "about as many as the lag allows"
+"""How the null of a series says that there are no more shifts of it."""
+
+_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
+_SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
+_PARAMETERS = re.compile(r":[^:@*,()+ ]+")
+_ALONE = re.compile(r"^columns\(([^(),]*)\)$")
+_MEAN = re.compile(r"columns\(([^()]*)\)")
+_RANKED = re.compile(r"(ranks|scores)\((.*)\)")
+_UNITS = {"": "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores"}
+
+
+def pvalue_text(
+    p: float, error: float | None, n_replicates: int, best_rank: int = 1, reason: str = ""
+) -> str:
+    """A p-value with its error, or as a bound where it is the smallest that there can be.
+
+    Parameters
+    ----------
+    p : float
+        The p-value.
+    error : float or None
+        Its Monte Carlo standard error; None where nothing is simulated.
+    n_replicates : int
+        b, of which the smallest is 1 / (b + 1).
+    best_rank : int, optional
+        Where it is best_rank / (b + 1) instead, see `GridSummary.best_rank`.
+    reason : str, optional
+        How the replicates were made.
+
+    Examples
+    --------
+    >>> pvalue_text(0.001, 0.001, 999)
+    '<= 0.001 (the smallest with 999 replicates; take 9,999 or so to tell a smaller one)'
+    >>> pvalue_text(0.25, 0.0137, 999), pvalue_text(0.25, None, 1000)
+    ('0.25 ± 0.014', '0.25')
+    """
+    if error is None:
+        return f"{p:.4g}"
+    if not is_least(p, n_replicates, best_rank):
+        return f"{p:.4g} ± {error:.2g}"
+    return f"<= {p:.4g} ({floor_text(n_replicates, best_rank, reason)})"
+
+
+def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
+    """Whether a p-value is the smallest that there can be, best_rank / (b + 1)."""
+    # The product of a float may miss the whole number by a digit.
+    return p * (n_replicates + 1) <= best_rank + 1e-9
+
+
+def floor_text(n_replicates: int, best_rank: int = 1, reason: str = "") -> str:
+    """Say that a p-value is the smallest, and how many replicates would tell more.
+
+    Where the reason of the null says that a series has no more shifts, longer ones would.
+
+    Examples
+    --------
+    >>> floor_text(250)
+    'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
+    >>> floor_text(250, best_rank=2)
+    'the smallest of one combination with 250 replicates; take 2,509 or so to tell a smaller one'
+    >>> floor_text(49, reason=f"all 50 shifts, {MOST_SHIFTS}")
+    'the smallest with 49 replicates; a longer series has more shifts, to tell a smaller one'
+    """
+    # Ten times as many with the data among them, so that the smallest p-value is a tenth of it.
+    more = 10 * (n_replicates + 1) - 1
+    alone = " of one combination" if best_rank > 1 else ""
+    how = f"take {more:,} or so"
+    if MOST_SHIFTS in reason:
+        how = "a longer series has more shifts,"
+    return f"the smallest{alone} with {n_replicates:,} replicates; {how} to tell a smaller one"
+
+
+def length_of(kernel: str) -> float | None:
+    """The bandwidth of a kernel as a length; None where it has no single one.
+
+    It is 1 / sqrt(gamma) of gaussian, imq and rq kernels, exp(-gamma |x - y|^2) say, 1 / gamma of
+    laplacian ones, exp(-gamma |x - y|_1), and the length of matern ones: the median distance of the
+    rows, where the bandwidth follows from it. Its units are those of the data; of a kernel of ranks
+    or normal scores, those of ranks or scores.
+
+    Parameters
+    ----------
+    kernel : str
+        As `dhsic.kernels.parse` reads it.
+
+    Examples
+    --------
+    >>> length_of("gaussian:0.25"), length_of("laplacian:0.25"), length_of("delta")
+    (2.0, 4.0, None)
+    >>> length_of("scores(gaussian:0.25)")
+    2.0
+    """
+    _, inner = _unranked(kernel)
+    scaled = _SCALED.fullmatch(_ALONE.sub(r"\1", inner))
+    if scaled is None:
+        return None
+    name, scale = scaled[1], float(scaled[2])
+    # Matern kernels are written by their length; the others by gamma.
+    if name.startswith("matern"):
+        return scale
+    return 1.0 / (scale if name == "laplacian" else math.sqrt(scale))
+
+
+def kernel_text(kernel: str) -> str:
+    """A kernel to be read, with its length beside gamma.
+
+    Examples
+    --------
+    >>> kernel_text("gaussian:0.0045657788937916525"), kernel_text("delta")
+    ('gaussian:0.004566, length 14.8', 'delta')
+    >>> kernel_text("scores(gaussian:0.25)"), kernel_text("ranks(gaussian:16.0)")[20:]
+    ('scores(gaussian:0.25), length 2 in normal scores', 'length 0.25 in ranks from 0 to 1')
+    """
+    length = length_of(kernel)
+    if length is None:
+        return short_spec(kernel)
+    return f"{short_spec(kernel)}, length {length:.4g}{_UNITS[_unranked(kernel)[0]]}"
+
+
+def _unranked(kernel: str) -> tuple[str, str]:
+    """Whether a kernel is of ranks or scores, and the kernel of these; "" where it is of values."""
+    ranked = _RANKED.fullmatch(kernel)
+    return (ranked[1], ranked[2]) if ranked else ("", kernel)
+
+
+def time_text(seconds: float, passes: int, precision: str = "") -> str:
+    """How long it took.
+
+    Examples
+    --------
+    >>> time_text(1.5, 1, "float32"), time_text(0.25, 0)
+    ('1.50 s, 1 pass, float32', '0.25 s')
+    """
+    read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
+    return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
+
+
+def scale_text(kernel: str, factor: float | None) -> str:
+    """A kernel without its bandwidth, and its length beside that which was fitted.
+
+    Examples
+    --------
+    >>> scale_text("scores(gaussian:1.07)", 0.5), scale_text("delta", None)
+    ('scores(gaussian), length x 1/2', 'delta')
+    """
+    name = _PARAMETERS.sub("", short_spec(kernel))
+    return name if factor is None else f"{name}, length x {_as_fraction(factor)}"
+
+
+def _as_fraction(factor: float) -> str:
+    """1/16 rather than 0.0625."""
+    inverse = 1.0 / factor
+    return f"1/{inverse:.0f}" if factor < 1.0 and inverse.is_integer() else f"{factor:.4g}"
+
+
+def short_spec(kernel: str) -> str:
+    """The text of a kernel to be read: with numbers of four digits, and columns counted.
+
+    Examples
+    --------
+    >>> short_spec("gaussian:0.0045657788937916525")
+    'gaussian:0.004566'
+    >>> short_spec("columns(laplacian:0.5,none,laplacian:2.0)")
+    'columns(laplacian) of 3'
+    """
+    counted = _MEAN.sub(_kernel_counts_text, kernel)
+    return _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", counted)
+
+
+def _kernel_counts_text(mean: re.Match[str]) -> str:
+    """A mean over columns by the names of its kernels and how many columns there are."""
+    parts = mean[1].split(",")
+    names = dict.fromkeys(part.split(":")[0] for part in parts if part != "none")
+    return f"columns({','.join(names)}) of {len(parts)}" if len(parts) > 1 else mean[0]
+
+
+_KERNEL_WIDTH = 66
+
+
+@dataclass(frozen=True)
+class VariableSummary:
+    """One variable of a test.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    columns : int
+        Its dimension.
+    kernel : str
+        Its kernel with the bandwidth used, as `dhsic.kernels.parse` reads it.
+    column_names : tuple of str or None
+        The names of its columns, of several that have names.
+    """
+
+    name: str
+    columns: int
+    kernel: str
+    column_names: tuple[str, ...] | None = None
+
+    @property
+    def told(self) -> str:
+        """The variable with its columns and its kernel, in a line."""
+        kernel = kernel_text(self.kernel)
+        if len(kernel) > _KERNEL_WIDTH:
+            kernel = f"{kernel[:_KERNEL_WIDTH]}..."
+        columns = f"{self.columns:,} column{'' if self.columns == 1 else 's'}"
+        return f"{self.name} ({columns}, {kernel})"
+
+
+@dataclass(frozen=True)
+class LandmarkSummary:
+    """The landmarks of an estimate.
+
+    Parameters
+    ----------
+    drawn : int
+        Landmark tuples before pruning.
+    kept : int or tuple of int
+        The rank kept: tuples that span the others; one a variable where each has landmarks of its
+        own.
+    pairing : str
+        "independent" or "joint".
+    replace : bool
+        Whether they were drawn with replacement.
+    tolerance : float
+        Relative squared distance to the span below which a tuple is dropped.
+    jitter : float
+        Constant added to the diagonal of the Gram matrix: pivoting needs none.
+    selection : str
+        How they were chosen from a pool.
+    pool : int or None
+        Rows of the pool; None where they were drawn uniformly.
+    choice : str
+        Why so many, where their number was not given.
+    """
+
+    drawn: int
+    kept: int | tuple[int, ...]
+    pairing: str
+    replace: bool
+    tolerance: float
+    jitter: float = 0.0
+    selection: str = "uniform"
+    pool: int | None = None
+    choice: str = ""
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """The features of an estimate.
+
+    Parameters
+    ----------
+    kind : str
+        Kind of the features, as "cos-sin".
+    counts : tuple of int
+        Features of each variable.
+    orthogonal : bool
+        Whether their frequencies are orthogonal.
+    """
+
+    kind: str
+    counts: tuple[int, ...]
+    orthogonal: bool = False
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """One stage of a chain: whether a variable depends on those before it.
+
+    Parameters
+    ----------
+    variable : str
+        Its name.
+    others : tuple of str
+        Those of the earlier ones that the strongest statistic has, all together or one.
+    kernels : tuple of str
+        The one of these, together, and its own, with the bandwidths used.
+    statistic : float
+        The strongest one.
+    pvalue : float
+        P-value of the stage, whatever the earlier ones say; it accounts for the choice of the
+        statistic.
+    """
+
+    variable: str
+    others: tuple[str, ...]
+    kernels: tuple[str, ...]
+    statistic: float
+    pvalue: float
+
+    def told(self, n_replicates: int) -> str:
+        """The stage and its p-value, as a bound where it is the smallest that there can be."""
+        compared = "<=" if is_least(self.pvalue, n_replicates) else "="
+        return f"{self.variable} on {', '.join(self.others)}: p {compared} {self.pvalue:.4g}"
+
+
+@dataclass(frozen=True)
+class PassSummary:
+    """One pass over the data.
+
+    Parameters
+    ----------
+    name : str
+        Name of its result.
+    blocks : int
+        Row blocks.
+    bytes_read : int
+        Bytes read from the data, uncompressed.
+    seconds : float
+        Wall time.
+    """
+
+    name: str
+    blocks: int
+    bytes_read: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StoredArraySummary:
+    """A stored array as a run found it, the same from its start to its end.
+
+    Parameters
+    ----------
+    name : str
+        Name of a variable that it holds.
+    chunks : int
+        That it should have, or shards where it has such.
+    absent : int
+        Chunks that are not there, within shards too, and were read as the fill value.
+    stored_bytes : int
+        Bytes of the others, as they are stored.
+    checksums : tuple of str
+        Its codecs that notice a damaged chunk.
+    digest : str
+        Digest of sizes and ETags, or times of writing, of all chunks: it differs where data were
+        written anew.
+    """
+
+    name: str
+    chunks: int
+    absent: int
+    stored_bytes: int
+    checksums: tuple[str, ...]
+    digest: str
+
+    @property
+    def told(self) -> str:
+        """That chunks were absent; empty where none was."""
+        count = f"{self.absent:,} chunk{'s' if self.absent > 1 else ''}"
+        return f"{count} of {self.name} absent, read as the fill value" if self.absent else ""
+
+
+def rows_text(
+    n: int,
+    dropped: int,
+    data: Sequence[StoredArraySummary] = (),
+    missing: Sequence[int] = (),
+) -> str:
+    """How many rows were used, how many were not or miss a value, and how many chunks were absent.
+
+    Examples
+    --------
+    >>> rows_text(1200, 34)
+    '1,200, and 34 with missing values left out'
+    >>> rows_text(1200, 0, missing=(200, 0))
+    '1,200, pairwise, with up to 200 missing in a variable'
+    """
+    rows = f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
+    if missing:
+        rows += f", pairwise, with up to {max(missing):,} missing in a variable"
+    return "; ".join([rows, *filter(None, (array.told for array in data))])
+
+
+Records = Sequence[Mapping[str, Any]]
+"""Rows of a table, by the names of its columns."""
+
+_SHOWN = 20
+_REPR = 390  # characters
+_CELL = 64
+
+# Colours are those of the page around it, light or dark; narrow pages have labels above texts.
+_STYLE = """
+.dhsic-result{max-width:100%;overflow-x:auto;color:inherit;font-size:.93em;line-height:1.4}
+.dhsic-result table{border-collapse:collapse;background:transparent;margin:.2em 0 .6em;
+font-variant-numeric:tabular-nums}
+.dhsic-result caption{text-align:left;font-weight:600;padding:.2em .6em .3em 0;caption-side:top;
+color:inherit}
+.dhsic-result th,.dhsic-result td{text-align:left;vertical-align:top;padding:.15em 1em .15em 0;
+background:transparent;color:inherit;border:0;border-bottom:1px solid rgba(128,128,128,.3);
+max-width:46em;white-space:normal;overflow-wrap:break-word}
+.dhsic-result .facts td{overflow-wrap:anywhere}
+.dhsic-result tbody tr{background:transparent}
+.dhsic-result tbody th{font-weight:600;white-space:nowrap}
+.dhsic-result td.n,.dhsic-result th.n{text-align:right;white-space:nowrap}
+@media(max-width:36em){.dhsic-result table.facts :is(th,td){display:block;border:0;
+padding:0 0 .1em}.dhsic-result table.facts td{padding-bottom:.45em}}
+"""
+
+
+class Sketch(NamedTuple):
+    """A picture that is drawn when it is asked for."""
+
+    draw: Callable[[Axes], object]
+    """Draws it on axes."""
+    words: str
+    """Its contents in words."""
+    size: tuple[float, float] = (7.2, 4.0)
+    """Width and height in inches."""
+
+    @classmethod
+    def of_bars(cls, draw: Callable[[Axes], object], words: str, count: int) -> Sketch:
+        """A picture of so many bars, one below another, as far as they are drawn."""
+        return cls(draw, words, plots.bars_size(min(count, plots.MOST_BARS)))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The finding in a sentence, with what shows it.
+
+    Parameters
+    ----------
+    title : str
+        The question, or the subject.
+    lead : str
+        The finding.
+    sketches : sequence of Sketch
+        Pictures.
+    tables : mapping from str to Records
+        Tables by their names.
+    notes : sequence of str
+        How to read them.
+    """
+
+    title: str
+    lead: str
+    sketches: Sequence[Sketch] = ()
+    tables: Mapping[str, Records] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(JsonValue):
+    """A frozen result: labelled lines for people, records for tables, JSON for files.
+
+    A class says what it holds in `summary` and `records`, and where need be in `findings`; all
+    forms of it follow from these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> found = dhsic.independence_test(x, y, kernels="gaussian", rng=0)
+    >>> found
+    <IndependenceTestResult: p = 0.538, independence not rejected at 0.05, v-hsic, n = 100>
+    >>> type(found).from_json(found.to_json()) == found
+    True
+    >>> len(found.to_pandas())
+    1
+    """
+
+    _label_width: ClassVar[int] = 0
+    _columns: ClassVar[tuple[str, ...]] = ()
+    _tabular: ClassVar[bool] = False
+    _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows of `to_pandas`: one of a test, or one a pair, column, edge or whatever it has.
+
+        Returns
+        -------
+        list of dict
+            All with the same keys, the names of the columns.
+        """
+        return [{name: getattr(self, name) for name in self._columns}]
+
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of short texts of the records.
+
+        Parameters
+        ----------
+        most : int, optional
+            Rows at most; all where not given.
+        """
+        records = self.records()[:most]
+        header = [name.replace("_", " ") for name in records[0]] if records else []
+        return header, [[as_text(value) for value in row.values()] for row in records]
+
+    def to_pandas(self) -> Any:
+        """The records as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a test; of what has several pairs, columns, edges or points a row for each.
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
+        """
+        with needing("pandas", "tables", "A data frame"):
+            import pandas as pd
+        return pd.DataFrame.from_records(self.records())
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        """The finding with the pictures and tables that a report has.
+
+        Parameters
+        ----------
+        alpha : float
+            The level of decisions, where there are any.
+        control : str
+            How they account for many p-values, where there are any.
+
+        Returns
+        -------
+        Findings
+        """
+        del alpha, control
+        # The line that tells the finding is the first, unless the class says otherwise.
+        label, text = self.summary()[self._leading]
+        tables = {self._title: self.records()} if self._tabular else {}
+        return Findings(self._title, f"{label}: {text}", self._sketches(), tables)
+
+    @property
+    def origin(self) -> Result:
+        """The result that has the seed, the time and the passes of the run."""
+        return self
+
+    @property
+    def _title(self) -> str:
+        """The name of the class in words, as "Dependence matrix"."""
+        # A run of capitals is an abbreviation, and stays one.
+        words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z][a-z]+", type(self).__name__)
+        title = " ".join(word if word.isupper() else word.lower() for word in words)
+        return title[0].upper() + title[1:]
+
+    def _sketches(self) -> Sequence[Sketch]:
+        draw = getattr(self, "plot", None)
+        return [] if draw is None else [Sketch(draw, f"{self._title}, drawn.")]
+
+    def report(
+        self, path: str | Path, *, alpha: float = 0.05, control: str = "bh", run: Any = None
+    ) -> None:
+        """Write it as one HTML file, see `dhsic.report.write_report`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; one that is there is replaced.
+        alpha : float, optional
+            The level of decisions, where there are any.
+        control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
+            How the decisions of a ranking account for the number of features.
+        run : dhsic.report.Run, optional
+            How it came about, as far as the result does not tell.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        MissingDependencyError
+            A library of the extra "report" is not installed.
+        DataError
+            The file cannot be written.
+        """
+        # Reports stand on all results, so that they are imported when one is asked for.
+        from dhsic.report import write_report
+
+        write_report(self, path, alpha=alpha, control=control, run=run)
+
+    @property
+    def _n_records(self) -> int:
+        return len(self.records())
+
+    def _brief(self) -> list[str]:
+        """Short facts for `repr`."""
+        return [f"{label} {_shortened(text)}" for label, text in self.summary()[:4]]
+
+    def __repr__(self) -> str:
+        # A line in a list or a debugger: the first facts, as many as fit.
+        name = type(self).__name__
+        brief = (printable(" ".join(text.split())) for text in self._brief())
+        told = ", ".join(filter(None, brief))
+        most = _REPR - len(name) - len("<: >")
+        return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
+
+    def __str__(self) -> str:
+        facts, (header, *rows), more = self._texts()
+        table = _aligned_lines([header, *rows]) if rows else []
+        return "\n".join([*_aligned_lines(facts, self._label_width), *table, *more])
+
+    def _repr_html_(self) -> str:
+        facts, (header, *rows), more = self._texts()
+        table = html_table(header, rows) if rows else ""
+        notes = "".join(f"<p>{html.escape(line)}</p>" for line in more)
+        whole = html_facts(facts, self._title) + table + notes
+        # The style travels with the table: a notebook may be opened where dhsic is not installed.
+        return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
+
+    def _texts(self) -> tuple[list[list[str]], list[list[str]], list[str]]:
+        """Facts, the first rows of the table below its header, and how many more there are."""
+        header, rows = self.table(_SHOWN) if self._tabular else ([], [])
+        facts, table = (
+            [[*map(printable, row)] for row in part] for part in (self.summary(), [header, *rows])
+        )
+        more = self._n_records - _SHOWN if self._tabular else 0
+        return facts, table, [f"... and {more:,} more"] if more > 0 else []
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunFields(Result):
+    """A result with what it says of its run; results of functions that read data inherit it.
+
+    Parameters
+    ----------
+    n : int
+        Rows that were used.
+    precision : str
+        Precision of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Version of dhsic.
+    dropped : int
+        Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
+    missing : tuple of int
+        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
+        where there are none.
+    """
+
+    n: int
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+    dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
+    missing: tuple[int, ...] = ()
+
+    @property
+    def _rows_told(self) -> str:
+        """How many rows there are, and how many are not used or miss a value."""
+        return rows_text(self.n, self.dropped, self.data, self.missing)
+
+    def _tail(self) -> list[tuple[str, str]]:
+        """Last lines of the summary."""
+        time = time_text(self.seconds, len(self.passes), self.precision)
+        return [("seed", str(self.seed)), ("time", time)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BarResult(Result):
+    """A result whose picture is bars of a few numbers."""
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        """Names and lengths of the bars, and what they measure."""
+        raise NotImplementedError
+
+    def _sketches(self) -> Sequence[Sketch]:
+        names, _, quantity = self._bars()
+        return [Sketch.of_bars(self.plot, f"Bars of the {quantity}.", len(names))]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Bars of what it has, in their order; the first 40 of many.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        return plots.draw_bars(ax, *self._bars())
+
+
+def as_text(value: Any) -> str:
+    """A value of a record as a table shows it."""
+    if value is None or isinstance(value, bool):
+        return "yes" if value else ""
+    # Counts in full, measurements with four digits.
+    if isinstance(value, int):
+        return f"{value:,d}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _shortened(text: str) -> str:
+    """Text without what stands in brackets, where it is long."""
+    if len(text) > _CELL:
+        # Reasons stand in brackets; the short form goes without them.
+        text = text.partition(" (")[0]
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
+    """Lines of texts, in columns that are as wide as their widest; the last goes on."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[0] = max(widths[0], least)
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def html_facts(rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Labels and texts as a table of HTML."""
+    lines = (
+        f"<tr><th scope=row>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
+        for label, text in rows
+    )
+    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f"<table class=facts>{above}<tbody>{''.join(lines)}</tbody></table>"
+
+
+def html_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    keys: Sequence[Sequence[float | None]] | None = None,
+    name: str = "",
+) -> str:
+    """Texts as a table of HTML, which buttons of the header sort by the keys of the cells.
+
+    A column is aligned to the right where all of its cells are numbers, by their keys or their
+    texts.
+    """
+    known = [[_is_number(text) for text in row] for row in rows]
+    if keys is not None:
+        known = [[key is not None for key in row] for row in keys]
+    numeric = [" class=n" if all(column) else "" for column in zip(*known, strict=True)]
+
+    def line(texts: Sequence[str], own: Sequence[float | None]) -> str:
+        each = zip(texts, own, numeric, strict=True)
+        cells = (
+            f"<td{right}{'' if key is None else f' data-key={key!r}'}>{html.escape(text)}</td>"
+            for text, key, right in each
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    heads = (html.escape(text) for text in header)
+    if keys is not None:
+        heads = (f"<button type=button>{text}</button>" for text in heads)
+    top = "".join(f"<th scope=col{n}>{text}</th>" for text, n in zip(heads, numeric, strict=True))
+    body = "".join(map(line, rows, keys or [[None] * len(header)] * len(rows)))
+    kind = "" if keys is None else f' class=sortable aria-label="{html.escape(name)}"'
+    return f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?[\d,.]+(e[-+]?\d+)?|inf|", text) is not None
+
+
+AS_ASKED = "as asked"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DependenceEstimate(RunFields):
+    """An estimate of dependence.
+
+    Parameters
+    ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
+    estimate : float
+        The measure of dependence.
+    quantity : str
+        Quantity that is estimated, as "squared HSIC".
+    estimator : str
+        Its name.
+    estimator_reason : str
+        Why this one.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+
+    References
+    ----------
+    .. [1] A. Gretton, O. Bousquet, A. Smola, B. Schoelkopf. Measuring statistical dependence with
+       Hilbert-Schmidt norms. ALT 2005.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 200))
+    >>> dependent, independent = dhsic.hsic(x, x**2, rng=0), dhsic.hsic(x, y, rng=0)
+    >>> dependent.quantity, dependent.estimate > 10 * independent.estimate
+    ('squared HSIC', True)
+    """
+
+    _label_width: ClassVar[int] = 12
+    _columns: ClassVar[tuple[str, ...]] = (
+        *("n", "dropped", "quantity", "estimate", "estimator", "precision", "seed", "seconds"),
+        "version",
+    )
+
+    estimate: float
+    quantity: str
+    estimator: str
+    estimator_reason: str
+    variables: tuple[VariableSummary, ...]
+    landmarks: LandmarkSummary | None
+    features: FeatureSummary | None
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("variables", ", ".join(variable.told for variable in self.variables)),
+            ("n", self._rows_told),
+        ]
+        if self.landmarks is not None:
+            z = self.landmarks
+            chosen = "" if z.pool is None else f", {z.selection} of {z.pool:,} rows"
+            why = f"; {z.choice}" if z.choice else ""
+            kept = f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing{chosen}{why}"
+            rows.append(("landmarks", kept))
+        if self.features is not None:
+            f = self.features
+            orthogonal = ", orthogonal" if f.orthogonal else ""
+            rows.append(("features", f"{_counts(f.counts)} {f.kind}{orthogonal}"))
+        return rows
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        estimate = (self.quantity, f"{self.estimate:.6g} ({self._chosen()})")
+        return [*self._rows(), estimate, *self._tail()]
+
+    def records(self) -> list[dict[str, Any]]:
+        names = ", ".join(v.name for v in self.variables)
+        kernels = " x ".join(v.kernel for v in self.variables)
+        return [{"variables": names, "kernels": kernels, **super().records()[0]}]
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del alpha, control
+        lead = f"The {self.quantity} is {self.estimate:.6g}"
+        return Findings(self._subject, lead, tables=self._tables())
+
+    @property
+    def _subject(self) -> str:
+        return f"Dependence of {', '.join(v.name for v in self.variables)}"
+
+    def _tables(self) -> dict[str, Records]:
+        variables = [
+            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
+            for v in self.variables
+        ]
+        tables: dict[str, Records] = {"Variables": variables}
+        for name, summary in (("Landmarks", self.landmarks), ("Features", self.features)):
+            if summary is not None:
+                tables[name] = [vars(summary)]
+        return tables
+
+    def _brief(self) -> list[str]:
+        names = ", ".join(plots.shortened(v.name, 24) for v in self.variables[:4])
+        more = ", ..." if len(self.variables) > 4 else ""
+        estimate = f"{self.quantity} = {self.estimate:.4g}"
+        return [estimate, self.estimator, f"n = {self.n:,}", names + more]
+
+    def _chosen(self) -> str:
+        reason = self.estimator_reason
+        return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
+
+
+def _counts(numbers: int | tuple[int, ...]) -> str:
+    """One number, or one a variable."""
+    return " and ".join(f"{n:,}" for n in ((numbers,) if isinstance(numbers, int) else numbers))
+
+
+@dataclass(frozen=True)
+class KernelCombination:
+    """Result of one combination of kernels by itself; exploratory, as it ignores the others.
+
+    Parameters
+    ----------
+    kernels : tuple of str
+        One a variable, with the bandwidths used; of a stage of a chain, that of the variables
+        before it and its own.
+    statistic : float
+        The test statistic.
+    standardised : float
+        Its distance from the mean of its replicates, in their standard deviations.
+    pvalue : float
+        Its p-value, which takes no notice of the choice among combinations.
+    factors : tuple of float or None
+        Multiple of the length of each kernel: that of the median heuristic, where its
+        bandwidth was not given. None of a kernel without a length, as "delta".
+    """
+
+    kernels: tuple[str, ...]
+    statistic: float
+    standardised: float
+    pvalue: float
+    factors: tuple[float | None, ...] = ()
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """One a variable: what the kernel is of, and its length beside that which was fitted.
+
+        Examples
+        --------
+        >>> kernels = ("scores(gaussian:1.07)", "gaussian:6.8", "delta")
+        >>> KernelCombination(kernels, 1.0, 2.0, 0.01, (1.0, 0.5, None)).scales
+        ('scores(gaussian), length x 1', 'gaussian, length x 1/2', 'delta')
+        """
+        factors = self.factors or (None,) * len(self.kernels)
+        return tuple(map(scale_text, self.kernels, factors))
+
+
+@dataclass(frozen=True)
+class GridSummary:
+    """The combinations of kernels that a test tried.
+
+    The p-value of the test accounts for all of them; what is said of a single one is exploratory.
+
+    Parameters
+    ----------
+    aggregate : str
+        "soft" maximum of the standardised statistics, "max" for the largest of them, or "min-p" for
+        the smallest of their p-values.
+    reference_share : float
+        Share of the weight with "soft", else of the level, that the reference combination has to
+        itself, or those that lead in its place, see `dhsic.Grid`.
+    reference : int
+        The number of the combination nearest to the median heuristic, whose estimate is reported.
+    strongest : int
+        The number of the combination that decided: that with the largest share of the evidence.
+    combinations : tuple of KernelCombination
+        All of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    >>> grid = dhsic.independence_test(x, np.sin(8.0 * x) + noise, rng=0).grid
+    >>> grid.told
+    'ranks(gaussian), length x 1/8 and ranks(anderson-darling), 12.0 sd above the null mean'
+    """
+
+    aggregate: str
+    reference_share: float
+    reference: int
+    strongest: int
+    combinations: tuple[KernelCombination, ...]
+
+    @property
+    def told(self) -> str:
+        """The kernels that decided, with their lengths beside those of the median heuristic."""
+        strongest = self.combinations[self.strongest]
+        z = strongest.standardised
+        distance = f"{abs(z):.1f} sd {'above' if z >= 0.0 else 'below'} the null mean"
+        return f"{' and '.join(strongest.scales)}, {distance}"
+
+    def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
+        """How far the statistic of every combination lies above its replicates.
+
+        For two variables it is a map, a row a kernel of the first and a column one of the second,
+        from long to short lengths; of more it has a bar a kernel of every variable, of the
+        strongest combination with it. Combinations that were not tried are left blank.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        names : sequence of str, optional
+            Names of the variables.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        count = len(self.combinations[0].kernels)
+        labels = [f"x{number + 1}" for number in range(count)] if names is None else names
+        # Of samples the values alone have a kernel.
+        return plots.kernel_evidence(self, ["values"] if count == 1 else labels, ax=ax)
+
+    @property
+    def roles(self) -> dict[int, str]:
+        """Roles of combinations by their numbers."""
+        if self.reference == self.strongest:
+            return {self.reference: "reference, strongest"}
+        return {self.reference: "reference", self.strongest: "strongest"}
+
+    @property
+    def tried(self) -> str:
+        """How many there are, how they were judged, and the strongest."""
+        tried = f"{len(self.combinations)} kernel combinations tried, judged by {self.judged}"
+        return f"{tried}; p-value corrected for the choice. The strongest: {self.told}."
+
+    @property
+    def judged(self) -> str:
+        """How they became one score."""
+        return {
+            "soft": "their soft maximum",
+            "max": "the largest standardised statistic",
+            "min-p": "the smallest p-value",
+        }[self.aggregate]
+
+    @property
+    def best_rank(self) -> int:
+        """The smallest numerator of a p-value, where the strongest alone lies above all replicates.
+
+        It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
+        rank k of a replicate by the others is as good as rank 1 by the share of the strongest where
+        (k - 1/2) / (1 - share) <= 1 / (2 share).
+        """
+        if self.aggregate == "soft" or not 0.0 < self.reference_share < 1.0:
+            return 1
+        reference = self.strongest == self.reference
+        share = self.reference_share if reference else 1.0 - self.reference_share
+        return 1 + math.floor(0.5 + 0.5 * (1.0 - share) / share)
+
+
+_LEVEL = 0.05
+
+_MEANING = (
+    "The p-value is the probability of a statistic at least as large under {0}, of rows that are "
+    "exchangeable. Where {0} is not rejected, it is not shown either."
+)
+_EXPLORATORY = (
+    "The p-value of the test accounts for all kernels tried, judged by {0}; those of the table are "
+    "of a combination by itself, and exploratory, as is the picture of evidence by kernel and "
+    "length. The histogram has the score of all together, which the p-value compares with those of "
+    "the replicates."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class IndependenceTestResult(DependenceEstimate):
+    """The outcome of a test of joint independence, which has an estimate of the dependence.
+
+    Parameters
+    ----------
+    n, precision, seed, passes, seconds, version, dropped, data, missing
+        Of the run, see `dhsic.results.RunFields`.
+    estimate : float
+        The measure of dependence, by the kernels of `variables`. Where several were tried they are
+        those of the reference, fixed before the data were seen, and not the strongest, by which
+        independent variables would have an estimate above 0.
+    quantity : str
+        Quantity that is estimated, as "squared HSIC".
+    estimator : str
+        Its name.
+    estimator_reason : str
+        Why this one.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+    statistic : float
+        The test statistic. Where there are several, of kernels or of the stages of a chain, the
+        largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
+        s_c the mean and the standard deviation of the replicates of statistic c. It grows with the
+        evidence.
+    pvalue : float
+        Probability under the null hypothesis of values that are at least as large, never 0.
+    pvalue_error : float or None
+        Monte Carlo standard error of the p-value; None where nothing is simulated.
+    null_distribution : ndarray, shape (b,)
+        Replicates of the statistic under the null hypothesis; where its law is known in closed
+        form, 1,000 draws from it to look at, of which the p-value takes no notice.
+    null : str
+        How the null distribution was made.
+    null_reason : str
+        Why this one.
+    score : float or None
+        The p-value compares it with `null_scores`, where there are several statistics. For a grid
+        it joins the standardised statistics, see `dhsic.Grid`: with aggregate="soft" by their soft
+        maximum, which grows with the evidence. With "max" and "min-p", where the reference has a
+        share of the level, it is -log10 of the smaller of p / share and q / (1 - share), with p and
+        q the ranks among the b replicates and the data, by the reference and by all others. Ranks
+        end where the data lie above all replicates, so that this score is the same for all stronger
+        evidence. For a chain it combines the p-values of the stages, see `dhsic.Chain`. None where
+        there is one statistic, which the p-value compares with `null_distribution`.
+    null_scores : ndarray, shape (b,), or None
+        Replicates of the score under the null hypothesis, or draws from its law.
+    grid : GridSummary or None
+        The combinations of kernels, where there were several; `variables` have the reference.
+    stages : tuple of StageSummary
+        Stages of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. Fukumizu, C. Teo, L. Song, B. Schoelkopf, A. Smola. A kernel statistical
+       test of independence. NeurIPS 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    >>> result = dhsic.independence_test(x, x**2 + noise, rng=0)
+    >>> result.pvalue, len(result.null_distribution)
+    (0.001, 999)
+    >>> type(result).from_json(result.to_json()) == result
+    True
+    """
+
+    hypothesis: ClassVar[str] = "independence"
+    question: ClassVar[str] = "Are {} independent?"
+    _columns: ClassVar[tuple[str, ...]] = (
+        *("null", "statistic", "pvalue", "pvalue_error", "score"),
+        *DependenceEstimate._columns,
+    )
+
+    statistic: float
+    pvalue: float
+    pvalue_error: float | None
+    null_distribution: NDArray[np.float64]
+    null: str
+    null_reason: str
+    score: float | None = None
+    null_scores: NDArray[np.float64] | None = None
+    grid: GridSummary | None = None
+    stages: tuple[StageSummary, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        count = len(self.null_distribution)
+        drawn = self.pvalue_error is not None or self.stages
+        resamples = f", {count:,} replicates" if drawn else ""
+        of_reference = " (of the reference kernels, shown above)" if self.grid else ""
+        return [
+            *self._rows(),
+            *([] if self.grid is None else [("kernels", self.grid.tried)]),
+            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
+            ("p-value", self._pvalue_text),
+            *(("stage", stage.told(count)) for stage in self.stages),
+            ("null", f"{self.null}{resamples}: {self.null_reason}"),
+            (self.quantity, f"{self.estimate:.6g}{of_reference}"),
+            *self._tail(),
+        ]
+
+    @property
+    def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
+        """The name of what the p-value compares, its value, and those of the replicates."""
+        if self.score is None or self.null_scores is None:
+            return "statistic", self.statistic, self.null_distribution
+        # A chain combines p-values of its stages, whatever joins the kernels within each.
+        soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
+        return "soft maximum" if soft else "score", self.score, self.null_scores
+
+    def records(self) -> list[dict[str, Any]]:
+        count = 1 if self.grid is None else len(self.grid.combinations)
+        told = {"replicates": len(self.null_distribution), "combinations": count}
+        return [{**super().records()[0], **told}]
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del control
+        lead = f"{self.hypothesis.capitalize()} {decision(self, alpha)} ({self._p})"
+        words = "Histogram of the null distribution, with the statistic and the critical value."
+        tables, sketches = self._tables(), [Sketch(partial(self.plot, alpha=alpha), words)]
+        notes = [_MEANING.format(self.hypothesis)]
+        if self.grid is not None:
+            tables["Kernels tried"] = self._kernel_rows(self.grid)
+            words = f"Evidence of every combination of kernels; the strongest is {self.grid.told}."
+            draw = partial(self.grid.plot, names=self._compared)
+            sketches.append(Sketch(draw, words, (7.2, 4.4)))
+            notes.append(_EXPLORATORY.format(self.grid.judged))
+        return Findings(self._subject, lead, sketches, tables, notes)
+
+    @property
+    def _compared(self) -> list[str]:
+        """Names of what the kernels of a combination are of."""
+        if self.stages:  # the one that decided
+            stage = min(self.stages, key=lambda stage: stage.pvalue)
+            return [f"variables before {stage.variable}", stage.variable]
+        return [v.name for v in self.variables]  # of two samples one, their values
+
+    @property
+    def _pvalue_text(self) -> str:
+        count = len(self.null_distribution)
+        if any(is_least(stage.pvalue, count) for stage in self.stages):
+            least = floor_text(count, reason=self.null_reason)
+            return f"<= {self.pvalue:.4g} (that of a stage is {least})"
+        best_rank = 1 if self.grid is None else self.grid.best_rank
+        return pvalue_text(self.pvalue, self.pvalue_error, count, best_rank, self.null_reason)
+
+    @property
+    def _p(self) -> str:
+        """As "p = 0.25", or "p <= 0.001" where it can be no smaller."""
+        said = self._pvalue_text.partition(" (")[0].partition(" ±")[0]
+        return f"p {said}" if said.startswith("<=") else f"p = {said}"
+
+    @property
+    def _subject(self) -> str:
+        return self._question()
+
+    def _question(self, most: int | None = None) -> str:
+        """The question, with so many characters of names at most."""
+        *others, last = self._asked
+        names = f"{', '.join(others)} and {last}" if others else last
+        return self.question.format(names if most is None else plots.shortened(names, most))
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Names of what is compared."""
+        return tuple(v.name for v in self.variables)
+
+    def _kernel_rows(self, grid: GridSummary) -> Records:
+        names = [f"kernel of {name}" for name in self._compared]
+        return [
+            {
+                "no.": place + 1,
+                **dict(zip(names, map(kernel_text, tried.kernels), strict=True)),
+                "statistic": tried.statistic,
+                "standardised": tried.standardised,
+                "p": tried.pvalue,
+                "role": grid.roles.get(place, ""),
+            }
+            for place, tried in enumerate(grid.combinations)
+        ]
+
+    def _brief(self) -> list[str]:
+        verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"  # P(p <= level) <= level
+        tried = [] if self.grid is None else [f"{len(self.grid.combinations)} kernel combinations"]
+        said = [self._p, f"{self.hypothesis} {verdict} at {_LEVEL:g}"]
+        return [*said, self.estimator, f"n = {self.n:,}", *tried]
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Histogram of the null distribution with the statistic and the critical value.
+
+        Where there are several statistics, it has the score, which the p-value compares. For a
+        grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw the histogram; a new figure where not given.
+        alpha : float, optional
+            The level of the critical value.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        return plots.null_distribution(self, alpha=alpha, ax=ax)
+
+
+def decision(result: IndependenceTestResult, alpha: float) -> str:
+    """Whether a level rejects independence, and whether more replicates could say otherwise."""
+    rejected = result.pvalue <= alpha
+    verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    if result.pvalue_error is None:
+        return verdict
+    resamples = len(result.null_distribution)
+    if 1 / (resamples + 1) > alpha:
+        # Rounding of 1 / alpha must not ask for one more.
+        enough = math.ceil(1 / alpha - 1e-9) - 1
+        return f"{verdict}; {resamples:,} replicates never can, take {enough:,} or more"
+    # Within two standard errors another seed may decide otherwise.
+    if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
+        return f"{verdict}; a close call, take more replicates"
+    return verdict

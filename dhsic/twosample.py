@@ -1,0 +1,620 @@
+"""Tests of whether samples come from one distribution, as tests of independence."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import Precision, RunOptions, choose_method
+from dhsic._fields import tested_fields
+from dhsic._plugins import load_plugins
+from dhsic._progress import Progress, shows_progress
+from dhsic._random import RngLike
+from dhsic._spec import name_methods
+from dhsic._validation import check_choice, named_arguments
+from dhsic.engine.blocks import Source, labels_of
+from dhsic.engine.graphs import graphs_on
+from dhsic.engine.planning import plans
+from dhsic.engine.reduction import Moves
+from dhsic.engine.session import Session
+from dhsic.engine.units import parse_bytes
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.estimators import (
+    ESTIMATORS,
+    RFFHSIC,
+    UHSIC,
+    VHSIC,
+    BlockHSIC,
+    Estimator,
+    Null,
+    NullName,
+    NystromHSIC,
+    NystromMHSIC,
+)
+from dhsic.estimators.program import Method
+from dhsic.estimators.registry import is_added
+from dhsic.io.held import held_sources
+from dhsic.io.missing import Missing
+from dhsic.io.open import open_sample_data
+from dhsic.io.variables import codes_of_rows, pooled_samples, rows_of_samples
+from dhsic.kernels import Candidates, Grid, Kernel, KernelName
+from dhsic.kernels.dot import Codes
+from dhsic.results import GridSummary, IndependenceTestResult
+from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
+
+
+@dataclass(frozen=True)
+class SampleSummary:
+    """One sample of a test.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    n : int
+        Its rows.
+    """
+
+    name: str
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TwoSampleTestResult(IndependenceTestResult):
+    """The outcome of a test of whether samples come from one distribution.
+
+    It is that of a test of independence of the value of a row and the sample that it is from: all
+    fields are as in `IndependenceTestResult`, with one variable, the values, and these.
+
+    Parameters
+    ----------
+    estimate : float
+        Squared MMD of two samples; of more, the mean over all pairs (a, b) weighted by n_a n_b.
+        Where several kernels were tried it is that of the reference.
+    statistic : float
+        The test statistic; of one kernel, rows of all samples times the estimate, or for
+        "block-mmd" the estimate over its standard error.
+    samples : tuple of SampleSummary
+        The samples.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test.
+       JMLR 13, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> a, b = np.random.default_rng(0).standard_normal((2, 200))
+    >>> result = dhsic.two_sample_test(a, b + 1.0, rng=0)
+    >>> result.pvalue < 0.01, [sample.n for sample in result.samples]
+    (True, [200, 200])
+    """
+
+    hypothesis: ClassVar[str] = "one distribution"
+    question: ClassVar[str] = "Do {} have one distribution?"
+
+    samples: tuple[SampleSummary, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        listed = ", ".join(f"{sample.name} ({sample.n:,})" for sample in self.samples)
+        return [("samples", listed), *super().summary()]
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        # The question is of samples, where `variables` has their values.
+        return tuple(sample.name for sample in self.samples)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"samples": ", ".join(self._asked), **super().records()[0]}]
+
+
+MMD_ESTIMATORS: dict[str, type[Estimator]] = {
+    "nystrom-mmd": NystromMHSIC,
+    "rff-mmd": RFFHSIC,
+    "block-mmd": BlockHSIC,
+    "v-mmd": VHSIC,
+    "u-mmd": UHSIC,
+}
+name_methods("estimator", MMD_ESTIMATORS)
+
+# NystromHSIC is what "auto" may choose, and bears the name of landmarks here too.
+MMD_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
+
+
+@contextmanager
+def named_as_mmd() -> Iterator[None]:
+    """Have errors name estimators as a test of samples does.
+
+    Examples
+    --------
+    >>> with named_as_mmd():
+    ...     raise InvalidArgumentError("'coco' cannot: take one of cka, nystrom-m, v-hsic")
+    Traceback (most recent call last):
+    dhsic.errors.InvalidArgumentError: 'coco' cannot: take one of nystrom-mmd, v-mmd
+    """
+    try:
+        yield
+    except (InvalidArgumentError, MemoryBudgetError) as error:
+        # The tests are those of independence, and so are their messages.
+        error.args = (_renamed(str(error)),)
+        raise
+
+
+def _renamed(message: str) -> str:
+    """Names of estimators in a message; lists lose those that are not for samples."""
+    one = "|".join(map(re.escape, sorted(ESTIMATORS, key=len, reverse=True)))
+    listed = rf"(?<![\w-])(?:{one})(?:(?:, | or )(?:{one}))*(?![\w-])"
+
+    def renamed(match: re.Match[str]) -> str:
+        classes = (ESTIMATORS[name] for name in re.split(", | or ", match[0]))
+        names = dict.fromkeys(MMD_NAMES[cls] for cls in classes if cls in MMD_NAMES)
+        # One alone may be quoted, and has no name here.
+        return ", ".join(names) or match[0]
+
+    return re.sub(rf"; it is for (?:{one})$", "", re.sub(listed, renamed, message))
+
+
+Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
+
+_FEWEST_WAYS = 20  # with fewer a p-value cannot be below 5 %
+
+
+def codes_for(estimator: str | Estimator, sizes: Sequence[int]) -> Vector:
+    """Codes of the samples, as an estimator of independence needs them."""
+    if estimator == BlockHSIC.name:
+        estimator = BlockHSIC()
+    if isinstance(estimator, BlockHSIC):
+        # A block has its share of every sample, not in whole rows: sizes enter the weights alone.
+        _, rows = estimator.blocks(sum(sizes))
+        return sample_codes([n * (rows / sum(sizes)) for n in sizes], unbiased=True)
+    unbiased = estimator == UHSIC.name or isinstance(estimator, UHSIC)
+    return sample_codes(sizes, unbiased=unbiased)
+
+
+def sample_codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
+    """Code of every sample, so that HSIC of value and code is the mean of MMD^2 over the pairs.
+
+    With the kernel l(a, b) = s [a = b] / n_a of samples a and b of n_a rows, N in all, and K the
+    Gram matrix of all values, tr(K H L H) is s / N times the sum over pairs a < b of
+    n_a n_b MMD^2(a, b). With (N - 1) / (N (n_a - 1)) in the place of 1 / n_a, the same sum of
+    unbiased estimates comes of Gram matrices without their diagonals. Centring takes away what is
+    the same for all samples, so that K codes of K - 1 columns do, and they may be moved: here to
+    equal lengths, about the centre of their circumscribed sphere. A landmark then counts alike
+    whatever sample it is of, however unequal they are.
+
+    Parameters
+    ----------
+    sizes : sequence of float
+        Rows n_a of every sample.
+    unbiased : bool
+        For estimators that leave out the diagonals.
+
+    Returns
+    -------
+    ndarray, shape (K, K - 1)
+        HSIC, as its estimator divides it, is then sum n_a n_b MMD^2(a, b) / sum n_a n_b: of two
+        samples their MMD^2.
+
+    Examples
+    --------
+    >>> sample_codes([50, 50], unbiased=False).round(4)
+    array([[ 2.],
+           [-2.]])
+    """
+    n_a = np.asarray(sizes, np.float64)
+    n = n_a.sum()
+    # The number of pairs of rows of different samples, which weigh the mean of MMD^2 over pairs.
+    pairs = (n**2 - (n_a**2).sum()) / 2.0
+    # Estimates without diagonals divide by n_a (n_a - 1), which these weights make up for.
+    weights = n * (n_a - 1.0) / (n - 1.0) if unbiased else n_a
+    scale = n**2 * (n - 3.0) / pairs if unbiased else n**3 / pairs
+    corners = np.sqrt(scale) * _contrasts(weights)
+    # HSIC is centred, so codes may be moved; about this point all have the same length.
+    # |c - corner_0| = |c - corner_j| is linear in c once the squares of c cancel.
+    edges = corners[1:] - corners[0]
+    from_first = np.linalg.solve(2.0 * edges, (edges**2).sum(axis=1))
+    moved: Vector = corners - (corners[0] + from_first)
+    return moved
+
+
+def _contrasts(weights: Vector) -> Vector:
+    """V with V V' = diag(1 / w) - 1 1' / sum w, shape (K, K - 1): each against those before it."""
+    before = np.cumsum(weights)[:-1]
+    later, through = weights[1:], np.cumsum(weights)[1:]
+    # Helmert's contrasts with weights: column k sets sample k + 1 against the mean of those before.
+    across = np.sqrt(later / (before * through))
+    contrasts = np.triu(np.broadcast_to(across, (len(weights), len(later))))
+    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (later * through)))
+    return contrasts
+
+
+def pooled_labels(labels: Sequence[Source]) -> Indices:
+    """The label of every pooled row as a number from 0 on, shape (n,).
+
+    Parameters
+    ----------
+    labels : sequence of source
+        Those of the rows of every sample, by the name that messages say.
+
+    Raises
+    ------
+    DataError
+        A label is missing.
+    """
+    sizes = [source.shape[0] for source in labels]
+    # Pooled rows alternate between samples, so that blocks of them hold some of each.
+    samples, places = rows_of_samples(np.arange(sum(sizes)), sizes)
+    stacked = np.concatenate([read_labels(source, source.name) for source in labels])
+    return coded(stacked[np.cumsum([0, *sizes[:-1]])[samples] + places])
+
+
+def moves_between(
+    samples: Sequence[Source], labels: Mapping[str, Indices], seed: int
+) -> Moves | None:
+    """Which pooled rows may change places; None where all may.
+
+    Parameters
+    ----------
+    samples : sequence of source
+        The samples.
+    labels : dict of str to ndarray of int, shape (n,)
+        "strata" and "groups" of the pooled rows, where they are given.
+    seed : int
+        The seed of the test.
+
+    Raises
+    ------
+    DataError
+        Hardly any rows can change sample.
+    InvalidArgumentError
+        A group lies in several samples, or in several strata.
+    """
+    sizes = [source.shape[0] for source in samples]
+    sample, places = rows_of_samples(np.arange(sum(sizes)), sizes)
+    strata, groups = labels.get("strata"), labels.get("groups")
+    if groups is not None:
+        _check_within_samples(groups, sample, places, [source.name for source in samples])
+    # In the pooled data moves are those of any test; only which of them change a sample differs.
+    moves = moves_of(len(sample), strata, groups, None, seed)
+    if isinstance(moves, RowSets):
+        _check_ways(moves, sample)
+    return moves
+
+
+def _check_within_samples(
+    groups: Indices, sample: Indices, places: Indices, names: Sequence[str]
+) -> None:
+    first = np.empty(groups.max() + 1, np.intp)
+    # Backwards, since the last of equal indices is kept: the sample of the first row of a group.
+    first[groups[::-1]] = sample[::-1]
+    elsewhere = np.flatnonzero(sample != first[groups])
+    if len(elsewhere):
+        row = int(elsewhere[0])
+        msg = (
+            f"every group must lie within one sample: the group of row {int(places[row])} of "
+            f"{names[sample[row]]!r} has rows of {names[first[groups[row]]]!r}, too. Where rows of "
+            "a label are in several samples, as before and after, give the labels as strata; else "
+            "label the groups of every sample differently"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_ways(moves: RowSets, sample: Indices) -> None:
+    """Refuse labels with which hardly any row gets another sample."""
+    # In every stratum (sum_k c_k)! / prod_k c_k! ways, with c_k sets of rows of sample k.
+    # Logarithms, since factorials leave the range of floats at 171.
+    log_ways = 0.0
+    for rows, sets in moves.parts:
+        pairs = np.stack([sets, sample[rows[:, 0]]], axis=1)
+        for labels, sign in ((sets, 1), (pairs, -1)):
+            counts = np.unique(labels, axis=0, return_counts=True)[1]
+            log_ways += sign * sum(math.lgamma(count + 1) for count in counts.tolist())
+    if log_ways < math.log(_FEWEST_WAYS) - 1e-9:
+        ways = round(math.exp(log_ways))
+        msg = (
+            f"with these labels, {moves.what} can be dealt to the samples in {ways} "
+            f"way{'s' if ways > 1 else ''}, and a p-value of 5 % takes {_FEWEST_WAYS}: give strata "
+            "that have rows of several samples, or more groups of equally many rows"
+        )
+        raise DataError(msg)
+
+
+MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
+
+# With one row a sample has no pair of rows, and the estimate without diagonals divides by n_a - 1.
+_FEWEST = 2
+_SAMPLE = "sample"  # the variable that says of every row which sample it is of
+
+
+@named_arguments
+@shows_progress
+def two_sample_test(
+    *samples: Any,
+    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
+    estimator: MMDName | Estimator = "auto",
+    null: NullName | Null = "auto",
+    n_resamples: int | None = None,
+    rng: RngLike = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    time: float | str | None = None,
+    progress: Progress = None,
+    checkpoint: str | None = None,
+) -> TwoSampleTestResult:
+    """Test whether two or more samples come from one distribution.
+
+    Let every row of all samples have two variables, its value and the sample that it is from. The
+    samples come from one distribution if and only if these are independent. With a kernel of
+    samples whose weights follow their sizes, HSIC of the two is the squared maximum mean
+    discrepancy of two samples [1]_, and of more the mean over all pairs (a, b) weighted by
+    n_a n_b. So what `independence_test` computes is a test of samples: permutations exchange rows
+    between samples, and gamma and spectral nulls stand too. The pooled rows are read in a fixed
+    order in which samples are mixed evenly.
+
+    Landmarks and bandwidths come from the pooled rows and take no notice of which sample a row is
+    from. So a permutation test is exact, for unequal samples, for any landmarks, for any grid.
+
+    Parameters
+    ----------
+    *samples : array-like, shapes (n_k,) or (n_k, d)
+        Two or more, of the same columns, as for `independence_test`. Rows of a sample, and
+        samples, are independent draws, unless `strata` or `groups` say otherwise.
+    kernels : str, Kernel, Candidates or Grid, optional
+        Kernels of the values. Where none is given several are tried, see `Grid.auto`, by the
+        estimators that try several, and the p-value accounts for the choice. A grid has candidates
+        of one variable, the values. "distance" with "v-mmd" is the energy distance.
+    estimator : str or Estimator, optional
+        Estimator of the discrepancy:
+
+        - "auto": "v-mmd" where that is quick and fits the memory, "nystrom-mmd" beyond, by
+          principal features of the values.
+        - "nystrom-mmd": the norm of the difference of the mean embeddings, projected on landmarks
+          drawn from the pool [2]_; linear in n.
+        - "rff-mmd": that of the mean random Fourier features; linear in n.
+        - "block-mmd": the mean of unbiased estimates of blocks of the pool [3]_.
+        - "v-mmd", "u-mmd": from all pairs of rows, biased or unbiased, by pairs of row blocks.
+
+        Or, with options, the value of the estimator of independence that computes it:
+        `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
+    null : str, Permutation, Gamma, Spectral or Normal, optional
+        As for `independence_test`, of what stands with that estimator.
+    n_resamples, rng
+        As for `independence_test`.
+    names : sequence of str, optional
+        Names of the samples.
+    data : data frame, Dataset, dict, zarr group or path of a table, optional
+        Container of the samples as columns or arrays, which are then named.
+    missing : {"refuse", "drop"}, optional
+        As for `independence_test`; every sample is left its own complete rows.
+    strata : list of array-like or of str, optional
+        The labels of the rows of every sample, a list of one array a sample, or of names in `data`;
+        equal labels mean one stratum. Rows change sample within their stratum alone, so that the
+        test asks whether the samples have one distribution in every stratum: exact, at every n,
+        where rows of a stratum are exchangeable, whatever share of it each sample has. Sites or
+        years are strata, and so are the persons or litters whose rows are in several samples, as
+        before and after. Numbers are taken about the mean of their stratum, in its standard
+        deviations (strata of two rows share one), and so is the discrepancy that is estimated.
+    groups : list of array-like or of str, optional
+        The labels of the rows of every sample, likewise: rows of a group belong together, as visits
+        of a patient, and may depend on each other in any way. Every group is of one sample. Whole
+        groups change sample with groups of equally many rows, within `strata` if these are given:
+        exact where such groups are exchangeable, as independent draws. Groups of a size that no
+        other has stay.
+    precision, client, threads, memory, time, progress, checkpoint
+        As for `independence_test`.
+
+    Returns
+    -------
+    TwoSampleTestResult
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `independence_test`; fewer than two samples, or samples of unlike columns. Labels
+        that are not those of every sample, with which hardly anything can change sample, or groups
+        that lie in several samples.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test.
+       JMLR 13, 2012.
+    .. [2] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, section 5.
+    .. [3] W. Zaremba, A. Gretton, M. Blaschko. B-test: a non-parametric, low variance kernel
+       two-sample test. NIPS 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.standard_normal(300), rng.laplace(scale=0.5**0.5, size=400)
+    >>> dhsic.two_sample_test(x, x[::-1] + 1.0, rng=0).pvalue < 0.01
+    True
+    >>> dhsic.two_sample_test(x, y, kernels="gaussian", rng=0).samples[1]
+    SampleSummary(name='x2', n=400)
+
+    Twenty patients of ten visits each are not 200 draws:
+
+    >>> visits = [np.repeat(rng.standard_normal(20), 10) for _ in range(2)]
+    >>> patients = [np.repeat(np.arange(20), 10), np.repeat(np.arange(20, 40), 10)]
+    >>> wrong = dhsic.two_sample_test(*visits, rng=0)
+    >>> right = dhsic.two_sample_test(*visits, groups=patients, rng=0)
+    >>> wrong.pvalue < 0.05 < right.pvalue
+    True
+    """
+    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    labels = {"strata": strata, "groups": groups}
+    asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
+    session, sizes = _open_pooled(run, samples, names, data, missing, labels, asked)
+    with named_as_mmd():
+        method = choose_method(session, pair, asked, null, n_resamples)
+        session.begin(method.plan(session))
+    session.resume(computes="two-sample test", **method.described)
+    fields = tested_fields(session, method)
+    return _two_sample_result(sizes, method, fields, within=strata is not None)
+
+
+@plans(two_sample_test)
+def plan_two_sample() -> None:
+    """Plan `two_sample_test`: its steps and their memory; runs nothing.
+
+    Parameters
+    ----------
+    *samples : array-like, shapes (n_k,) or (n_k, d)
+        As for `two_sample_test`.
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+        As for `two_sample_test`.
+    precision, client, threads, memory, time
+        As for `two_sample_test`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
+    10000
+    """
+
+
+def _open_pooled(
+    run: RunOptions,
+    samples: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: str,
+    labels: Mapping[str, Any],
+    estimator: str | Estimator,
+) -> tuple[Session, tuple[SampleSummary, ...]]:
+    """Begin a run over the values of all rows and the codes of their samples."""
+    if len(samples) < 2:
+        more = "" if data is None else ": name two columns or more of data"
+        msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
+        raise InvalidArgumentError(msg)
+    given = {what: each for what, each in labels.items() if each is not None}
+    with graphs_on(run.client, run.threads):
+        opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
+        told = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in opened)
+        for name, n in map(astuple, told):
+            if n < _FEWEST:
+                msg = (
+                    f"sample {name!r} must have at least {_FEWEST} rows, got {n}: give more, or "
+                    "leave it out"
+                )
+                raise DataError(msg)
+        # One label for all samples: equal ones are one stratum, whichever sample has them.
+        pooled = {what: pooled_labels(each) for what, each in beside.items()}
+        # MMD is HSIC with the codes of the samples as the second variable, see `sample_codes`.
+        sizes = tuple(sample.n for sample in told)
+        values: Source = pooled_samples(_common_name(opened), tuple(opened))
+        codes: Source = codes_of_rows(_SAMPLE, sizes, codes_for(estimator, sizes))
+        if pooled:  # rows are then read in any order
+            memory = parse_bytes(run.memory)
+            (values,) = held_sources([values], memory, pooled.get("strata"))
+            (codes,) = held_sources([codes], memory, None)
+        session = run.over((values, codes), dropped)
+    session.moves = moves_between(opened, pooled, session.seed)
+    return session, told
+
+
+def _common_name(samples: Sequence[Source]) -> str:
+    """The name of the one column that all samples have, or "values"."""
+    # One name for all, or none: pooled values of different columns have none in common.
+    names = {labels_of(sample) if sample.shape[1] == 1 else None for sample in samples}
+    labels = names.pop()
+    return labels[0] if labels and not names and labels[0] != _SAMPLE else "values"
+
+
+def _read_estimator(estimator: str | Estimator) -> str | Estimator:
+    if isinstance(estimator, str):
+        given = {cls.name: name for cls, name in MMD_NAMES.items()}.get(estimator, estimator)
+        if given not in ("auto", *MMD_ESTIMATORS):
+            load_plugins()
+        others = [name for name, cls in ESTIMATORS.items() if is_added(cls)]
+        name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS, *others))
+        return MMD_ESTIMATORS[name].name if name in MMD_ESTIMATORS else name
+    # By the class itself: one derived from it may be of another statistic, and have no name here.
+    if type(estimator) not in MMD_NAMES and not is_added(type(estimator)):
+        classes = ", ".join(cls.__name__ for cls in MMD_NAMES)
+        msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
+        raise InvalidArgumentError(msg)
+    if isinstance(estimator, RFFHSIC) and estimator.form != "cos-sin":
+        msg = (
+            f"form must be 'cos-sin' in a test of samples, got {estimator.form!r}: the discrepancy "
+            "is the same in either"
+        )
+        raise InvalidArgumentError(msg)
+    return estimator
+
+
+def _kernels_of_pair(kernels: Any) -> Grid | list[Any]:
+    """Those of the values, and of the codes."""
+    if not isinstance(kernels, Grid):
+        if isinstance(kernels, Sequence) and not isinstance(kernels, str):
+            msg = (
+                f"kernels must be one name or Kernel, Candidates or a Grid, got {kernels!r}: to "
+                "try several, give Candidates"
+            )
+            raise InvalidArgumentError(msg)
+        return [kernels, Codes()]
+    given = kernels.candidates
+    listed = [given] if isinstance(given, Candidates) else list(given)
+    if len(listed) != 1:
+        msg = f"a grid of a two-sample test needs Candidates of the values, got {len(listed)}"
+        raise InvalidArgumentError(msg)
+    combine = kernels.combine
+    if not isinstance(combine, str):
+        # The kernel of samples has one candidate.
+        combine = [(*numbers, 0) for numbers in combine]
+    return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
+
+
+def _two_sample_result(
+    samples: tuple[SampleSummary, ...], method: Method, fields: dict[str, Any], *, within: bool
+) -> TwoSampleTestResult:
+    """In words of samples."""
+    grid: GridSummary | None = fields["grid"]
+    statistic, estimate = fields["statistic"], fields["estimate"]
+    if grid is not None:
+        # The statistic of a grid is a score: the estimate is that of the reference.
+        statistic = grid.combinations[grid.reference].statistic
+        each = (replace(tried, kernels=tried.kernels[:1]) for tried in grid.combinations)
+        grid = replace(grid, combinations=tuple(each))
+    # That of blocks is in units of its error, all others are n times the estimate.
+    if not isinstance(method.estimator, BlockHSIC):
+        estimate = statistic / fields["n"]
+    # Under the name of the task: the estimator of HSIC is how it is computed.
+    name, quantity = MMD_NAMES.get(type(method.estimator)), fields["quantity"]
+    if name is not None:
+        quantity = "squared MMD" if len(samples) == 2 else "mean squared MMD of pairs"
+    of_samples = {
+        "estimate": estimate,
+        "quantity": f"{quantity} within strata" if within else quantity,
+        "estimator": name or method.estimator.name,
+        # The codes of samples are ours, and no variable of the user.
+        "variables": fields["variables"][:1],
+        "grid": grid,
+    }
+    return TwoSampleTestResult(samples=samples, **{**fields, **of_samples})
