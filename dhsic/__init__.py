@@ -47,7 +47,7 @@ from dhsic.nulls import (
     Spectral,
     TimeOrder,
 )
-from dhsic.pairwise import DependenceMatrix, dependence_matrix
+from dhsic.pairwise import DependenceMatrix, dependence_matrix, plan_matrix
 from dhsic.ranking import ColumnRanking, plan_ranking, rank_features
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.selection import ColumnSelection, select_features
@@ -114,6 +114,7 @@ __all__ = [
     "plan",
     "plan_conditional",
     "plan_interaction",
+    "plan_matrix",
     "plan_ranking",
     "plan_two_sample",
     "rank_features",

@@ -46,6 +46,8 @@ _ELSEWHERE = {
     "checkpoint": ("cache", "resume", "checkpoint_dir"),
     "n_landmarks": ("landmarks", "n_components", "m"),
 }
+READERS: dict[str, Callable[[Any], Any]] = {}
+"""What makes values of the texts of an argument, see `dhsic._spec`."""
 _SHOWN = 80
 _LARGEST = int(np.iinfo(np.int64).max)
 _VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
@@ -146,6 +148,9 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
         except TypeError as error:
             msg = f"{function.__name__}: {error}; {_taken(needed)}"
             raise UnknownArgumentError(msg) from None
+        # Texts of methods become values here, once for all functions.
+        for name in READERS.keys() & kwargs.keys():
+            kwargs[name] = READERS[name](kwargs[name])
         return function(*args, **kwargs)
 
     needed = signature(function)

@@ -69,7 +69,8 @@ def independence_test(
         1,000 rows drawn for that variable; where these are all the same, as of a rare flag, a scan
         of the data finds some that differ.
     estimator : str or Estimator, optional
-        A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, up to
+        A name, a text with options as "nystrom-m:n_landmarks=2000", or a value with options. "auto"
+        takes "v-hsic", which is quadratic in n, up to
         1,000 rows of two single columns and of three variables and more, or 500 of one kernel, and
         1,500 of more columns, where it fits the memory. Beyond it takes "nystrom-hsic" with
         principal features of 256 landmarks, linear in n; with fewer of them, or one kernel of each
@@ -79,6 +80,7 @@ def independence_test(
         usual number at most and 64 at least; a value is taken as it is. The result says what was
         taken and why.
     null : str or a value of a null, optional
+        A name, a text with options as "shifts:100000", or a value with options.
         "auto" takes one that is exact for exchangeable rows: of two variables `Shifts` of rows
         within groups, of more a `Chain` of such tests, and `Permutation` where an estimator of
         three variables is named or has no shifts. "block-hsic" alone has none, and takes `Normal`.

@@ -15,6 +15,7 @@ from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
+from dhsic._spec import name_methods
 from dhsic._text import printable
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import DriverStep, Plan
@@ -301,6 +302,7 @@ INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
     LandmarkLancaster.name: NystromMHSIC,
     PairLancaster.name: VHSIC,
 }
+name_methods("estimator", INTERACTION_ESTIMATORS)
 
 InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
 InteractionNull = Literal["auto", "shifts", "permutation"]

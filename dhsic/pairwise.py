@@ -19,6 +19,7 @@ from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
@@ -347,7 +348,9 @@ def dependence_matrix(
         estimator, _, choice = choose_pairs(session, combinations, planner, runner)
     else:
         estimator, choice = NystromHSIC(n_landmarks), AS_ASKED
-    session.begin(planned(planner, estimator, session, combinations))
+    plan = planned(planner, estimator, session, combinations)
+    pilot = partial(_tested, estimator, combinations=combinations, null=law)
+    session.begin(replace(plan, pilot=partial(session.timed, pilot)))
     session.resume(
         computes="dependence matrix",
         estimator=estimator,
@@ -364,6 +367,32 @@ def dependence_matrix(
     return DependenceMatrix(
         names=session.names, null=law.name, null_reason=detail, **found, **run_of
     )
+
+
+@plans(dependence_matrix)
+def plan_matrix() -> None:
+    """Plan `dependence_matrix`: its steps, their memory and their time; runs nothing.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        As for `dependence_matrix`.
+    kernels, n_landmarks, null, n_resamples, names, data, missing, strata, groups, order
+        As for `dependence_matrix`.
+    precision, client, threads, memory, time
+        As for `dependence_matrix`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> dhsic.plan_matrix(*np.random.default_rng(0).standard_normal((4, 500))).n
+    500
+    """
 
 
 def _chosen_null(

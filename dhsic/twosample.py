@@ -17,6 +17,7 @@ from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._spec import name_methods
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.graphs import graphs_on
@@ -124,6 +125,7 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "v-mmd": VHSIC,
     "u-mmd": UHSIC,
 }
+name_methods("estimator", MMD_ESTIMATORS)
 
 # NystromHSIC is what "auto" may choose, and bears the name of landmarks here too.
 MMD_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}

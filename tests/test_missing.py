@@ -47,6 +47,7 @@ FUNCTIONS = {
     "interaction_test": lambda a, b, c, **o: dhsic.interaction_test(a, b, c, rng=0, **o),
     "plan_interaction": lambda a, b, c, **o: dhsic.plan_interaction(a, b, c, **o),
     "dependence_matrix": lambda a, b, c, **o: dhsic.dependence_matrix(a, b, c, rng=0, **o),
+    "plan_matrix": lambda a, b, c, **o: dhsic.plan_matrix(a, b, c, **o),
     "rank_features": lambda a, b, c, **o: dhsic.rank_features(b, a, rng=0, **o),
     "plan_ranking": lambda a, b, c, **o: dhsic.plan_ranking(a, b, **o),
     "select_features": lambda a, b, c, **o: dhsic.select_features(a, b, 1, rng=0, **o),
@@ -67,7 +68,7 @@ FUNCTIONS = {
     "causal.search_dag": lambda a, b, c, **o: causal.search_dag(a, b, rng=0, **o),
 }
 PAIRWISE = {
-    *("independence_test", "hsic", "plan", "dependence_matrix"),
+    *("independence_test", "hsic", "plan", "dependence_matrix", "plan_matrix"),
     *("rank_features", "plan_ranking", "select_features"),
 }
 RUNS = [name for name in FUNCTIONS if "plan" not in name]

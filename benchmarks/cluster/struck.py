@@ -33,8 +33,8 @@ from dhsic.io.synthetic import generate
 _START_SECONDS, _LEFT_SECONDS, _STOP_SECONDS = 300.0, 15.0, 600.0
 _ROWS, _DEADLINE = 120_000, 120.0
 _TEST = (
-    *("--variable", "features", "--variable", "year", "--kernel", "gaussian", "--landmarks", "150"),
-    *("--null", "spectral", "--estimator", "nystrom-m"),
+    *("--variable", "features", "--variable", "year", "--kernel", "gaussian", "--null", "spectral"),
+    *("--estimator", "nystrom-m:150"),
 )
 
 Processes = list[psutil.Process]

@@ -6,17 +6,11 @@ import click
 
 from dhsic._version import __version__
 from dhsic.cli.app import Application
-from dhsic.cli.cause import cause
 from dhsic.cli.checkpoints import checkpoints
-from dhsic.cli.conditional import conditional
 from dhsic.cli.data import convert, generate_command
 from dhsic.cli.demo import demo
-from dhsic.cli.independence import plan_command, test
-from dhsic.cli.interaction import interaction
-from dhsic.cli.ranking import rank
-from dhsic.cli.sensitivity import sensitivity
 from dhsic.cli.submit import cancel, result, runs, status, submit
-from dhsic.cli.two_sample import two_sample
+from dhsic.cli.table import COMMANDS, methods
 
 _EPILOG = """\b
 Start with
@@ -53,32 +47,31 @@ def main(context: click.Context) -> None:
     DATA is a zarr group of row-aligned arrays, or a CSV or Parquet file that fits the memory.
     'generate' and 'convert' make zarr groups. 'plan' prints the cost of a test, 'test' runs it, and
     'submit' hands it to a queue. 'rank' ranks many columns by their dependence on a target,
-    'sensitivity' maps a measure to rows and columns, 'two-sample' compares samples, 'interaction'
-    tests three variables, 'conditional' tests two given others, and 'cause' infers causes.
+    'matrix' compares all pairs, 'sensitivity' maps a measure to rows and columns, 'two-sample'
+    compares samples, 'interaction' tests three variables, 'conditional' tests two given others, and
+    'cause' infers causes. 'methods' lists the texts of kernels, estimators and nulls.
     """
     # Help, and the exit code of success: nothing was asked for.
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
+cause = click.Group(
+    "cause",
+    short_help="Infer causes from independent residuals.",
+    help="Infer causes from independent residuals.\n\n"
+    "The regression of a variable on its causes leaves residuals that are independent of them; in "
+    "the other direction residuals and variables usually depend on each other. The methods assume "
+    "smooth functions, additive noise and no hidden common cause. P-values are approximate, "
+    "because residuals are estimated.",
+)
+_tables = {name: command for name, command in COMMANDS.items() if " " not in name}
+for _name in COMMANDS.keys() - _tables.keys():
+    cause.add_command(COMMANDS[_name])
+
 # In the order of the help: make data, test them, look closer, then clusters and what they leave.
 for _command in (
-    generate_command,
-    convert,
-    plan_command,
-    test,
-    sensitivity,
-    rank,
-    two_sample,
-    interaction,
-    conditional,
-    cause,
-    demo,
-    submit,
-    runs,
-    status,
-    result,
-    cancel,
-    checkpoints,
+    *(generate_command, convert, *_tables.values(), cause, methods, demo),
+    *(submit, runs, status, result, cancel, checkpoints),
 ):
     main.add_command(_command)

@@ -3,197 +3,100 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
 from dhsic._progress import progress_bar
 from dhsic._text import is_terminal, printable
+from dhsic.cli.signature import Command, options_of, summary
 from dhsic.io.million_song import convert_million_song
-from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic
-from dhsic.io.tables import Quotes, columns_by_variable, convert_table
+from dhsic.io.tables import columns_by_variable, convert_table
 from dhsic.io.zarr_output import WrittenGroup
 
 _LABELS = 4
 _WIDTH = 160  # where no terminal says how wide it is
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Overwrite a zarr group that exists."
-)
-_shuffle = click.option(
-    "--shuffle",
-    type=click.IntRange(min=0),
-    metavar="SEED",
-    help="Write the rows in a random order with this seed, for tests that permute within row "
-    "blocks.",
-)
+_SYNTHETIC, _TABLE = "dhsic.io.synthetic:generate", "dhsic.io.tables:convert_table"
+_SONGS = "dhsic.io.million_song:convert_million_song"
+_ENDS: Final = ("source", "destination")
 
 
-@click.command(
-    "generate",
-    epilog="""\b
-Example
-  dhsic generate songs.zarr --rows 1000000 --dependence 0.5
-""",
-)
-@click.argument("out", metavar="OUT.zarr")
-@click.option(
-    "--rows", type=click.IntRange(min=1), metavar="N", required=True, help="Number of rows."
-)
-@click.option(
-    "--features",
-    type=click.IntRange(min=1),
-    metavar="D",
-    default=90,
-    help="Number of columns of the features.",
-)
-@click.option(
-    "--dependence",
-    type=float,
-    metavar="S",
-    default=0.3,
-    help="Dependence of the year on the features, from 0 (independent) to 1.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Random seed of the data."
-)
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    default="float32",
-    help="Floating-point type of the stored values.",
-)
-@overwrite_option
-def generate_command(out: str, **options: Any) -> None:
-    """Write synthetic data of any length to OUT.zarr.
-
-    The group has the arrays 'features' and 'year', shaped like the Million Song table.
-    """
+def _generate(destination: str, **options: Any) -> None:
     with progress_bar() as bar:
         bar.begin("generating", options["rows"])
-        written = write_synthetic(out, progress=bar.at, **options)
+        written = write_synthetic(destination, progress=bar.at, **options)
     _print_written(written)
 
 
-@click.group()
-def convert() -> None:
-    """Convert a table to a zarr group."""
-
-
-@convert.command(
-    "million-song",
-    epilog="""\b
-Example
-  dhsic convert million-song YearPredictionMSD.txt songs.zarr --shuffle 0
-""",
-)
-@click.argument("source", metavar="YearPredictionMSD.txt")
-@click.argument("out", metavar="OUT.zarr")
-@_shuffle
-@overwrite_option
-def million_song(source: str, out: str, **options: Any) -> None:
-    """Convert the Million Song year-prediction file to OUT.zarr.
-
-    The file may be plain, zipped or gzipped. The group has the arrays 'features', with 90 columns,
-    and 'year'.
-    """
+def _convert_songs(source: str, destination: str, **options: Any) -> None:
     with progress_bar() as bar:
         bar.begin("converting")
-        written = convert_million_song(source, out, progress=bar.at, **options)
+        written = convert_million_song(source, destination, progress=bar.at, **options)
     _print_written(written)
 
 
-@convert.command(
-    "table",
-    epilog="""\b
-Example
-  dhsic convert table weather.csv weather.zarr \\
-      --variable air=o3,no2 --variable wind=direction --missing drop
-""",
-)
-@click.argument("source", metavar="IN.csv|IN.parquet")
-@click.argument("out", metavar="OUT.zarr")
-@click.option(
-    "--variable",
-    "variables",
-    multiple=True,
-    required=True,
-    metavar="NAME=COL,COL,...",
-    help="An array of the group and the table columns in it; repeat the option for each "
-    "array. Quote a column name that has a comma, as in CSV.",
-)
-@click.option(
-    "--missing",
-    type=click.Choice(get_args(Missing)),
-    default="refuse",
-    help="Refuse missing values, or drop the rows that have one.",
-)
-@click.option(
-    "--na-value",
-    "na_values",
-    multiple=True,
-    metavar="TEXT",
-    help="Text that means a missing value, such as -999, besides empty fields, NA, NaN and "
-    "null; the option may be repeated.",
-)
-@click.option(
-    "--categorical",
-    multiple=True,
-    metavar="COLUMN",
-    help="Read this column as labels; the option may be repeated.",
-)
-@click.option(
-    "--numeric",
-    multiple=True,
-    metavar="COLUMN",
-    help="Read this column as numbers; other text in it counts as missing. The option may be "
-    "repeated.",
-)
-@click.option(
-    "--thousands",
-    metavar="CHAR",
-    help="Character between thousands in the columns of --numeric, as the comma of 1,200.",
-)
-@click.option(
-    "--decimal",
-    type=click.Choice([".", ","]),
-    default=".",
-    help="Decimal sign of the numbers in a CSV file, and in the columns of --numeric.",
-)
-@click.option(
-    "--delimiter",
-    metavar="CHAR",
-    help="Field separator of a CSV file.  [default: a comma, or a tab in a .tsv file]",
-)
-@click.option(
-    "--quotes",
-    type=click.Choice(get_args(Quotes)),
-    default="checked",
-    help="Refuse quotes of a CSV file that look stray, as rows would vanish between them; or take "
-    "all for fields that hold line breaks; or read quotes as characters.",
-)
-@click.option(
-    "--encoding", metavar="NAME", default="utf-8", help="Encoding of a CSV file, such as latin-1."
-)
-@_shuffle
-@overwrite_option
-def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:
-    """Convert columns of a CSV or Parquet file to OUT.zarr.
-
-    Text and true/false columns become codes of categories. A column of text most of which is
-    numbers, or in which most rows have a label of their own, is refused: say --numeric or
-    --categorical. Prints what became of every column.
-    """
+def _convert_table(source: str, destination: str, variables: Sequence[str], **options: Any) -> None:
     columns = columns_by_variable(variables, named=True)
     with progress_bar() as bar:
         bar.begin("converting")
-        written = convert_table(source, out, variables=columns, progress=bar.at, **options)
+        written = convert_table(source, destination, variables=columns, progress=bar.at, **options)
     _print_written(written)
     _print_columns(written)
+
+
+_TO: Final = click.Argument(["destination"], metavar="OUT.zarr")
+generate_command = Command(
+    "generate",
+    callback=_generate,
+    params=[
+        _TO,
+        *options_of(_SYNTHETIC, ("destination", "dtype")),
+        click.Option(
+            ["--dtype"],
+            type=click.Choice(["float32", "float64"]),
+            default="float32",
+            help="Floating-point type of the stored values.",
+        ),
+    ],
+    help=summary(_SYNTHETIC),
+    epilog="\b\nExample\n  dhsic generate songs.zarr --rows 1000000 --dependence 0.5",
+)
+_million_song = Command(
+    "million-song",
+    callback=_convert_songs,
+    params=[
+        click.Argument(["source"], metavar="YearPredictionMSD.txt"),
+        _TO,
+        *options_of(_SONGS, _ENDS),
+    ],
+    help=summary(_SONGS),
+    epilog="\b\nExample\n  dhsic convert million-song YearPredictionMSD.txt songs.zarr --shuffle 0",
+)
+_table = Command(
+    "table",
+    callback=_convert_table,
+    params=[
+        click.Argument(["source"], metavar="IN.csv|IN.parquet"),
+        _TO,
+        click.Option(
+            ["--variable", "variables"],
+            multiple=True,
+            required=True,
+            metavar="NAME=COL,COL,...",
+            help="An array and its columns; quote a name with a comma. May be repeated.",
+        ),
+        *options_of(_TABLE, (*_ENDS, "variables")),
+    ],
+    help=f"{summary(_TABLE)} Prints what became of every column.",
+    epilog="\b\nExample\n"
+    "  dhsic convert table weather.csv weather.zarr \\\n"
+    "      --variable air=o3,no2 --variable wind=direction --missing drop",
+)
+convert = click.Group(
+    "convert", commands=[_million_song, _table], help="Convert a table to a zarr group."
+)
 
 
 def _print_written(written: WrittenGroup) -> None:

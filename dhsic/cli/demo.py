@@ -12,7 +12,6 @@ import click
 
 import dhsic
 from dhsic._progress import Bar, progress_bar
-from dhsic.cli.data import overwrite_option
 from dhsic.cli.output import print_columns
 from dhsic.cluster import local_cluster, processors
 from dhsic.errors import InvalidArgumentError
@@ -48,7 +47,7 @@ _CASES = {"dependent": 0.3, "independent": 0.0}
     metavar="DIR",
     help="Keep the data in this folder; otherwise they are removed.",
 )
-@overwrite_option
+@click.option("--overwrite", is_flag=True, help="Overwrite data that exist in this folder.")
 def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool) -> None:
     """Generate two data sets and test them on worker processes of this machine.
 

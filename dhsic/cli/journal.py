@@ -24,7 +24,6 @@ from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted,
 from dhsic.engine.telemetry import Position
 from dhsic.errors import DataError, DhsicError
 from dhsic.io.urls import redacted
-from dhsic.results import IndependenceTestResult
 
 SCHEMA = 1
 STDERR = "-"
@@ -104,12 +103,6 @@ class Journal:
             fields["progress"] = {**self._position.as_json(), "workers": self.workers()}
         self.tell(fields.pop("event"), **fields)
 
-    def result(self, result: IndependenceTestResult) -> None:
-        """Write what a test found."""
-        names = ("statistic", "pvalue", "pvalue_error", "estimate", "estimator", "null", "seed")
-        fields = {name: getattr(result, name) for name in names}
-        self.tell("result", **fields, seconds=round(result.seconds, 3))
-
     @contextmanager
     def ending(self) -> Iterator[None]:
         """Write how a block ends where it ends by an error or an interrupt."""
@@ -134,12 +127,12 @@ class Journal:
 
 
 @contextmanager
-def open_journal(target: str | None, command: Sequence[str], data: str) -> Iterator[Journal]:
+def open_journal(target: str | Path | None, command: Sequence[str], data: str) -> Iterator[Journal]:
     """A journal that says how its block ended.
 
     Parameters
     ----------
-    target : str or None
+    target : str, Path or None
         A file, which is made or appended to; ``-`` for stderr; None to write nothing.
     command : sequence of str
         The words of the command.
@@ -221,7 +214,7 @@ def _parsed_event(line: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _writer(target: str | None) -> Iterator[Callable[[str], None]]:
+def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
     if target is None:
         yield lambda line: None
     elif target == STDERR:
@@ -234,7 +227,7 @@ def _writer(target: str | None) -> Iterator[Callable[[str], None]]:
             os.close(descriptor)
 
 
-def _opened_journal(path: str) -> int:
+def _opened_journal(path: str | Path) -> int:
     """Open a file to append whole lines, after a line that was left torn too."""
     try:
         # With O_APPEND the system finds the end for every write, whoever else writes.

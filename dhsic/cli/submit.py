@@ -20,9 +20,8 @@ from click.core import ParameterSource
 from dhsic._files import parse_json
 from dhsic._progress import Bar, progress_bar
 from dhsic.cli.journal import read_journal
-from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import read_request
 from dhsic.cli.output import print_columns
+from dhsic.cli.signature import Command
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.submit import (
     Standing,
@@ -207,13 +206,12 @@ def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, An
             msg = f"{option} cannot be given to a command that is submitted: {reason}"
             raise click.UsageError(msg)
     options = {"checkpoint": None, "data": "", **context.params}
-    if found.name == "test" and not options["data"].startswith("{"):
+    # Data at a URL perhaps only the nodes may read; those of a sweep are named by each task.
+    if isinstance(found, Command) and not (
+        options["data"].startswith("{") or is_url(options["data"])
+    ):
         with context:
-            if is_url(options["data"]):  # which perhaps only the nodes may read
-                # Estimator and null need no data, and are judged at any rate.
-                read_estimator(options), read_null(options)
-            else:
-                read_request(options)
+            found.judge(options)
     return options
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 from dhsic._plugins import load_plugins
+from dhsic._spec import name_methods
 from dhsic._validation import check_choice, check_integer, nearest, shown
 from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
@@ -38,6 +39,7 @@ from dhsic.nulls import (
     Resampling,
     Shifts,
     Spectral,
+    TimeOrder,
 )
 from dhsic.results import AS_ASKED
 from dhsic.statistics.orbit import exact_null
@@ -75,6 +77,9 @@ ESTIMATORS: dict[str, type[Estimator]] = {
 NULLS: dict[str, type[Null]] = {
     null.name: null for null in (Shifts, Chain, Permutation, Gamma, Spectral, Normal, ChiSquare)
 }
+name_methods("estimator", ESTIMATORS)
+name_methods("null", NULLS)
+name_methods("order", {"time": TimeOrder})
 _Shared = Resampling | Chain
 Counted = _Shared | FromReplicates
 

@@ -182,7 +182,9 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
     )
     if data is None or not named:
         return given
-    (chosen,), _ = _chosen([given], None, data)
+    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        return open_group_labels(data, given, what)
+    (chosen,), _ = pick_variables([given], data)
     return chosen
 
 
@@ -348,12 +350,19 @@ def _several(opened: list[Variable]) -> list[Variable]:
 
 
 def open_group_labels(
-    path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
+    path: Any, labels: str | Sequence[str], what: str, *, allow_missing_chunks: bool = False
 ) -> Variable:
-    """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
+    """Open labels of rows in a zarr group or a table, as `open_group` variables.
+
+    Several are crossed: rows are alike where all of their labels are.
+    """
+    listed = [labels] if isinstance(labels, str) else labels
     with rare_labels_taken():
-        (member,) = _members(path, [labels], allow_missing_chunks)
-    return replace(member, name=what)
+        members = _aligned_sources(_members(path, listed, allow_missing_chunks))
+        if len(members) > 1:
+            crossed = [member.read(0, member.shape[0]) for member in members]
+            return open_one(np.concatenate(crossed, axis=1), what)
+    return replace(members[0], name=what)
 
 
 def open_group_samples(

@@ -46,12 +46,14 @@ def generate(
     destination : path
         The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
         It gets the arrays ``features`` (rows, features) and ``year`` (rows, 1).
-    rows, features : int
-        At least 1.
+    rows : int
+        Number of rows.
+    features : int
+        Number of columns of the features.
     dependence : float
-        From 0, independent, to 1.
+        Dependence of the year on the features, from 0 (independent) to 1.
     seed : int
-        From 0. Names the data.
+        Random seed of the data.
     dtype : float32 or float64
         Precision of the stored values, which are the same in both.
     overwrite : bool

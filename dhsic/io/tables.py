@@ -11,7 +11,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
@@ -763,39 +763,70 @@ def table_index(data: Any) -> Any:
         return file.read(index_of_pandas(file.schema_arrow))
 
 
-def other_columns(path: str | os.PathLike[str], variables: Sequence[str]) -> str:
-    """All columns of a table but those of some variables, as `columns_by_variable` reads them.
+def usable_columns(
+    path: str | os.PathLike[str], variables: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str]]:
+    """All columns of a table but those of some variables, as far as they can be variables.
 
     Parameters
     ----------
     path : str or path
         A CSV or Parquet file.
-    variables : sequence of str
+    variables : sequence of str, optional
         As for `columns_by_variable`.
 
     Returns
     -------
-    str
-        ``features=column,column``.
+    usable, others : list of str, dict of str to str
+        Columns of numbers or labels, and why others are neither, as dates, names and prices.
 
     Raises
     ------
     InvalidArgumentError
-        There are no others, or a variable cannot be read.
+        There are none, or a variable cannot be read.
     DataError
         The file cannot be read.
     """
-    known = open_table(Path(path)).columns
-    taken = {name for names in columns_by_variable(variables, known).values() for name in names}
-    others = [name for name in known if name not in taken]
-    if not others:
-        msg = (
-            f"{path} must have columns besides {', '.join(sorted(taken))}, got no others: add some"
-        )
+    table = open_table(Path(path))
+    named = columns_by_variable(variables, table.columns)
+    taken = {column for columns in named.values() for column in columns}
+    others = {name: f"{name!r} has no name" for name in table.columns if not name.strip()}
+
+    def passing(columns: Sequence[str], check: Callable[[str], object]) -> list[str]:
+        for column in columns:
+            try:
+                check(column)
+            except DataError as error:
+                reason = str(error).replace(f" of {table.path}", "")
+                # Without the values that show it and the remedy, which stand behind.
+                reason = re.split(r": |, (?=so |')", reason, maxsplit=1)[0]
+                others[column] = re.sub("^(column|variable) ", "", reason)
+        return [column for column in columns if column not in others]
+
+    asked = [name for name in table.columns if name not in taken and name not in others]
+    written = passing(passing(asked, table.check_column), lambda name: table.check_text([name]))
+    if written:
+        held = _held(table, written)
+        written = passing(written, lambda name: frame_source(as_frame(held.select([name])), name))
+    if not written:
+        besides = f" besides {', '.join(sorted(taken))}" if taken else ""
+        reasons = f": {'; '.join(others.values())}" if others else ": add some"
+        msg = f"{path} must have columns of numbers or labels{besides}, got no others{reasons}"
         raise InvalidArgumentError(msg)
+    return written, others
+
+
+def text_of_columns(name: str, *columns: str) -> str:
+    """The text of columns as one variable, which `columns_by_variable` reads.
+
+    Examples
+    --------
+    >>> text_of_columns("air", "o3", "no2, mean")
+    'air="o3","no2, mean"'
+    """
     listed = io.StringIO()
-    csv.writer(listed, lineterminator="").writerow(others)
-    return f"features={listed.getvalue()}"
+    csv.writer(listed, quoting=csv.QUOTE_ALL, lineterminator="").writerow(columns)
+    return f"{name}={listed.getvalue()}"
 
 
 def columns_by_variable(
@@ -851,7 +882,8 @@ def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str
     name, equals, listed = text.partition("=")
     if not (equals or named):
         name = listed = text
-    return name.strip(), _split_names(listed)
+    columns = next(csv.reader([listed], skipinitialspace=True), [])
+    return name.strip(), [name if name in known else name.strip() for name in columns]
 
 
 def _joined_variable(columns: Any) -> tuple[str, list[str]]:
@@ -863,10 +895,6 @@ def _joined_variable(columns: Any) -> tuple[str, list[str]]:
         f"{type(columns).__name__}: leave out data= to pass arrays"
     )
     raise InvalidArgumentError(msg)
-
-
-def _split_names(listed: str) -> list[str]:
-    return [column.strip() for column in next(csv.reader([listed], skipinitialspace=True), [])]
 
 
 def _held(table: Table, columns: Sequence[str]) -> Any:

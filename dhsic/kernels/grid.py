@@ -8,6 +8,7 @@ by power on columns of real tables, `python -m benchmarks run power`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -17,7 +18,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from dhsic._validation import check_choice, check_integer, check_number
+from dhsic._validation import READERS, check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product
 from dhsic.kernels.dot import Delta
@@ -710,3 +711,91 @@ def _change(kernel: Kernel, factor: float) -> float:
     if kernel.has_length:
         return abs(math.log(factor))
     return 0.0 if isinstance(of_present(kernel), Ranked) else _NO_LENGTH
+
+
+_GRID = "grid"
+_FIELDS = re.compile(r",(?=(?:kernels|factors|combine|aggregate|reference_share|most)=)")
+_LIST = re.compile(r"\s*\|\s*")
+
+
+def read_grid(given: Any, *, of_one: bool = False) -> Any:
+    """Make candidates or a grid of the text of several kernels; anything else stays as it is.
+
+    Parameters
+    ----------
+    given : object
+        As given for `kernels`. Kernels to try stand between bars, as in "gaussian|laplacian", and
+        fields of `Candidates` and `Grid` behind "grid:", as in
+        "grid:gaussian|laplacian,factors=0.5|1|2,combine=all".
+    of_one : bool, optional
+        Whether it is given for one variable of several.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    InvalidArgumentError
+        A kernel, a field or a value is none.
+
+    Examples
+    --------
+    >>> len(read_grid("gaussian|laplacian").candidates.scaled)
+    8
+    >>> read_grid("grid:gaussian,factors=0.5|2,aggregate=max").aggregate
+    'max'
+    """
+    if isinstance(given, list | tuple):
+        return [read_grid(one, of_one=True) for one in given]
+    if not isinstance(given, str) or ("|" not in given and not is_grid(given)):
+        return given
+    if of_one:
+        return Candidates(tuple(_LIST.split(given)))
+    fields = grid_fields(given if is_grid(given) else f"{_GRID}:{given}")
+    return Grid(Candidates(fields.pop("kernels", None), fields.pop("factors", None)), **fields)
+
+
+def is_grid(text: str) -> bool:
+    """Whether a text is that of a grid."""
+    return text.partition(":")[0].strip() == _GRID
+
+
+def grid_fields(text: str) -> dict[str, Any]:
+    """The fields of candidates and grid that a text of a grid has.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A field is unknown or given twice, or a value is no number where it must be one.
+
+    Examples
+    --------
+    >>> grid_fields("grid:gaussian|rq:2,factors=0.5|1")
+    {'kernels': ('gaussian', 'rq:2'), 'factors': (0.5, 1.0)}
+    """
+    first, *parts = _FIELDS.split(text.partition(":")[2].strip())
+    if not _FIELDS.match(f",{first}"):
+        first = f"kernels={first}"
+    given: dict[str, Any] = {}
+    for name, _, value in (part.partition("=") for part in (first, *parts)):
+        if name in given:
+            msg = f"a grid must have each field once; got {name!r} twice: drop one"
+            raise InvalidArgumentError(msg)
+        try:
+            given[name] = _of_grid(name, value.strip())
+        except ValueError as error:
+            msg = f"{name} of a grid must be numbers, as factors=0.5|1|2; got {value!r}"
+            raise InvalidArgumentError(msg) from error
+    return given
+
+
+def _of_grid(name: str, value: str) -> Any:
+    if name == "kernels":
+        return tuple(_LIST.split(value))
+    if name == "factors":
+        return tuple(map(float, _LIST.split(value)))
+    return {"reference_share": float, "most": int}.get(name, str)(value)
+
+
+READERS["kernels"] = read_grid

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from dhsic._json import CODECS, plain_value
 from dhsic._plugins import load_plugins
+from dhsic._spec import read_fields
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, Product, Sum
 from dhsic.kernels.dot import AndersonDarling, Delta, Linear, Polynomial
@@ -50,7 +51,10 @@ KernelName: TypeAlias = Literal[
 ]
 """The names alone: a kernel is any text that `parse` reads, of which a checker knows none wrong."""
 # A comma before digits goes on with a list of columns; the + of 1e+5 is not a sum.
-_TOKEN = re.compile(r"@\d+(?:,\d+)*|@[^+*(),]*|[+*(),]|(?:[^+*(),@]|(?<=[\d.]e)\+)+")
+# A comma before a name and an equals sign goes on with the parameters.
+_TOKEN = re.compile(
+    r"@\d+(?:,\d+)*|@[^+*(),]*|[+*()]|(?:[^+*(),@]|(?<=[\d.]e)\+|,(?=[a-z_]\w*=))+|,"
+)
 
 
 def parse(text: str) -> Kernel:
@@ -59,8 +63,9 @@ def parse(text: str) -> Kernel:
     Parameters
     ----------
     text : str
-        A name with parameters after colons, in the order of the table; parameters left out
-        keep their defaults. Kernels on the same variable add and multiply, with parentheses.
+        A name with parameters after colons, in the order of the table or by name, as in
+        "rq:gamma=2"; those left out keep their defaults. Kernels on the same variable add and
+        multiply, with parentheses.
 
         ================================  =====================================
         text                              kernel
@@ -161,18 +166,14 @@ _AROUND: dict[str, Callable[[list[str]], Kernel]] = {
 
 
 def _simple(token: str) -> Kernel:
-    name, *values = token.split(":")
+    name, colon, text = token.partition(":")
     if name not in FORMS:
         # A name that is not known may be one of a plugin: these are loaded only now.
         load_plugins()
     if name not in FORMS:
         raise _unknown(name)
     build, parameters = FORMS[name]
-    if len(values) > len(parameters):
-        takes = ", ".join(parameters) or "no parameters"
-        msg = f"kernel {name} must have at most {takes} after colons; got {token!r}: drop the rest"
-        raise InvalidArgumentError(msg)
-    return build(**dict(zip(parameters, map(_number, values), strict=False)))
+    return build(**(read_fields(text, parameters, f"kernel {name}", _number) if colon else {}))
 
 
 def _number(value: str) -> float | str:

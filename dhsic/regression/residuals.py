@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dhsic._arguments import RunOptions
 from dhsic._random import generator
 from dhsic._rows import ALL_ROWS, RowLabels
+from dhsic._spec import name_methods
 from dhsic._validation import check_choice, check_integer, named_arguments, nearest, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
@@ -640,6 +641,8 @@ def described_regression(regression: Regression) -> dict[str, Any]:
 
 RegressionName = Literal["splines", "random-forest", "gaussian-process"]
 REGRESSIONS = get_args(RegressionName)
+name_methods("regression", {name: partial(CrossFitted, name) for name in _REGRESSORS})
+name_methods("regression", {Splines.name: Splines})
 
 
 @named_arguments

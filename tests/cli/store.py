@@ -44,6 +44,9 @@ def write_files(folder: Path) -> None:
     pd.DataFrame(x, columns=names).assign(label=np.where(order % 2, "u", "v")).to_csv(
         folder / "table.csv", index=False
     )
+    people = pd.DataFrame({" pay ": x[:, 0], "z": x[:, 1], "y": x[:, 0] + z[:, 0]})
+    days, prices = pd.date_range("2020", periods=ROWS), [f"${value:.2f}" for value in cause]
+    people.assign(day=days, id=[f"u{i}" for i in order], price=prices).to_csv(folder / "people.csv")
     write_pairs(folder / "pairs")
     (folder / "empty").mkdir()
     (folder / "forged").mkdir()

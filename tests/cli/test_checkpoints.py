@@ -10,7 +10,7 @@ import pytest
 from dhsic.io.synthetic import generate
 
 PAIR = "--variable features --variable year --kernel gaussian --threads 1"
-QUICK = f"test long.zarr {PAIR} --estimator nystrom-m --landmarks 20"
+QUICK = f"test long.zarr {PAIR} --estimator nystrom-m:20"
 # It gets a signal when it opens a file of its folder for writing for the sixth time.
 ENDED = """
 import os, sys

@@ -68,7 +68,7 @@ def test_log__tells_a_run_from_its_command_to_its_result(target, files, invoke, 
 ENDINGS = {
     "test data.zarr --variable x --variable gap": ("DataError", 2),
     "test nowhere.zarr --variable x --variable y": ("DataError", 2),
-    f"{TEST} --aggregate max": ("UsageError", 2),
+    f"{TEST} --threads 1 --workers 1": ("UsageError", 2),
 }
 
 

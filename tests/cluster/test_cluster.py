@@ -102,7 +102,16 @@ def test_command__runs_on_a_scheduler_and_reports_how(client, data, tmp_path):
     pytest.importorskip("bokeh", reason="a performance report needs bokeh")
     results, report = [], tmp_path / "report.html"
     on = ("--scheduler", client.scheduler.address, "--performance-report", str(report))
-    words = ("--variable", "x", "--variable", "y", "--kernel", "gaussian", "--landmarks", "40")
+    words = (
+        "--variable",
+        "x",
+        "--variable",
+        "y",
+        "--kernel",
+        "gaussian",
+        "--estimator",
+        "nystrom-m:40",
+    )
     for number, where in enumerate([on, ("--threads", "1")]):
         path = tmp_path / f"{number}.json"
         resamples = ("--null", "permutation", "--resamples", "20", "--json", str(path))

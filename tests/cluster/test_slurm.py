@@ -19,7 +19,7 @@ from tests.processes import wait_until
 pytestmark = [pytest.mark.nightly, pytest.mark.slurm]
 
 OPTIONS = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
-OPTIONS = (*OPTIONS, "--landmarks", "200", "--resamples", "20")
+OPTIONS = (*OPTIONS, "--estimator", "nystrom-m:200", "--resamples", "20")
 
 
 @pytest.fixture(scope="module", autouse=True)

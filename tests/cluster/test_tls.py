@@ -67,7 +67,7 @@ def test_command__runs_over_tls_with_certificates_from_options_or_environment(en
     for number, (where, variables) in enumerate([*ways, (["--threads", "1"], {})]):
         out = tmp_path / f"{number}.json"
         words = ["test", data, "--variable", "features", "--variable", "year"]
-        words += ["--landmarks", "20", "--kernel", "gaussian", "--json", str(out)]
+        words += ["--estimator", "nystrom-m:20", "--kernel", "gaussian", "--json", str(out)]
         done = CliRunner().invoke(main, [*words, *map(str, where)], env=variables)
         assert done.exit_code == 0, done.stderr
         results.append(IndependenceTestResult.from_json(out.read_text()))

@@ -223,7 +223,7 @@ def test_command_line__knows_new_names(tmp_path):
     assert done.exit_code == 0, done.output
     assert "p-value    <= 0.05 (the smallest with 19 replicates" in done.output
     assert "maximum" in done.output
-    table = CliRunner().invoke(main, ["test", "--help"]).output
+    table = CliRunner().invoke(main, ["methods"]).output
     assert "correlation   n log n  2+         permutation maximum" in table
     assert "'corr' is not one of" in invoke("--estimator", "corr").output
 

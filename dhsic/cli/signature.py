@@ -1,0 +1,438 @@
+"""Options of a command, read off the signature and the docstring of a public function."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+import click
+from click.shell_completion import CompletionItem
+
+from dhsic._plugins import load_plugins
+from dhsic._spec import fields_of_method, known_methods, method_of_name, read_method
+from dhsic._validation import nearest, parse_seconds
+from dhsic.cli.journal import STDERR
+from dhsic.engine.units import parse_bytes
+from dhsic.estimators.registry import ESTIMATORS, NULLS
+
+Options = dict[str, Any]
+_ARRAY = "[NAME=]ARRAY"
+_LIKE: Final = "dhsic.independence_test"
+_CLAUSE = re.compile(r"(?<=\w)[.:;](?=\s|$)")
+
+# Parameters that are data of the command, each an option that may be repeated or stands once.
+DATA: Final = {
+    "variables": ("--variable", True),
+    "x": ("--variable", True),
+    "samples": ("--sample", True),
+    "given": ("--given", True),
+    "features": ("--features", False),
+    "target": ("--target", False),
+}
+LABELS: Final = ("strata", "groups", "row_groups", "weights")
+# Words of the shell where they are others than those of Python.
+_WORDS: Final = {
+    "rng": "--seed",
+    "kernels": "--kernel",
+    "feature_kernels": "--kernel",
+    "n_resamples": "--resamples",
+    "n_landmarks": "--landmarks",
+    "na_values": "--na-value",
+}
+METHODS: Final = ("estimator", "null", "order", "regression")
+# What a person at a shell reads in the place of the first words about an argument of Python.
+_HELP: Final = {
+    "variables": "Array, or columns as 't=timbre[:, 0:12]'; of a table 'NAME=COL,COL'.",
+    "x": "Array, or columns as 't=timbre[:, 0:12]'; of a table 'NAME=COL,COL'.",
+    "samples": "A sample, as a variable of 'dhsic test'; all have the same columns.",
+    "given": "A variable that is given; may be repeated.",
+    "features": "The columns to rank; of a table all others if left out.",
+    "target": "The variable that they are compared with.",
+    "kernels": "Kernel of all variables, or of one; may be repeated.",
+    "feature_kernels": "Kernel of each feature.",
+    "target_kernel": "Kernel of the target.",
+    "estimator": "As v-hsic or nystrom-m:n_landmarks=2000; see 'dhsic methods'.",
+    "null": "As gamma or shifts:100000.",
+    "order": "Rows are a series, as time or time:lag=12.",
+    "regression": "As random-forest or splines:n_knots=6.",
+    "groups": "Labels of rows; whole groups change places.",
+    "row_groups": "Labels of rows; whole groups change places.",
+    "strata": "Labels of rows, which change places within them alone.",
+    "weights": "How much of a population each row stands for.",
+    "precision": "Floating-point precision of the kernels.",
+    "time": "Limit of time, as 10min; what is left open is made to fit.",
+    "checkpoint": "Keep finished parts here, and go on from them.",
+}
+# Options of single fields that there were, by the argument whose text has the field now.
+_OLD: Final = {
+    "estimator": "landmarks=n_landmarks features=n_features locations=n_locations training-rows "
+    "block-rows pairing selection pool placement regularisation form orthogonal exponent unbiased "
+    "root",
+    "null": "within group-rows variance method",
+    "order": "lag period",
+    "regression": "knots=n_knots folds=n_folds",
+    "kernels": "factors combine aggregate reference-share",
+}
+_MOVED: Final = {
+    f"--{option}": (argument, field or option.replace("-", "_"))
+    for argument, options in _OLD.items()
+    for option, _, field in (one.partition("=") for one in options.split())
+}
+_FLAGS: Final = ("--orthogonal", "--unbiased", "--root")
+# What options of fields chose where no method was named.
+_CHOSEN: Final = ("nystrom-m", "nystrom-mmd", "permutation", "normal", "spectral", "time")
+
+
+class MethodText(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """A name, or a name with fields, of an estimator, a null, an order or a regression.
+
+    Parameters
+    ----------
+    argument : str
+        The argument.
+    names : collection of str
+        Names that the function takes, perhaps a mapping to which plugins add.
+    """
+
+    name = "text"
+
+    def __init__(self, argument: str, names: Collection[str]) -> None:
+        self.argument, self._names = argument, names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, of which a value can be made."""
+        name = value.partition(":")[0].strip()
+        if name not in self.names:
+            load_plugins()
+        if name not in self.names:
+            listed = ", ".join(map(repr, self.names))
+            self.fail(f"{name!r} is not one of {listed}{nearest(name, self.names)}", param, ctx)
+        read_method(self.argument, value)
+        return str(value)
+
+    @property
+    def names(self) -> list[str]:
+        """What may stand before the fields."""
+        return ["auto", *self._names] if isinstance(self._names, Mapping) else list(self._names)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names that begin so, and fields behind a name."""
+        load_plugins()
+        name, colon, text = incomplete.partition(":")
+        if not colon:
+            return [CompletionItem(known) for known in self.names if known.startswith(name)]
+        before, comma, begun = text.rpartition(",")
+        fields = fields_of_method(method_of_name(self.argument, name))
+        head = f"{name}:{before}{comma}"
+        return [CompletionItem(f"{head}{field}=") for field in fields if field.startswith(begun)]
+
+
+class Level(click.ParamType):  # type: ignore[type-arg]
+    """A level of a test."""
+
+    name = "level"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        level = click.FLOAT.convert(value, param, ctx)
+        if not 0.0 < level < 1.0:
+            msg = f"the level must be greater than 0 and less than 1, as 0.05; got {level:g}"
+            self.fail(msg, param, ctx)
+        return level
+
+
+class NewFile(click.ParamType):  # type: ignore[type-arg]
+    """A file to write; what could not be written after a run is refused before it.
+
+    Parameters
+    ----------
+    stream : bool
+        Whether - is stderr.
+    """
+
+    name = "file"
+
+    def __init__(self, *, stream: bool = False) -> None:
+        self._stream = stream
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
+        """The path."""
+        if value == STDERR and self._stream:
+            return str(value)
+        if not value or value == STDERR:
+            other = ", or - for stderr" if self._stream else f"; got {value!r}"
+            self.fail(f"give the name of a file{other}", param, ctx)
+        path = Path(value).resolve()
+        try:
+            other_kind = path.exists() and not path.is_file()
+        except OSError as error:
+            msg = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
+            self.fail(msg, param, ctx)
+        if other_kind:
+            self.fail(f"give the name of a file; {path} is not one", param, ctx)
+        if not path.parent.is_dir():
+            msg = f"the folder {path.parent} does not exist: create it first"
+            self.fail(msg, param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            msg = f"the folder {path.parent} cannot be written to: choose another"
+            self.fail(msg, param, ctx)
+        return path
+
+
+class Read(click.ParamType):  # type: ignore[type-arg]
+    """What a function reads from text.
+
+    Parameters
+    ----------
+    name : str
+        What it is.
+    read : callable
+        Raises InvalidArgumentError.
+    """
+
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value."""
+        del param, ctx
+        return self._read(value)
+
+
+def count_of(text: Any) -> Any:
+    """A whole number as such; other words, as 8sqrt, stay text for the function to judge."""
+    return int(text) if re.fullmatch(r"[+-]?\d+", str(text)) else text
+
+
+class Command(click.Command):
+    """A command that refuses an option given twice, and says what an old option is now."""
+
+    judge: Callable[[Options], object] = staticmethod(lambda options: None)
+    """Opens the data and translates the options, as before a run, which is not begun."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of a line."""
+        try:
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+        except click.NoSuchOption as error:
+            if moved := self._moved(args):
+                raise click.UsageError(moved, ctx) from error
+            raise
+        for option in order:
+            repeats = getattr(option, "multiple", False) or isinstance(option, click.Argument)
+            if not repeats and order.count(option) > 1 and not getattr(option, "is_flag", False):
+                msg = f"{option.opts[0]} is given twice: give it once"
+                raise click.UsageError(msg, ctx)
+        return super().parse_args(ctx, args)
+
+    def _moved(self, args: Sequence[str]) -> str:
+        """Which texts say what old options said; empty where no option is one of them."""
+        known = {option for parameter in self.params for option in parameter.opts}
+        words = [piece for word in args for piece in (_split(word) if word[:2] == "--" else [word])]
+        moved: dict[str, dict[str, str]] = {}
+        old: list[str] = []
+        for number, word in enumerate(words):
+            if word in _MOVED and word not in known:
+                argument, field = _MOVED[word]
+                value = "true" if word in _FLAGS else " ".join(words[number + 1 : number + 2])
+                moved.setdefault(argument, {})[field] = _in_text(field, value)
+                old.append(word)
+        texts = [self._text_of(argument, given, words) for argument, given in moved.items()]
+        if not texts or not all(texts):
+            return ""
+        are = "are fields of texts" if len(old) > 1 else "is a field of a text"
+        return f"{' and '.join(old)} {are} now: write {' '.join(texts)} instead"
+
+    def _text_of(self, argument: str, given: dict[str, str], words: Sequence[str]) -> str:
+        """The option of an argument with these fields; empty where no method here has them."""
+        fields = ",".join(f"{field}={value}" for field, value in given.items())
+        if argument == "kernels":
+            kernels = [w for o, w in itertools.pairwise(words) if o == "--kernel"]
+            plain = "".join(f"{kernel}," for kernel in kernels if "=" not in kernel)
+            return f"--kernel 'grid:{plain}{fields}'"
+        parameter = next((one for one in self.params if one.name == argument), None)
+        makers = known_methods(argument)
+        takers = [
+            name
+            for name in getattr(getattr(parameter, "type", None), "names", ())
+            if name in makers and given.keys() <= fields_of_method(makers[name]).keys()
+        ]
+        if parameter is None or not takers:
+            return ""
+        option, on_the_line = f"--{argument}", dict(itertools.pairwise(words))
+        named = on_the_line.get(option, str(parameter.default)).partition(":")[0]
+        likely = _CHOSEN if named in ("auto", "None") else (named,)
+        name = next((one for one in likely if one in takers), takers[0])
+        if "--resamples" in on_the_line and "n_resamples" in fields_of_method(makers[name]):
+            fields += f",n_resamples={on_the_line['--resamples']}"
+        return f"{option} {name}:{fields}"
+
+
+def _split(word: str) -> list[str]:
+    option, equals, value = word.partition("=")
+    return [option, value] if equals else [word]
+
+
+def _in_text(field: str, value: str) -> str:
+    return value.replace(",", "|") if field == "factors" else value
+
+
+@cache
+def _described(dotted: str) -> Mapping[str, str]:
+    """What a numpydoc says of every parameter."""
+    doc = inspect.getdoc(function_of(dotted)) or ""
+    section = re.search(r"\nParameters\n-+\n(.*?)(?=\n\n?[A-Z][a-z]+\n-{3,}\n|\Z)", doc, re.DOTALL)
+    found = re.findall(r"^(\S.*)\n((?:[ ].*\n?|\n(?=[ ]))+)", section[1] if section else "", re.M)
+    return {
+        name.lstrip("*"): inspect.cleandoc(f"\n{text}")
+        for head, text in found
+        for name in head.partition(" : ")[0].split(", ")
+    }
+
+
+def function_of(dotted: str) -> Callable[..., Any]:
+    """The function of a name, looked up when it is asked for."""
+    function: Callable[..., Any] = resolve_name(dotted)
+    return function
+
+
+def first_words(dotted: str, name: str) -> str:
+    """The first clause of what a docstring says of a parameter, or of the one it refers to."""
+    text = " ".join(_described(dotted).get(name, "").split())
+    referred = re.match(r"As (?:`\w+`.* )?(?:for|of) `(?:dhsic\.)?(\w+)`", text)
+    if referred and dotted != _LIKE:
+        return first_words(_LIKE, "groups" if name == "row_groups" else name)
+    clause = _CLAUSE.split(re.sub('[`"]', "", text), maxsplit=1)[0]
+    return f"{clause}." if clause else ""
+
+
+def summary(dotted: str) -> str:
+    """The first line of a docstring, without its references."""
+    line = (inspect.getdoc(function_of(dotted)) or "").partition("\n\n")[0]
+    return re.sub(r"\s*\[\d+\]_|`", "", " ".join(line.split()))
+
+
+def options_of(
+    dotted: str, without: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+) -> Iterator[click.Parameter]:
+    """The options of a function, in the order of its parameters.
+
+    Parameters
+    ----------
+    dotted : str
+        The function.
+    without : sequence of str
+        Parameters that the command does not have.
+    defaults : mapping, optional
+        Other defaults than those of the function.
+
+    Yields
+    ------
+    click.Parameter
+        Those that data, methods, choices, numbers and flags make; no others can be typed.
+    """
+    function = function_of(dotted)
+    hints = get_type_hints(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        default = (defaults or {}).get(name, parameter.default)
+        if name in without or name in ("data", "names", "y", "client", "progress"):
+            continue
+        found = _option(dotted, name, hints[name], default)
+        if found is not None:
+            yield found
+
+
+def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter | None:
+    """The option of a parameter, where a shell can give it."""
+    words = None if name in DATA and hint is not Any else _HELP.get(name)
+    settings: dict[str, Any] = {"help": words or first_words(dotted, name)}
+    flag = _WORDS.get(name, f"--{name.replace('_', '-')}")
+    if name in DATA and hint is Any:
+        flag, multiple = DATA[name]
+        # Of a table these commands take all columns.
+        required = name != "features" and "matrix" not in dotted
+        settings.update(multiple=multiple, required=required, metavar=_ARRAY)
+        return click.Option([flag, name], **settings)
+    if (name in LABELS and name != "groups") or (name == "groups" and hint is Any):
+        return click.Option([flag, name], multiple=name != "weights", metavar="ARRAY", **settings)
+    if name == "groups":
+        settings["help"] = "Rank groups of columns, as 'timbre=0:12'; may be repeated."
+        return click.Option(["--group", name], multiple=True, metavar="NAME=COLUMNS", **settings)
+    required = default is inspect.Parameter.empty
+    settings["required" if required else "default"] = required or default
+    if name == "kernels":
+        settings.update(default=None, multiple=True, metavar="[NAME=]SPEC")
+        if "Grid" in str(hint):
+            settings["help"] = "Kernel, or several as 'gaussian|laplacian'; may be repeated."
+    elif name.endswith(("kernel", "kernels")):
+        settings.update(metavar="SPEC")
+    elif name == "rng":
+        settings.update(type=click.IntRange(min=0), default=0, metavar="N")
+    elif name == "checkpoint":
+        settings.update(metavar="URL")
+    elif name in METHODS:
+        settings.update(type=MethodText(name, _names_of(hint, name)), metavar="TEXT")
+    elif not _typed(settings, name, hint):
+        return None
+    return click.Option([flag, name], **settings)
+
+
+def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
+    """Add the type of what its annotation says; False where a shell has no such values."""
+    united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    parts = {get_origin(part) or part for part in united} - {NoneType}
+    if choices := _choices(hint):
+        settings["type"] = click.Choice(choices)
+    elif name == "alpha":
+        settings.update(type=Level(), metavar="LEVEL")
+    elif name == "memory":
+        settings.update(type=Read("bytes", parse_bytes), metavar="BYTES")
+    elif name == "time":
+        settings.update(type=Read("time", parse_seconds), metavar="TIME")
+    elif parts == {int, str}:
+        settings.update(type=Read("count", count_of), metavar="COUNT")
+    elif parts == {int}:
+        least = 0 if name in ("seed", "shuffle") else 1
+        settings.update(type=click.IntRange(min=least), metavar="N")
+    elif parts == {float}:
+        settings.update(type=float, metavar="NUMBER")
+    elif parts == {bool}:
+        settings.update(is_flag=True)
+    elif parts == {str}:
+        settings.update(metavar="WORD")
+    elif parts == {Sequence}:
+        settings.update(multiple=True, default=None, metavar="NAME")
+    else:
+        return False
+    return True
+
+
+def _names_of(hint: Any, argument: str) -> Collection[str]:
+    """The names that a function takes for a method."""
+    words = _choices(hint)
+    # Names of any test are those that plugins add to.
+    if "block-hsic" in words:
+        return ESTIMATORS
+    if "chi-square" in words:
+        return NULLS
+    return words or list(known_methods(argument))
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words that an annotation lists."""
+    parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
+    return [word for part in parts for word in get_args(part)]

@@ -1,0 +1,445 @@
+"""The commands that run a public function: a row each, with its way to print."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, get_args
+
+import click
+import numpy as np
+
+from dhsic._plugins import load_plugins
+from dhsic._spec import fields_of_method, known_methods
+from dhsic._validation import nearest
+from dhsic.causal import CausalDirections, DAGScores
+from dhsic.cli.output import aligned, print_columns, print_result, print_summary
+from dhsic.cli.request import Request, arguments_of
+from dhsic.cli.resources import read_resources, resource_options
+from dhsic.cli.running import Row, print_plan, run
+from dhsic.cli.signature import (
+    METHODS,
+    Command,
+    Level,
+    NewFile,
+    Options,
+    first_words,
+    options_of,
+    summary,
+)
+from dhsic.errors import DataError
+from dhsic.estimators.registry import ESTIMATORS, nulls_of
+from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
+from dhsic.io.zarr_output import check_new_group
+from dhsic.kernels.text import FORMS
+from dhsic.nulls import Control
+from dhsic.sensitivity.maps import map_columns
+
+_WIDTH = 45  # of the nulls beside the longest name, in a terminal of 80 columns
+
+
+# --- options of printing and writing
+
+
+def _level() -> click.Option:
+    return click.Option(
+        ["--alpha"], type=Level(), metavar="LEVEL", default=0.05, help="Level of the decision."
+    )
+
+
+def _top(count: int, what: str) -> click.Option:
+    most = click.IntRange(min=1)
+    text = f"Number of {what} to print."
+    return click.Option(["--top"], type=most, metavar="N", default=count, help=text)
+
+
+def _outputs() -> Sequence[click.Parameter]:
+    """What every command that runs may write, and how it reads."""
+    files = {
+        "--json": ("json_path", "OUT.json", "Write the result as JSON."),
+        "--plot": ("plot_path", "OUT.png", "Write a figure; the ending sets the format."),
+        "--report": ("page_path", "OUT.html", "Write a report with figures and code."),
+        "--performance-report": ("report_path", "OUT.html", "Write Dask's report of the workers."),
+        "--log-json": ("log_path", "FILE", "Append events as JSON lines; - is stderr."),
+    }
+    return (
+        *(
+            click.Option(
+                [flag, name],
+                type=NewFile(stream=name == "log_path"),
+                metavar=metavar,
+                help=text,
+            )
+            for flag, (name, metavar, text) in files.items()
+        ),
+        click.Option(["--overwrite"], is_flag=True, help="Overwrite output files that exist."),
+        click.Option(
+            ["--allow-missing-chunks"], is_flag=True, help="Absent chunks are their fill value."
+        ),
+    )
+
+
+_PLAN: Final = click.Option(
+    ["--plan", "only_plan"], is_flag=True, help="Print steps, memory and time; run nothing."
+)
+
+
+_EXCLUDE: Final = click.Option(
+    ["--exclude"], multiple=True, metavar="COLUMN", help="Leave a column out; may be repeated."
+)
+
+
+# --- ways to print
+
+
+def _show_test(result: Any, options: Options) -> None:
+    print_result(result, options["alpha"])
+
+
+def _show_summary(result: Any, options: Options) -> None:
+    print_summary(result.summary())
+
+
+def _show_map(result: Any, options: Options) -> None:
+    print_summary(result.summary(options["top"]))
+
+
+def _show_ranking(result: Any, options: Options) -> None:
+    lines = result.summary()
+    print_summary(lines)
+    print_columns(*result.table(options["top"]))
+    alpha, control, top = options["alpha"], options["control"], options["top"]
+    # The same level and control as in the table above, of all columns and not only those shown.
+    rejected = result.rejected(alpha, control)
+    listed = ", ".join(rejected[:top]) + (", ..." if len(rejected) > top else "")
+    found = f"{len(rejected):,} of {len(result.features):,} at level {alpha:g} by {control}"
+    width = max(len(label) for label, _ in lines)
+    print_summary([("found", f"{found}{f': {listed}' if rejected else ''}")], width)
+
+
+def _show_matrix(result: Any, options: Options) -> None:
+    pairs = result.records()
+    shown = [
+        (pair["first"], pair["second"], *(f"{pair[name]:.4g}" for name in [*pair][2:]))
+        for pair in pairs[: options["top"]]
+    ]
+    print_columns(("first", "second", *[*pairs[0]][2:]), shown)
+    # The summary has its level of 5 %, and the command line perhaps another.
+    count = sum(pair["pvalue_holm"] <= options["alpha"] for pair in pairs)
+    found = f"{count:,} of {len(pairs):,} pairs at level {options['alpha']:g}, by Holm"
+    print_summary(
+        [(label, found if label == "dependent" else text) for label, text in result.summary()]
+    )
+
+
+def _show_scores(scores: DAGScores, options: Options) -> None:
+    alpha, top = options["alpha"], options["top"]
+    ranked = scores.ranked[:top]
+    rows = [(f"{graph.pvalue:.4g}", f"{graph.statistic:.4g}", str(graph.dag)) for graph in ranked]
+    print_columns(("p-value", "statistic", "graph"), rows)
+    kept = len(scores.accepted(alpha))
+    said = f"{kept:,} of {len(scores):,} graphs are not rejected at level {alpha:g}"
+    minimal = [("minimal", str(graph.dag)) for graph in scores.minimal(alpha)[:top]]
+    # The summary has its level of 5 %, and the command line perhaps another.
+    own = ("", "best", "accepted", "minimal")
+    others = [row for row in scores.summary() if row[0] not in own]
+    print_summary([("accepted", said), *minimal, *others])
+
+
+def _show_pairs(result: CausalDirections, options: Options) -> None:
+    print_columns(*result.table(options["top"]))
+    lines = list(result.summary())
+    if options["known"] is not None:
+        # Weighted, since some pairs of the collection are of the same source.
+        share = result.accuracy_curve(*options["known"]).accuracy[-1]
+        lines.append(("right", f"{share:.1%} of the weight of all pairs"))
+    print_summary(lines)
+
+
+# --- what is refused before a run, and written in it
+
+
+def _check_map(request: Request, options: Options) -> None:
+    if options["out_path"] is not None:
+        # Only variables that are varied have an array in the map.
+        dims = {source.name: source.shape[1] for source in request.sources}
+        varied = {name: d for name, d in dims.items() if name in (options["wrt"] or dims)}
+        columns = map_columns(varied)
+        check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
+
+
+def _write_map(result: Any, options: Options) -> None:
+    # Inside the run: blocks of the map are computed as they are written, by the workers.
+    if options["out_path"] is not None:
+        result.to_zarr(options["out_path"], overwrite=options["overwrite"])
+
+
+def _known_directions(read: Sequence[CauseEffectPair]) -> Any:
+    """True directions and weights, where all are known and any has a weight."""
+    truth = np.array([pair.first_is_cause is True for pair in read])
+    weights = np.array([pair.weight for pair in read])
+    told = all(pair.first_is_cause is not None for pair in read)
+    return (truth, weights) if told and weights.any() else None
+
+
+def _read_pairs(options: Options, parameters: Sequence[str]) -> Request:
+    place, read = read_resources(options), read_pairs(options["data"])
+    options["known"] = _known_directions(read)
+    # What cannot be drawn is refused before the pairs are regressed.
+    if options["plot_path"] is not None and options["known"] is None:
+        msg = "--plot needs pairs whose directions are known, got none: drop it"
+        raise DataError(msg)
+    pairs = {pair.name: (pair.x, pair.y) for pair in read}
+    return Request([], [pairs], arguments_of(options, parameters, place), place)
+
+
+def _draw_pairs(result: Any, options: Options) -> Any:
+    return result.accuracy_curve(*options["known"]).plot()
+
+
+# --- the table
+
+_TESTED = (_level(),)
+ROWS: Final = (
+    Row(
+        "plan",
+        "dhsic:independence_test",
+        _show_test,
+        "dhsic:plan",
+        "dhsic plan songs.zarr --variable features --variable year",
+        _TESTED,
+        title="Print the steps, memory and time of 'dhsic test' with the same options.",
+    ),
+    Row(
+        "test",
+        "dhsic:independence_test",
+        _show_test,
+        "dhsic:plan",
+        "dhsic test songs.csv --variable timbre=t1,t2 --variable year\n"
+        "dhsic test songs.zarr --variable 'timbre=features[:, 0:12]' \\\n"
+        "    --variable year --kernel year=laplacian --null shifts:100000",
+        _TESTED,
+    ),
+    Row(
+        "sensitivity",
+        "dhsic:sensitivity_map",
+        _show_map,
+        None,
+        "dhsic sensitivity songs.zarr --variable features --variable year \\\n    --out map.zarr",
+        (
+            _top(5, "columns of each variable"),
+            click.Option(
+                ["--out", "out_path"], metavar="MAP.zarr", help="Write the map, a zarr group."
+            ),
+        ),
+        told=lambda result: {name: getattr(result.measured, name) for name in ("seed", "seconds")},
+        before=_check_map,
+        after=_write_map,
+        title="Find the columns and rows that a measure of dependence depends on most.",
+    ),
+    Row(
+        "rank",
+        "dhsic:rank_features",
+        _show_ranking,
+        "dhsic:plan_ranking",
+        "dhsic rank weather.csv --target ozone\n"
+        "dhsic rank songs.zarr --features features --target year \\\n"
+        "    --group timbre=0:12 --group covariances=12:90 --control max-t",
+        (
+            _level(),
+            click.Option(
+                ["--control"],
+                type=click.Choice(get_args(Control)),
+                default="bh",
+                help="Correction for many tests; bh and by: false discovery rate.",
+            ),
+            _top(20, "features"),
+            _EXCLUDE,
+        ),
+        told=lambda result: {
+            "features": len(result.features),
+            "strongest": result.ranked()[0].name,
+        },
+    ),
+    Row(
+        "matrix",
+        "dhsic:dependence_matrix",
+        _show_matrix,
+        "dhsic:plan_matrix",
+        "dhsic matrix weather.csv --plot matrix.png\n"
+        "dhsic matrix weather.zarr --variable ozone --variable wind --variable rain",
+        (_level(), _top(20, "pairs"), _EXCLUDE),
+    ),
+    Row(
+        "two-sample",
+        "dhsic:two_sample_test",
+        _show_test,
+        "dhsic:plan_two_sample",
+        "dhsic two-sample songs.zarr --sample old=timbre60 --sample new=timbre00",
+        _TESTED,
+    ),
+    Row(
+        "interaction",
+        "dhsic:interaction_test",
+        _show_test,
+        "dhsic:plan_interaction",
+        "dhsic interaction songs.zarr --variable 'mean=features[:, 0:12]' \\\n"
+        "    --variable 'rest=features[:, 12:]' --variable year",
+        _TESTED,
+    ),
+    Row(
+        "conditional",
+        "dhsic:conditional_independence_test",
+        _show_test,
+        "dhsic:plan_conditional",
+        "dhsic conditional flights.csv --variable delay --variable length \\\n"
+        "    --given carrier --given month --method strata",
+        _TESTED,
+    ),
+    Row(
+        "cause dags",
+        "dhsic.causal:score_dags",
+        _show_scores,
+        None,
+        "dhsic cause dags weather.zarr --variable altitude --variable temperature \\\n"
+        "    --variable sunshine --plot dags.png",
+        (_level(), _top(10, "graphs")),
+        told=lambda result: {"graph": str(result.best.dag), "pvalue": result.best.pvalue},
+    ),
+    Row(
+        "cause order",
+        "dhsic.causal:search_dag",
+        _show_summary,
+        None,
+        "dhsic cause order songs.zarr --variable a --variable b --variable c",
+        told=lambda result: {"graph": str(result.dag)},
+    ),
+    Row(
+        "cause direction",
+        "dhsic.causal:direction",
+        _show_summary,
+        "dhsic.causal:plan_direction",
+        "dhsic cause direction weather.zarr --variable altitude \\\n    --variable temperature",
+        told=lambda result: {"score": result.score},
+    ),
+    Row(
+        "cause pairs",
+        "dhsic.causal:directions",
+        _show_pairs,
+        None,
+        "dhsic cause pairs tuebingen --regression random-forest \\\n"
+        "    --criterion sensitivity --plot accuracy.png",
+        (_top(20, "pairs"),),
+        told=lambda result: {"pairs": len(result.pairs)},
+        read=_read_pairs,
+        draw=_draw_pairs,
+        title="Infer the cause in each of the pairs in FOLDER, and score the accuracy.",
+        options_from="dhsic.causal:direction",
+        without=("x", "missing"),
+        defaults={"max_rows": 2000},
+    ),
+    Row(
+        "cause residuals",
+        "dhsic.causal:residual_independence_test",
+        _show_test,
+        None,
+        "dhsic cause residuals weather.zarr --variable temperature \\\n"
+        "    --variable sunshine --given altitude",
+        _TESTED,
+    ),
+)
+
+
+def command_of(row: Row) -> Command:
+    """The command of a row, with the options of its function."""
+    called = list(options_of(row.options_from or row.function, row.without, row.defaults))
+    row = replace(row, parameters=[str(option.name) for option in called])
+    planned = [_PLAN] if row.planner and row.name != "plan" else []
+    pairs = row.read is _read_pairs
+    data = click.Argument(["data"], metavar="FOLDER" if pairs else "DATA")
+    outputs = [one for one in _outputs() if not (pairs and one.name == "page_path")]
+    title = row.title or summary(row.function)
+    examples = textwrap.indent(row.examples, "  ")
+
+    def callback(**options: Any) -> None:
+        (print_plan if row.name == "plan" else run)(row, options)
+
+    command = Command(
+        row.name.split()[-1],
+        callback=callback,
+        params=[data, *called, *row.more, *planned, *resource_options(), *outputs],
+        help=title,
+        short_help=title,
+        epilog=f"\b\nExamples\n{examples}" if examples else None,
+    )
+    command.judge = lambda options: row.read(options, row.parameters)
+    return command
+
+
+COMMANDS: Final = {row.name: command_of(row) for row in ROWS}
+
+
+# --- what methods there are
+
+
+def pairs_table() -> str:
+    """For every estimator what it costs, what it takes, and which nulls stand with it."""
+    # Estimators of installed plugins too, which are loaded here for the sake of the table.
+    load_plugins()
+    rows = []
+    for name, cls in ESTIMATORS.items():
+        most = "2+" if cls.most_variables is None else str(cls.most_variables)
+        nulls = " ".join(null.name for null in nulls_of(cls))
+        first, *others = textwrap.wrap(nulls, _WIDTH, break_on_hyphens=False) or [""]
+        rows.append((name, cls.cost, most, first))
+        rows += [("", "", "", more) for more in others]
+    return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
+
+
+def _fields_text(fields: Mapping[str, Any]) -> str:
+    """Fields with their defaults, as a text has them."""
+    return ", ".join(
+        name if default is None else f"{name}={default}" for name, default in fields.items()
+    )
+
+
+@click.command("methods", short_help="List kernels, estimators, nulls and their fields.")
+@click.argument("name", required=False)
+def methods(name: str | None) -> None:
+    """List estimators, null distributions, kernels, orders and regressions, or the fields of NAME.
+
+    A text has a name and fields, in their order or by name: as shifts:100000, and as
+    nystrom-m:n_landmarks=2000,pairing=joint.
+    """
+    load_plugins()
+    if name is None:
+        click.echo(pairs_table())
+        for argument in METHODS[1:]:
+            click.echo(f"\n{argument}")
+            known = known_methods(argument).items()
+            rows = [(f"  {one}", _fields_text(fields_of_method(maker))) for one, maker in known]
+            click.echo("\n".join(aligned(rows)))
+        click.echo("\nkernel")
+        rows = [(f"  {one}", ", ".join(parameters)) for one, (_, parameters) in FORMS.items()]
+        click.echo("\n".join(aligned(rows)))
+        return
+    makers: dict[str, tuple[str, Any]] = {
+        one: (argument, maker)
+        for argument in METHODS
+        for one, maker in known_methods(argument).items()
+    }
+    makers |= {one: ("kernel", build) for one, (build, _) in FORMS.items()}
+    if name not in makers:
+        msg = f"NAME must be one of {', '.join(makers)}; got {name!r}{nearest(name, makers)}"
+        raise click.UsageError(msg)
+    argument, maker = makers[name]
+    cls = maker.func if isinstance(maker, partial) else maker
+    doc = f"{cls.__module__}:{cls.__qualname__}"
+    click.echo(f"{name}, {argument}: {summary(doc)}")
+    for line in aligned(
+        (f"  {field}", "" if default is None else str(default), first_words(doc, field))
+        for field, default in fields_of_method(maker).items()
+    ):
+        click.echo(line)
