@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
@@ -55,7 +54,7 @@ from dhsic.statistics.gram import (
     rows_in_order,
 )
 from dhsic.statistics.gram_sums import GramSums, check_rows, null_moments
-from dhsic.statistics.orbit import Orbit, Replicated, orbit_of, whole_group
+from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
 
 Vector = NDArray[np.float64]
@@ -69,15 +68,6 @@ class GramFit(NamedTuple):
     """Row means of the Gram matrices, shape (M, n)."""
     estimate: Estimate
     """The estimate."""
-
-
-class GramSizes(NamedTuple):
-    """What all pairs of rows say of C combinations."""
-
-    estimates: Vector
-    """The multiple of squared HSIC, shape (C,)."""
-    own: Vector
-    """Squared HSIC of every variable with itself, shape (C, M)."""
 
 
 class Quadratic(Estimator):
@@ -159,32 +149,34 @@ class Quadratic(Estimator):
         return Prepared(
             fitted,
             self.statistic(session, fitted, samples, null, tell),
-            lambda found, c: self._estimate(_gram_sizes(found).estimates[c], fitted.kernels_of(c)),
+            lambda found, c: self._estimate(found.told[c][0], fitted.kernels_of(c)),
             detail,
-            lambda found: _gram_sizes(found).own,
+            lambda found: np.array([own for _, own in found.told]),
         )
 
-    def tell(self, found: GramFound, *, ranked: bool = False) -> GramSizes:
-        """What is kept of the sums of the data; a ranking divides by V-statistics."""
+    def tell(self, found: GramFound, *, ranked: bool = False) -> list[tuple[float, Vector]]:
+        """The multiple of squared HSIC by every combination, and HSIC of variables with themselves.
+
+        A ranking divides by V-statistics.
+        """
         unbiased = self.unbiased if ranked else self.unbiased_estimate
         sizes = self.factor(found.sums) * found.sums.hsic(unbiased=unbiased)
-        return GramSizes(sizes, found.sums.own(unbiased=self.unbiased))
+        return list(zip(sizes.tolist(), found.sums.own(unbiased=self.unbiased), strict=True))
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
         """The estimate with all that it is made of."""
 
-        def tell(found: GramFound) -> tuple[GramSizes, Vector]:
-            means = found.sums.rows / session.n + found.centres[:, None]
-            return self.tell(found), means
+        def tell(found: GramFound) -> list[tuple[float, Vector]]:
+            ((size, _),) = self.tell(found)
+            return [(size, found.sums.rows / session.n + found.centres[:, None])]
 
         prepared = self.prepare(session, Combinations.single(kernels), None)
         statistic: Any = prepared.statistic
         orbit = statistic.orbit(session, None)
-        found = replicate(session, replace(statistic, tell=tell), orbit)
-        ((_, (sizes, means)),) = found.data
+        ((size, means),) = replicate(session, replace(statistic, tell=tell), orbit).told
         in_order = np.empty_like(means)
         in_order[:, rows_in_order(orbit.groups)] = means
-        estimate = self._estimate(sizes.estimates[0], prepared.combinations.kernels)
+        estimate = self._estimate(size, prepared.combinations.kernels)
         return GramFit(in_order, estimate)
 
     def test_each(
@@ -193,8 +185,8 @@ class Quadratic(Estimator):
         """The outcome of every combination by itself, by a law of its own."""
         prepared = self.prepare(session, combinations, null)
         found = measure(session, prepared.statistic)
-        outcomes, told = [], chain.from_iterable(some for _, some in found.data)
-        for c, (size, estimate, law) in enumerate(told):
+        outcomes = []
+        for c, (size, estimate, law) in enumerate(found.told):
             value = self._estimate(estimate, prepared.combinations.kernels_of(c))
             statistic, rounding = session.n * size, float(found.rounding[c])
             outcomes.append(Outcome(statistic, law, value, prepared.detail, rounding))
@@ -246,12 +238,6 @@ class Quadratic(Estimator):
                 law = null.distribution(mixture.with_moments(*moments), seed)
             laws.append((float(size), float(estimate), law))
         return laws
-
-
-def _gram_sizes(found: Replicated) -> GramSizes:
-    """Those of all combinations."""
-    some = [sizes for _, sizes in found.data]
-    return some[0] if len(some) == 1 else GramSizes(*map(np.concatenate, zip(*some, strict=True)))
 
 
 @final
