@@ -508,7 +508,8 @@ class TuplePass(PermutedPass[TupleSums]):
         }
         count = 1 if orders is None else next(iter(sides.values())).shape[1] // self.groups.size
         norms = {
-            side: _squared_row_norms(x.reshape(len(x), count, -1)) for side, x in sides.items()
+            side: _squared_row_norms(x.reshape(len(x), count, x.shape[1] // count))
+            for side, x in sides.items()
         }
         squares = {side: x.sum(axis=1) for side, x in norms.items()}
         # Shifts leave the sums of a side as they are.
