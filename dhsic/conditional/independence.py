@@ -1128,7 +1128,8 @@ class TestedFeatures:
     def of(cls, kernel: Kernel, sample: Vector, at: tuple[int, ...], dtype: DTypeLike) -> Self:
         """Those of rows (s, d) as they are, with columns in units of their deviations."""
         d = sample.shape[1]
-        columns = Projection(ColumnFeatures.of(sample, dtype), np.zeros(d), np.eye(d)[:, at])
+        axes = np.equal.outer(np.arange(d), at).astype(np.float64)
+        columns = Projection(ColumnFeatures.of(sample, dtype), np.zeros(d), axes)
         return cls(Projection.principal(kernel, sample, MOST_DIRECTIONS, dtype), columns, at)
 
     def predicted(self, fits: FirstFits) -> Self:
