@@ -12,7 +12,7 @@ from dhsic.cluster.remote import first_worker
 from dhsic.cluster.sections import Adaptive, Gateway
 from dhsic.cluster.security import allow_insecure, stays_here
 from dhsic.cluster.spec import ClusterSpec
-from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, require
+from dhsic.errors import ClusterError, DhsicError, InvalidArgumentError, needing
 
 
 @contextmanager
@@ -27,11 +27,8 @@ def gateway_client(spec: ClusterSpec) -> Iterator[Any]:
     # The gateway hands out certificates on this way: plain http is for this machine alone.
     if url.scheme == "http" and not stays_here(url.hostname or ""):
         allow_insecure(f"the way to the gateway at {section.address}", spec.insecure)
-    try:
+    with needing("dask-gateway", "gateway", "a cluster of Dask Gateway"):
         from dask_gateway import Gateway as Client
-    except ImportError as error:
-        missing = require("dask-gateway", "gateway", "a cluster of Dask Gateway")
-        raise missing from error
     with ExitStack() as stack:
         try:
             gateway = stack.enter_context(Client(address=section.address, auth=section.auth))

@@ -21,7 +21,7 @@ from dhsic.cluster.sections import TLS, Adaptive
 from dhsic.cluster.security import allow_insecure, security_of, temporary_security
 from dhsic.cluster.settings import HERE, job_limit, process_limit, worker_environment
 from dhsic.cluster.spec import ClusterSpec
-from dhsic.errors import ClusterError, require
+from dhsic.errors import ClusterError, needing
 
 _CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _SUBMIT = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "sge": "qsub"}
@@ -174,11 +174,8 @@ def _lifetime(walltime: int) -> list[str]:
 
 
 def _cluster_class(kind: str) -> Any:
-    try:
+    with needing("dask-jobqueue", "cluster", f"a cluster of {kind}"):
         import dask_jobqueue
-    except ImportError as error:
-        missing = require("dask-jobqueue", "cluster", f"a cluster of {kind}")
-        raise missing from error
     return getattr(dask_jobqueue, _CLASSES[kind])
 
 

@@ -15,7 +15,7 @@ from dhsic.cluster.sections import Adaptive, Kubernetes
 from dhsic.cluster.security import allow_insecure
 from dhsic.cluster.spec import ClusterSpec
 from dhsic.cluster.submit.manifests import cluster_manifests
-from dhsic.errors import ClusterError, InvalidArgumentError, require
+from dhsic.errors import ClusterError, InvalidArgumentError, needing
 
 
 @contextmanager
@@ -25,11 +25,8 @@ def kubernetes_client(spec: ClusterSpec) -> Iterator[Any]:
     assert section is not None
     _check_section(section)
     allow_insecure("the way to a cluster of the Kubernetes operator", spec.insecure)
-    try:
+    with needing("dask-kubernetes", "kubernetes", "a cluster of Kubernetes"):
         from dask_kubernetes.operator import KubeCluster
-    except ImportError as error:
-        missing = require("dask-kubernetes", "kubernetes", "a cluster of Kubernetes")
-        raise missing from error
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(KubeCluster(**kube_arguments(spec)))
