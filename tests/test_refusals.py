@@ -795,7 +795,7 @@ COMMANDS = {
         "--kernel 'gaussian|laplacian'": "one kernel for",
         "--plot picture.doc": "ends in a format",
         "--plot one --json one": "name the same file",
-        "--alpha 2": "the level must be greater than 0",
+        "--alpha 2": "alpha must be greater than 0",
     },
     "cause order data.zarr --variable cause --variable effect": {
         "--variable d": "needs an array 'd'",

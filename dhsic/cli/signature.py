@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from dhsic._plugins import load_plugins
 from dhsic._spec import fields_of_method, known_methods, method_of_name, read_method
-from dhsic._validation import nearest, parse_seconds
+from dhsic._validation import check_level, nearest, parse_seconds
 from dhsic.cli.journal import STDERR
 from dhsic.engine.units import parse_bytes
 from dhsic.estimators.registry import ESTIMATORS, NULLS
@@ -137,22 +137,6 @@ class MethodText(click.ParamType):  # type: ignore[type-arg]  # generic from cli
         return [CompletionItem(f"{head}{field}=") for field in fields if field.startswith(begun)]
 
 
-class Level(click.ParamType):  # type: ignore[type-arg]
-    """A level of a test."""
-
-    name = "level"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The number."""
-        level = click.FLOAT.convert(value, param, ctx)
-        if not 0.0 < level < 1.0:
-            msg = f"the level must be greater than 0 and less than 1, as 0.05; got {level:g}"
-            self.fail(msg, param, ctx)
-        return level
-
-
 class NewFile(click.ParamType):  # type: ignore[type-arg]
     """A file to write; what could not be written after a run is refused before it.
 
@@ -213,6 +197,14 @@ class Read(click.ParamType):  # type: ignore[type-arg]
         return self._read(value)
 
 
+def level_of(text: Any) -> float:
+    """A level of a test."""
+    return check_level(click.FLOAT.convert(text, None, None))
+
+
+LEVEL: Final = Read("level", level_of)
+
+
 def count_of(text: Any) -> Any:
     """A whole number as such; other words, as 8sqrt, stay text for the function to judge."""
     return int(text) if re.fullmatch(r"[+-]?\d+", str(text)) else text
@@ -249,7 +241,8 @@ class Command(click.Command):
             if word in _MOVED and word not in known:
                 argument, field = _MOVED[word]
                 value = "true" if word in _FLAGS else " ".join(words[number + 1 : number + 2])
-                moved.setdefault(argument, {})[field] = _in_text(field, value)
+                value = value.replace(",", "|") if field == "factors" else value
+                moved.setdefault(argument, {})[field] = value
                 old.append(word)
         texts = [self._text_of(argument, given, words) for argument, given in moved.items()]
         if not texts or not all(texts):
@@ -285,10 +278,6 @@ class Command(click.Command):
 def _split(word: str) -> list[str]:
     option, equals, value = word.partition("=")
     return [option, value] if equals else [word]
-
-
-def _in_text(field: str, value: str) -> str:
-    return value.replace(",", "|") if field == "factors" else value
 
 
 @cache
@@ -398,7 +387,7 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
     if choices := _choices(hint):
         settings["type"] = click.Choice(choices)
     elif name == "alpha":
-        settings.update(type=Level(), metavar="LEVEL")
+        settings.update(type=LEVEL, metavar="LEVEL")
     elif name == "memory":
         settings.update(type=Read("bytes", parse_bytes), metavar="BYTES")
     elif name == "time":

@@ -20,9 +20,9 @@ from dhsic.cli.request import Request, arguments_of
 from dhsic.cli.resources import read_resources, resource_options
 from dhsic.cli.running import Row, print_plan, run
 from dhsic.cli.signature import (
+    LEVEL,
     METHODS,
     Command,
-    Level,
     NewFile,
     Options,
     first_words,
@@ -45,7 +45,7 @@ _WIDTH = 45  # of the nulls beside the longest name, in a terminal of 80 columns
 
 def _level() -> click.Option:
     return click.Option(
-        ["--alpha"], type=Level(), metavar="LEVEL", default=0.05, help="Level of the decision."
+        ["--alpha"], type=LEVEL, metavar="LEVEL", default=0.05, help="Level of the decision."
     )
 
 
