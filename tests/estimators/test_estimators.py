@@ -388,6 +388,14 @@ def test_pruning__keeps_few_landmarks_and_the_same_test():
         assert found.pvalue == pytest.approx(results[-1].pvalue, abs=0.01)
 
 
+def test_pruning__leaves_strips_without_a_landmark_of_a_kernel():
+    x = np.random.default_rng(0).standard_normal(1000)
+    estimator, y = dhsic.NystromMHSIC(n_landmarks=500), np.column_stack([x**2, x**2])
+    for null, least in ((dhsic.Shifts(1000), 1 / 1000), (dhsic.Permutation(19), 1 / 20)):
+        result = dhsic.independence_test(x, y, estimator=estimator, null=null, rng=0)
+        assert result.pvalue == pytest.approx(least)
+
+
 def test_landmarks__where_the_kernel_is_zero_show_nothing_and_warn():
     x = np.zeros((500, 1))
     x[0] = 1.0
