@@ -19,7 +19,6 @@ __all__ = [
     "PrecisionWarning",
     "UnexplainedWarning",
     "UnknownArgumentError",
-    "needing",
     "require",
 ]
 

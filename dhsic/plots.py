@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = [
+    "causal_graph",
+    "dag_scores",
+    "dependence_heatmap",
+    "null_distribution",
+    "ranking",
+    "scaling",
+    "sensitivity_field",
+    "witness_function",
+]
+
 Vector = NDArray[np.float64]
 ParentLists = Sequence[Sequence[int]]
 
