@@ -122,7 +122,7 @@ CALLS = {
     "nystrom-m of three": test(data=THREE, options=few("nystrom-m", "permutation")),
     "hsic": Call(dhsic.hsic),
     "hsic of three": Call(dhsic.hsic, THREE, {"estimator": "nystrom-m"}),
-    "matrix": Call(dhsic.dependence_matrix, THREE, {"n_landmarks": 12}),
+    "matrix": Call(dhsic.dependence_matrix, THREE, {"n_landmarks": 12}, plan=dhsic.plan_matrix),
     "ranking": Call(dhsic.rank_features, options=RANK, plan=dhsic.plan_ranking),
     "ranking by maps": Call(
         dhsic.rank_features,

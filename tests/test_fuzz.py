@@ -143,6 +143,8 @@ LINES = [
     "convert million-song table.csv o.zarr --overwrite",
     "convert table table.csv o.zarr --overwrite --variable v=a",
     "cause pairs pairs",
+    "matrix table.csv",
+    "methods nystrom-m",
     "submit --cluster table.csv --runs empty --render-only x",
     "submit --cluster table.csv --each a=1,2 --runs empty --render-only x",
     *(f"{name} none --runs empty" for name in ("status", "result", "cancel")),

@@ -196,6 +196,7 @@ class Session:
             warnings.simplefilter("ignore")
             # Sums of a block may be refused in a later step, and are by then timed.
             run(other)
+        pilot.blocks.pop(Scan.name, None)  # no plan has it, as few data need it
         return pilot.times()
 
     def size_by_time(self, choose: Callable[[], int]) -> int:

@@ -85,7 +85,6 @@ class Run:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    from string import Template
     >>> import numpy as np
     >>> import dhsic
     >>> from dhsic.report import Run
