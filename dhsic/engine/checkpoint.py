@@ -16,10 +16,12 @@ import json
 import re
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -47,6 +49,7 @@ _NUMBERS = "biufc"
 _IS = "is"
 """Key of the class of a value; no field is called so, since Python keeps the word."""
 # Whose code their versions identify.
+_PART_BYTES = 2**20
 _LIBRARIES = {"dhsic", "numpy", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -130,10 +133,19 @@ def written_out(value: Any) -> Any:
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return _named(value)
     if isinstance(value, Mapping):
-        return {str(key): written_out(item) for key, item in value.items()}
+        # Keys of other types would become text in JSON, and different mappings the same.
+        if not all(type(key) is str for key in value):
+            msg = "a mapping can be told from others only where its keys are words"
+            raise TypeError(msg)
+        return {key: written_out(item) for key, item in value.items()}
     if type(value) in (tuple, list):
         return list(map(written_out, value))
     if (names := _field_names(type(value))) is not None:
+        # Cached properties follow from the fields; any other attribute may change what it does.
+        given = {*getattr(value, "__dict__", ())} - {*names}
+        if hidden := [name for name in given if not _is_cached(type(value), name)]:
+            msg = f"a {type(value).__name__} has attributes that are no fields: {', '.join(hidden)}"
+            raise TypeError(msg)
         return _named(type(value)) | {name: written_out(getattr(value, name)) for name in names}
     if isinstance(value, np.generic | np.dtype | range | slice) or (
         type(value) is np.ndarray and not value.dtype.hasobject
@@ -161,7 +173,7 @@ def _named(value: Any) -> dict[str, Any]:
     found: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
-    if found is not value and not isinstance(value, type):
+    if found is not value:
         msg = f"the name of {name[_IS]} does not say what it does"
         raise TypeError(msg)
     if name[_IS].split(".")[0] not in _LIBRARIES:
@@ -172,6 +184,10 @@ def _named(value: Any) -> dict[str, Any]:
             msg = f"the source of {name[_IS]} cannot be read: put it in a file"
             raise TypeError(msg) from error
     return name
+
+
+def _is_cached(cls: type, name: str) -> bool:
+    return isinstance(getattr(cls, name, None), cached_property)
 
 
 def _field_names(cls: Any) -> Sequence[str] | None:
@@ -209,7 +225,7 @@ def difference(there: Any, here: Any, path: str = "") -> tuple[str, Any, Any] | 
     return next(filter(None, differences), None)
 
 
-def pack(value: Any) -> memoryview:
+def pack(value: Any) -> Iterator[bytes]:
     """The file of a value: its arrays as npz, with their places in a line of JSON.
 
     Nothing is pickled: the line names the classes of named tuples and dataclasses of this package.
@@ -220,18 +236,45 @@ def pack(value: Any) -> memoryview:
         It holds something else than such, numbers and text.
     """
     arrays: list[NDArray[Any]] = []
-    structure = json.dumps(_written(value, arrays))
-    file = io.BytesIO()
-    np.savez(file, np.array(structure), *arrays)
-    return file.getbuffer()
+    structure = np.array(json.dumps(_written(value, arrays)))
+    return _npz([structure, *arrays])
+
+
+class _Parts(list[bytes]):
+    """What is written to it, as parts."""
+
+    write = list.append
+
+    def flush(self) -> None:
+        """Do nothing: all is there."""
+
+
+def _npz(arrays: Sequence[NDArray[Any]]) -> Iterator[bytes]:
+    """The bytes of `numpy.savez`, a MiB at a time: a state is not held twice."""
+    parts = _Parts()
+    with zipfile.ZipFile(parts, "w") as archive:  # type: ignore[call-overload]
+        for number, array in enumerate(arrays):
+            head = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+            flags: Any = ["external_loop", "buffered", "zerosize_ok"]
+            count = max(1, _PART_BYTES // max(1, array.itemsize))
+            with archive.open(f"arr_{number}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_2_0(file, head)
+                for values in np.nditer(array, flags=flags, buffersize=count, order="C"):
+                    file.write(np.asarray(values).tobytes())
+                    yield b"".join(parts)
+                    parts.clear()
+    yield b"".join(parts)
 
 
 def unpack(file: Any) -> Any:
     """The value that a binary file holds; a ValueError where it is torn, altered or another."""
+    data = io.BytesIO(file.read())  # what the store refuses is no fault of the file
     try:
         # The archive has a checksum of every array.
-        with np.load(io.BytesIO(file.read()), allow_pickle=False) as arrays:
+        with np.load(data, allow_pickle=False) as arrays:
             return _restored(json.loads(str(arrays["arr_0"])), arrays)
+    except MemoryError:
+        raise
     except Exception as error:
         msg = f"it cannot be read: {error}"
         raise ValueError(msg) from error
@@ -365,9 +408,11 @@ class Checkpoint:
         DataError
             The folder cannot be read or written.
         """
-        # The versions are part of the run: sums of another NumPy may round otherwise.
+        # The versions are part of the run: sums of another NumPy may round otherwise, and tokens of
+        # another Dask may differ.
         try:
-            here = written_out({"dhsic": __version__, "numpy": np.__version__, **run})
+            versions = {"dhsic": __version__, "numpy": np.__version__, "dask": version("dask")}
+            here = written_out({**versions, **run})
         except TypeError as error:
             msg = f"a checkpoint must know all that the result depends on: {error}"
             raise InvalidArgumentError(msg) from error
@@ -484,7 +529,7 @@ class Shards:
         """Keep a shard."""
         data = pack((self.key, number, value))
         try:
-            self.folder.write(_name_of_key(number), [data])
+            self.folder.write(_name_of_key(number), data)
         except DataError:
             # A folder that this machine alone does not see has an error of its own.
             _refuse_other(self.root, self.token)

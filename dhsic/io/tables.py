@@ -207,6 +207,8 @@ def _count_rows(path: Path, reading: Reading) -> _Counted:
         count += 1
         width = width or len(fields)
         longest = max(longest, sum(map(len, lines)))
+        if longest > _ROW_LENGTH:
+            raise _misquoted(path, line, lines, "limit")
         if len(lines) > 1:
             line_breaks = True
             if reading.quotes == "checked":
@@ -222,7 +224,8 @@ def _rows_of_csv(path: Path, reading: Reading) -> Iterator[tuple[int, list[str],
     quoting: Any = csv.QUOTE_NONE if reading.quotes == "none" else csv.QUOTE_MINIMAL
     opened: Any = gzip.open if path.name.lower().endswith(".gz") else open
     line, lines = 1, list[str]()
-    before = csv.field_size_limit(_ROW_LENGTH)
+    # Never lowered: threads share it.
+    csv.field_size_limit(max(csv.field_size_limit(), _ROW_LENGTH))
     try:
         with opened(path, "rt", encoding=encoding, newline="") as file:
             kept = (lines.append(text) or text for text in file)  # type: ignore[func-returns-value]
@@ -238,8 +241,6 @@ def _rows_of_csv(path: Path, reading: Reading) -> Iterator[tuple[int, list[str],
     except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path} as a table: {error}"
         raise DataError(msg) from error
-    finally:
-        csv.field_size_limit(before)
 
 
 def _refuse_swallowed(

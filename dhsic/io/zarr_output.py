@@ -296,6 +296,13 @@ def _chunks(
     buffers: dict[str, NDArray[Any]] = {}
     for block in blocks:
         length, done = len(next(iter(block.values()))), 0
+        shapes = {name: np.shape(values) for name, values in block.items()}
+        if shapes != {name: (length, width) for name, width in columns.items()}:
+            msg = (
+                f"a block needs equally many rows of the arrays (name: columns) {columns}; its "
+                f"shapes are {shapes}"
+            )
+            raise InvalidArgumentError(msg)
         while done < length:
             filled = rows % step
             if not filled:

@@ -22,7 +22,7 @@ Moments = namedtuple("Moments", "first second")
 
 
 def packed(value):
-    return bytes(pack(value))
+    return b"".join(pack(value))
 
 
 def again(value):
