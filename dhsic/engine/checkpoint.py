@@ -243,7 +243,10 @@ def pack(value: Any) -> Iterator[bytes]:
 class _Parts(list[bytes]):
     """What is written to it, as parts."""
 
-    write = list.append
+    def write(self, data: bytes) -> int:
+        """Keep some bytes, and tell how many they are."""
+        self.append(data)
+        return len(data)
 
     def flush(self) -> None:
         """Do nothing: all is there."""

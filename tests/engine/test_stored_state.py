@@ -6,6 +6,7 @@ import math
 import pickle
 from collections import namedtuple
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -132,3 +133,17 @@ def test_unpack__does_not_unpickle():
         with pytest.raises(ValueError, match="cannot be read"):
             unpack(io.BytesIO(data))
     assert unpack(forged(17)) == 17
+
+
+def test_unpack__says_what_a_store_refuses_and_not_that_a_file_is_broken():
+    def read():
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        unpack(SimpleNamespace(read=read))
+
+
+def test_pack__holds_no_second_copy_of_a_state():
+    parts = list(pack(np.arange(2.0**20)))
+    assert max(map(len, parts)) < 2**21
+    assert sum(map(len, parts)) > 2**23
