@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -411,10 +410,12 @@ class Checkpoint:
         DataError
             The folder cannot be read or written.
         """
+        import dask  # slow to import
+
         # The versions are part of the run: sums of another NumPy may round otherwise, and tokens of
         # another Dask may differ.
         try:
-            versions = {"dhsic": __version__, "numpy": np.__version__, "dask": version("dask")}
+            versions = {"dhsic": __version__, "numpy": np.__version__, "dask": dask.__version__}
             here = written_out({**versions, **run})
         except TypeError as error:
             msg = f"a checkpoint must know all that the result depends on: {error}"
