@@ -104,7 +104,8 @@ def drawn_by(null: Null) -> Null:
 
 def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
     """The null distributions that stand with an estimator, those that were added last."""
-    own = estimator.nulls
+    # Those that were removed since stand with none.
+    own = tuple(null for null in estimator.nulls if null in NULLS.values())
     added = (
         null
         for null, others in _STANDING.items()

@@ -189,6 +189,14 @@ def test_estimator__by_name_and_by_value():
         run(estimator="corelation")
 
 
+def test_null__that_is_removed_stands_with_no_estimator():
+    dhsic.register(Shuffled)
+    dhsic.register(Correlation, nulls=["shuffled", "permutation"])
+    dhsic.unregister("shuffled")
+    with pytest.raises(InvalidArgumentError, match=r"for correlation; choose auto or permutation$"):
+        run(estimator="correlation", null="shuffled")
+
+
 @pytest.mark.parametrize("estimator_first", [True, False])
 def test_estimator__stands_with_nulls_made_of_its_replicates(estimator_first):
     for cls in (Correlation, Maximum) if estimator_first else (Maximum, Correlation):
@@ -236,6 +244,12 @@ class Bare(Estimator):
 @dataclass(frozen=True)
 class NoFunction(Functions):
     name: ClassVar[str] = "no-function"
+
+
+@dataclass(frozen=True)
+class NoGuess(Correlation):
+    name: ClassVar[str] = "no-guess"
+    prepare = VHSIC.prepare
 
 
 class Old:
@@ -313,6 +327,7 @@ def named(text):
         (Correlation, {"nulls": []}, "nulls must name one or more of shifts, .*; got none"),
         (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
         (Correlation, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
+        (NoGuess, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
         (
             Correlation,
             {"nulls": "gamma", "most_variables": 1},
