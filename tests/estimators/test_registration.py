@@ -99,7 +99,7 @@ def known():
 def nothing_is_left():
     before = known()
     yield
-    for cls in (Sign, Maximum, Shuffled, Correlation):
+    for cls in (Sign, Maximum, Shuffled, Derived, Correlation):
         if cls.name in {*FORMS, *ESTIMATORS, *NULLS}:
             dhsic.unregister(cls)
     assert known() == before
@@ -197,6 +197,24 @@ def test_null__that_is_removed_stands_with_no_estimator():
         run(estimator="correlation", null="shuffled")
 
 
+def test_null__does_not_stand_with_an_estimator_that_is_added_anew():
+    dhsic.register(Correlation, nulls="permutation")
+    dhsic.register(Shuffled, estimators="correlation")
+    dhsic.unregister("correlation")
+    dhsic.register(Correlation, nulls="permutation")
+    assert nulls_of(Correlation) == (Permutation,)
+
+
+def test_estimator__what_register_is_told_is_of_one_class_until_unregister():
+    before = dict(vars(Correlation))
+    dhsic.register(Correlation, nulls="permutation", most_variables=2, cost="n log n")
+    dhsic.register(Derived)
+    assert (Derived.nulls, Derived.most_variables, Derived.cost) == (Estimator.nulls, None, "?")
+    dhsic.unregister(Derived)
+    dhsic.unregister(Correlation)
+    assert dict(vars(Correlation)) == before
+
+
 @pytest.mark.parametrize("estimator_first", [True, False])
 def test_estimator__stands_with_nulls_made_of_its_replicates(estimator_first):
     for cls in (Correlation, Maximum) if estimator_first else (Maximum, Correlation):
@@ -244,6 +262,16 @@ class Bare(Estimator):
 @dataclass(frozen=True)
 class NoFunction(Functions):
     name: ClassVar[str] = "no-function"
+
+
+@dataclass(frozen=True)
+class Derived(Correlation):
+    name: ClassVar[str] = "derived"
+
+
+def of_at_most(most):
+    facts = {"name": "of-at-most", "most_variables": most, "__annotations__": {}}
+    return dataclass(frozen=True)(type("OfAtMost", (Correlation,), facts))
 
 
 @dataclass(frozen=True)
@@ -332,6 +360,10 @@ def named(text):
             Correlation,
             {"nulls": "gamma", "most_variables": 1},
             "most_variables must be an integer >= 2, got 1",
+        ),
+        *(
+            (of_at_most(most), {}, f"most_variables must be an integer >= 2, got {most!r}")
+            for most in (1, 0, "many")
         ),
     ],
 )
