@@ -90,6 +90,14 @@ class Correlation(Estimator):
         return Outcome(estimate.value, Replicates(np.array(drawn)), estimate)
 
 
+@dataclass(frozen=True)
+class ManyWaves(dhsic.RFFHSIC):
+    """Random features, of the kernels of a grid."""
+
+    name: ClassVar[str] = "many-waves"
+    tries_grids: ClassVar[bool] = True
+
+
 def known():
     facts = {name: (nulls_of(cls), cls.most_variables) for name, cls in ESTIMATORS.items()}
     return copy.copy(FORMS), facts, copy.copy(NULLS)
@@ -99,7 +107,7 @@ def known():
 def nothing_is_left():
     before = known()
     yield
-    for cls in (Sign, Maximum, Shuffled, Derived, Correlation):
+    for cls in (Sign, Maximum, Shuffled, Derived, Correlation, ManyWaves):
         if cls.name in {*FORMS, *ESTIMATORS, *NULLS}:
             dhsic.unregister(cls)
     assert known() == before
@@ -213,6 +221,11 @@ def test_estimator__what_register_is_told_is_of_one_class_until_unregister():
     dhsic.unregister(Derived)
     dhsic.unregister(Correlation)
     assert dict(vars(Correlation)) == before
+
+
+def test_estimator__of_random_features_tries_kernels_that_have_them():
+    dhsic.register(ManyWaves)
+    assert run(estimator="many-waves").grid is not None
 
 
 @pytest.mark.parametrize("estimator_first", [True, False])
