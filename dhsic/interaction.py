@@ -46,6 +46,14 @@ from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
 
+__all__ = [
+    "INTERACTION_ESTIMATORS",
+    "Factorisation",
+    "InteractionTestResult",
+    "interaction_test",
+    "plan_interaction",
+]
+
 
 @dataclass(frozen=True)
 class Factorisation:
