@@ -353,11 +353,12 @@ def choose_method(
     # none, and nor have kernels of weighted rows.
     tries = draws_replicates(null) and (named is None or named.tries_grids)
     tries = tries and session.weights is None
-    if tries and m == 2 and not given:
+    # Random features exist for kernels of differences alone (Bochner's theorem).
+    invariant = getattr(named, "needs_invariance", False)
+    if tries and m == 2 and not given and not invariant:
         grid, combinations = usual_grid(kinds)
     elif isinstance(asked, Grid) or (tries and m == 2):
-        # Random features exist for kernels of differences alone (Bochner's theorem).
-        grid = grid.by_type(kinds, invariant=getattr(named, "needs_invariance", False))
+        grid = grid.by_type(kinds, invariant=invariant)
         combinations = grid.combinations(m)
     else:
         smooth = parse(SMOOTH) if chained else None

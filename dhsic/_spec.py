@@ -132,19 +132,24 @@ def read_fields(
     """
     given: dict[str, Any] = {}
     names = list(known)
-    takes = ", ".join(names) or "no fields"
+    takes = ", ".join(names)
     if isinstance(known, Mapping) and known:
         takes = ", ".join(f"{name}={default}" for name, default in known.items())
     for number, part in enumerate(re.split("[,:]", text)):
         name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not names or (not equals and number >= len(names)):
+            most = f"at most {takes}" if names else "no fields"
+            msg = f"{what} must have {most}; got {text!r}: drop the rest"
+            raise InvalidArgumentError(msg)
         if not equals:
-            if number >= len(names):
-                msg = f"{what} must have at most {takes}; got {text!r}: drop the rest"
-                raise InvalidArgumentError(msg)
             name, value = names[number], part.strip()
         if name not in known or not value:
-            got = f"{name!r} without a value" if name in known else shown(name)
-            msg = f"{what} must have fields of {takes}; got {got}{nearest(name, names)}"
+            got = (
+                f"{name!r} without a value: give one, or leave it out"
+                if name in known
+                else f"{shown(name)}{nearest(name, names)}"
+            )
+            msg = f"{what} must have fields of {takes}; got {got}"
             raise InvalidArgumentError(msg)
         if name in given:
             msg = f"{what} must have each field once; got {name!r} twice: drop one"

@@ -40,11 +40,19 @@ from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
 from dhsic.results import IndependenceTestResult, pvalue_text
-from dhsic.statistics.gram import PermutedGrams, RowOrders
+from dhsic.statistics.gram import BATCH, PermutedGrams, RowOrders
 from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
+
+__all__ = [
+    "INTERACTION_ESTIMATORS",
+    "Factorisation",
+    "InteractionTestResult",
+    "interaction_test",
+    "plan_interaction",
+]
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,6 @@ FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
 QUANTITY = "squared interaction"
 _PAIRS = tuple(Pair((a, b), s) for a, b, s in FACTORISATIONS)
 _STRIP = 2**15  # entries of a Gram matrix that are gathered at a time
-_BATCH = 64  # permutations that a thread draws at a time
 _SAFETY = 4.0
 
 
@@ -218,7 +225,7 @@ class PairLancaster(Estimator):
         n, size, rows = session.n, session.dtype.itemsize, 8 * session.n * sum(session.dims)
         gram = size * n * n
         # Two working matrices, and in every thread what is gathered, in the orders of a batch.
-        gathered = 6 * size * max(_STRIP, 8 * n) + 32 * n * _BATCH
+        gathered = 6 * size * max(_STRIP, 8 * n) + 32 * n * BATCH
         working = 3 * gram + session.runtime.threads * gathered
         steps = [
             fitting_step(session),

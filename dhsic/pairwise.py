@@ -52,6 +52,11 @@ from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = [
+    "DependenceMatrix",
+    "dependence_matrix",
+]
+
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
 PairNullName = Literal["auto", "shifts", "spectral"]

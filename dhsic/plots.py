@@ -323,8 +323,8 @@ def null_distribution(result: Any, *, alpha: float = 0.05, ax: Axes | None = Non
     >>> ax.get_ylabel()
     'replicates'
     """
-    # Estimates have no null distribution, and would fail within the picture.
-    if not hasattr(result, "null_distribution"):
+    # Estimates have no null distribution, and anything else would fail within the picture.
+    if not (hasattr(result, "null_distribution") and hasattr(result, "_measured")):
         msg = (
             f"a null distribution is drawn of an IndependenceTestResult, got a "
             f"{type(result).__name__}: give what dhsic.independence_test returns"

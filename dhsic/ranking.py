@@ -60,6 +60,13 @@ from dhsic.statistics.neighbours import Neighbours
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = [
+    "ColumnRanking",
+    "RankedColumn",
+    "plan_ranking",
+    "rank_features",
+]
+
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 
 _MOST = 40

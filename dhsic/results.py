@@ -15,13 +15,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._json import TRANSIENT as TRANSIENT
-from dhsic._json import JsonValue
+from dhsic._json import TRANSIENT, JsonValue
 from dhsic._text import printable
 from dhsic.errors import needing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = [
+    "AS_ASKED",
+    "MOST_SHIFTS",
+    "TRANSIENT",
+    "BarResult",
+    "DependenceEstimate",
+    "FeatureSummary",
+    "Findings",
+    "GridSummary",
+    "IndependenceTestResult",
+    "KernelCombination",
+    "LandmarkSummary",
+    "PassSummary",
+    "Records",
+    "Result",
+    "RunFields",
+    "Sketch",
+    "StageSummary",
+    "StoredArraySummary",
+    "VariableSummary",
+    "as_text",
+    "decision",
+    "floor_text",
+    "is_least",
+    "kernel_text",
+    "pvalue_text",
+]
 
 MOST_SHIFTS = "about as many as the lag allows"
 """How the null of a series says that there are no more shifts of it."""

@@ -49,6 +49,14 @@ from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
 
+__all__ = [
+    "MMD_ESTIMATORS",
+    "SampleSummary",
+    "TwoSampleTestResult",
+    "plan_two_sample",
+    "two_sample_test",
+]
+
 
 @dataclass(frozen=True)
 class SampleSummary:

@@ -701,7 +701,7 @@ COMMANDS = {
         "--group-rows 9": "write --null permutation:group_rows=9 instead",
         "--resamples 0": "x>=1",
         "--null shifts:99 --resamples 9": "'n_resamples' twice",
-        "--null gamma:1": "at most no fields",
+        "--null gamma:1": "must have no fields",
         "--alpha 1": "less than 1",
         "--alpha nan": "got nan",
         "--seed -1": "x>=0",

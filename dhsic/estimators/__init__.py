@@ -1,10 +1,10 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is, `outcomes` what it returns, and `registry` lists them. `choose`
-has the rules of the choice among them, and `program` how statistics become one test. On all pairs
-of rows: `exact`, `distance` and `block`. On the values of kernels at landmark tuples: `nystrom_m`,
-and `nfsic` at test locations. On features of either variable: `features`, and `coco`. `functions`
-makes estimators of plain functions of rows.
+`base` says what an estimator is and what it returns, and `registry` lists them. `choose` has the
+rules of the choice among them, `reach` what fits, `program` how statistics become one test, and
+`approximate` the guard of nulls that are approximations. On all pairs of rows: `exact` and `block`.
+On the values of kernels at landmark tuples: `nystrom_m`, and `nfsic` at test locations. On features
+of either variable: `features`, and `coco`. `functions` makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (

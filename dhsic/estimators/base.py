@@ -126,7 +126,9 @@ class Estimator(ABC):
     @classmethod
     def prepares(cls) -> bool:
         """Whether it makes a statistic, of which all else is made."""
-        return cls.prepare is not Estimator.prepare
+        return all(
+            getattr(cls, name) is not getattr(Estimator, name) for name in ("guess", "prepare")
+        )
 
     @classmethod
     def takes_grids(cls) -> bool:

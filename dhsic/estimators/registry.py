@@ -93,6 +93,8 @@ _RESERVED = ("auto", "columns", "none")
 _ADDED: dict[str, type[Any]] = {}
 _REPLACED: dict[type[Any], dict[str, Any]] = {}
 """Attributes of added estimators as they were before `register` was told of others."""
+_ABSENT = object()
+"""Of those that a class took from its bases."""
 _STANDING: dict[type[Null], tuple[type[Estimator], ...] | None] = {}
 """The estimators that added nulls stand with; None where all that take what they are made of."""
 
@@ -104,7 +106,8 @@ def drawn_by(null: Null) -> Null:
 
 def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
     """The null distributions that stand with an estimator, those that were added last."""
-    own = estimator.nulls
+    # Those that were removed since stand with none.
+    own = tuple(null for null in estimator.nulls if null in NULLS.values())
     added = (
         null
         for null, others in _STANDING.items()
@@ -547,8 +550,14 @@ def unregister(extension: str | type[Any]) -> None:
     for known in (FORMS, ESTIMATORS, NULLS):
         known.pop(str(name), None)
     _STANDING.pop(gone, None)
+    for null, others in _STANDING.items():
+        # A class of the name that is added later stands with what it says itself.
+        _STANDING[null] = others and tuple(cls for cls in others if cls is not gone)
     for attribute, value in _REPLACED.pop(gone, {}).items():
-        setattr(gone, attribute, value)
+        if value is _ABSENT:
+            delattr(gone, attribute)
+        else:
+            setattr(gone, attribute, value)
 
 
 def is_added(cls: type[Any]) -> bool:
@@ -646,21 +655,35 @@ def _add_null(cls: type[Null], estimators: NamesOrClasses | None) -> None:
 def _add_estimator(
     cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
 ) -> None:
-    with_it = tuple(_named_classes("nulls", cls.nulls if nulls is None else nulls, NULLS))
-    if most_variables is not None:
-        check_integer("most_variables", most_variables, minimum=2)
+    usual = _as_written(cls, "nulls") if nulls is None else nulls
+    with_it = tuple(_named_classes("nulls", usual, NULLS))
+    most = _as_written(cls, "most_variables") if most_variables is None else most_variables
+    if most is not None:
+        check_integer("most_variables", most, minimum=2)
     if Chain in with_it and not cls.prepares():
         msg = (
             f"an estimator with null 'chain' must have the methods {' and '.join(_PREPARES)}, got "
             f"{cls.__name__}: add them, or drop 'chain'"
         )
         raise InvalidArgumentError(msg)
-    told = {"nulls": with_it, "most_variables": most_variables, "cost": cost}
-    told = {attribute: value for attribute, value in told.items() if value is not None}
-    _REPLACED[cls] = {attribute: getattr(cls, attribute) for attribute in told}
+    told = {
+        "nulls": with_it,
+        "most_variables": most,
+        "cost": _as_written(cls, "cost") if cost is None else cost,
+    }
+    _REPLACED[cls] = {attribute: vars(cls).get(attribute, _ABSENT) for attribute in told}
     for attribute, value in told.items():
         setattr(cls, attribute, value)
     ESTIMATORS[cls.name] = cls
+
+
+def _as_written(cls: type[Estimator], attribute: str) -> Any:
+    """An attribute as the classes say, whatever `register` was told of them."""
+    for base in cls.__mro__:
+        value = _REPLACED.get(base, {}).get(attribute, vars(base).get(attribute, _ABSENT))
+        if value is not _ABSENT:
+            return value
+    raise AttributeError(attribute)
 
 
 def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:

@@ -133,9 +133,7 @@ def _largest_norm(norms: Vector) -> np.float64:
 
 
 @np.errstate(all="ignore")
-def joint_spread(
-    moments: Sequence[KernelMoments], n: int, directions: float = math.inf
-) -> JointSpread:
+def joint_spread(moments: Sequence[KernelMoments], n: int) -> JointSpread:
     """Spread on n rows of independent variables, from the moments of the kernel of each.
 
     The limits that approximate nulls take for the law of a statistic know E h^2. Its third cumulant
@@ -148,8 +146,6 @@ def joint_spread(
         One a variable, two or more. Means of 0 leave the term of all variables together.
     n : int
         Rows of the data.
-    directions : float, optional
-        The most that the features of all variables together have.
 
     Returns
     -------
@@ -168,8 +164,6 @@ def joint_spread(
         return JointSpread(math.inf, 0.0)
     if square == 0.0:
         return JointSpread(0.0, 0.0)
-    # (E |xi|^2)^2 <= D E h^2 in D directions, by Cauchy and Schwarz; a sample may fall short of it.
-    square = max(square, norm**2 / directions)
     # E h^3 / n against (E h^2)^1.5: the part of the third cumulant that the limits leave out.
     rows = n * square**1.5 / abs(cube) if cube else math.inf
     return JointSpread(

@@ -593,8 +593,8 @@ class Series(_Uncached):
 
     @property
     def most_shifts(self) -> int:
-        # Fewer shifts for a longer least lag: the shortest series decides, since all move together.
         """The most shifts that the least lag allows."""
+        # Fewer shifts for a longer least lag: the shortest series decides, since all move together.
         return min(map(len, self.series)) // self._least
 
     @property

@@ -54,8 +54,10 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
+BATCH = 64
+"""Permutations that are drawn and held at a time."""
+
 _PILOTS = 32  # rows from which the mean of a kernel is
-_BATCH = 64  # permutations that are drawn and held at a time
 # In bands of 32 to 64 diagonals all shifts of 20,000 rows took 9.2 s and 170 MiB.
 _BAND_BYTES = 2**25  # of the lines that are cut from tiles at a time: strips of few overlap
 _MOST_LINES, _FEWEST_LINES = 512, 32
@@ -385,7 +387,7 @@ class GramPass(PermutedPass[PairSums]):
 
     def permuting_bytes(self, rows: int) -> int:
         """Bytes that a task takes to permute two pieces of so many rows."""
-        count = min(_BATCH, len(self.orbit) - 1)
+        count = min(BATCH, len(self.orbit) - 1)
         strips = self.dtype.itemsize * (2 * len(self.kernels) + 2) * _strip_rows(rows) * rows
         return count and strips + count * 32 * (len(self.dims) - 1) * rows
 
@@ -698,7 +700,7 @@ class PermutedGrams:
     def __call__(self, replicates: range) -> Vector:
         """The sums under some permutations, shape (r, C)."""
         cosets = self.reduction.drawn[replicates.start : replicates.stop]
-        batches = (cosets[at : at + _BATCH] for at in range(0, len(cosets), _BATCH))
+        batches = (cosets[at : at + BATCH] for at in range(0, len(cosets), BATCH))
         return np.concatenate([self._drawn(batch) for batch in batches])
 
     def _drawn(self, cosets: range) -> Vector:
@@ -874,7 +876,7 @@ class GramStatistic(Statistic[Any]):
             # of which as many are taken at a time as fit, and the orders of a batch of
             # permutations.
             held = self.dtype.itemsize * session.n**2 * len(self.combinations.chosen[0])
-            held += 8 * session.n * _BATCH * (len(self.dims) - 1)
+            held += 8 * session.n * BATCH * (len(self.dims) - 1)
             return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
         # More shifts than rows of a small group are of several cosets. They are more than were
         # asked for where fewer would take longer.

@@ -90,6 +90,14 @@ class Correlation(Estimator):
         return Outcome(estimate.value, Replicates(np.array(drawn)), estimate)
 
 
+@dataclass(frozen=True)
+class ManyWaves(dhsic.RFFHSIC):
+    """Random features, of the kernels of a grid."""
+
+    name: ClassVar[str] = "many-waves"
+    tries_grids: ClassVar[bool] = True
+
+
 def known():
     facts = {name: (nulls_of(cls), cls.most_variables) for name, cls in ESTIMATORS.items()}
     return copy.copy(FORMS), facts, copy.copy(NULLS)
@@ -99,7 +107,7 @@ def known():
 def nothing_is_left():
     before = known()
     yield
-    for cls in (Sign, Maximum, Shuffled, Correlation):
+    for cls in (Sign, Maximum, Shuffled, Derived, Correlation, ManyWaves):
         if cls.name in {*FORMS, *ESTIMATORS, *NULLS}:
             dhsic.unregister(cls)
     assert known() == before
@@ -189,6 +197,37 @@ def test_estimator__by_name_and_by_value():
         run(estimator="corelation")
 
 
+def test_null__that_is_removed_stands_with_no_estimator():
+    dhsic.register(Shuffled)
+    dhsic.register(Correlation, nulls=["shuffled", "permutation"])
+    dhsic.unregister("shuffled")
+    with pytest.raises(InvalidArgumentError, match=r"for correlation; choose auto or permutation$"):
+        run(estimator="correlation", null="shuffled")
+
+
+def test_null__does_not_stand_with_an_estimator_that_is_added_anew():
+    dhsic.register(Correlation, nulls="permutation")
+    dhsic.register(Shuffled, estimators="correlation")
+    dhsic.unregister("correlation")
+    dhsic.register(Correlation, nulls="permutation")
+    assert nulls_of(Correlation) == (Permutation,)
+
+
+def test_estimator__what_register_is_told_is_of_one_class_until_unregister():
+    before = dict(vars(Correlation))
+    dhsic.register(Correlation, nulls="permutation", most_variables=2, cost="n log n")
+    dhsic.register(Derived)
+    assert (Derived.nulls, Derived.most_variables, Derived.cost) == (Estimator.nulls, None, "?")
+    dhsic.unregister(Derived)
+    dhsic.unregister(Correlation)
+    assert dict(vars(Correlation)) == before
+
+
+def test_estimator__of_random_features_tries_kernels_that_have_them():
+    dhsic.register(ManyWaves)
+    assert run(estimator="many-waves").grid is not None
+
+
 @pytest.mark.parametrize("estimator_first", [True, False])
 def test_estimator__stands_with_nulls_made_of_its_replicates(estimator_first):
     for cls in (Correlation, Maximum) if estimator_first else (Maximum, Correlation):
@@ -236,6 +275,22 @@ class Bare(Estimator):
 @dataclass(frozen=True)
 class NoFunction(Functions):
     name: ClassVar[str] = "no-function"
+
+
+@dataclass(frozen=True)
+class Derived(Correlation):
+    name: ClassVar[str] = "derived"
+
+
+def of_at_most(most):
+    facts = {"name": "of-at-most", "most_variables": most, "__annotations__": {}}
+    return dataclass(frozen=True)(type("OfAtMost", (Correlation,), facts))
+
+
+@dataclass(frozen=True)
+class NoGuess(Correlation):
+    name: ClassVar[str] = "no-guess"
+    prepare = VHSIC.prepare
 
 
 class Old:
@@ -313,10 +368,15 @@ def named(text):
         (Correlation, {"nulls": []}, "nulls must name one or more of shifts, .*; got none"),
         (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
         (Correlation, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
+        (NoGuess, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
         (
             Correlation,
             {"nulls": "gamma", "most_variables": 1},
             "most_variables must be an integer >= 2, got 1",
+        ),
+        *(
+            (of_at_most(most), {}, f"most_variables must be an integer >= 2, got {most!r}")
+            for most in (1, 0, "many")
         ),
     ],
 )

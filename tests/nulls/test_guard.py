@@ -100,14 +100,6 @@ def test_spread__of_three_variables_is_that_of_all_sets_of_two_or_more():
     assert joint_spread(means_of_0, 10).rows == pytest.approx(10 * 0.5**4.5 / 0.3**3)
 
 
-def test_spread__has_no_more_directions_than_the_features():
-    moments = [KernelMoments(0.0, 1e-6, 1e-9, 1.0)] * 2
-    assert joint_spread(moments, 10).directions == pytest.approx(1e12)
-    limited = joint_spread(moments, 10, directions=50.0)
-    assert limited.directions == pytest.approx(50.0)
-    assert limited.rows == pytest.approx(10 * 0.02**1.5 / 1e-18)
-
-
 @pytest.mark.parametrize("m", [2, 3, 4])
 def test_spread_at_locations__is_the_skewness_over_all_tuples_of_rows(m):
     """Rows of one variable with all rows of the others."""

@@ -224,6 +224,7 @@ X, Y, MAPS = a_map()
 LABELS = {"xlabel": "rows", "ylabel": "time (s)"}
 REFUSED = [
     (plots.null_distribution, ({},), {}, "IndependenceTestResult, got a dict"),
+    (plots.null_distribution, (plots,), {}, "IndependenceTestResult, got a module"),
     (plots.ranking, ([1.0, 2.0], "ab"), {}, "names must be a sequence of 2 names, got 'ab'"),
     (plots.ranking, ([1.0],), {"pvalues": [3.0]}, "pvalues must be from 0 to 1, got 3 to 3"),
     (plots.sensitivity_field, (np.ones((60, 2)), Y, MAPS), {}, "x must have one column"),
