@@ -313,5 +313,5 @@ def test_table__as_data_of_a_test_is_refused_alike(tmp_path):
 def test_row__of_more_than_16_mib_is_refused_with_its_line(tmp_path):
     path = tmp_path / "long.csv"
     path.write_text(f"x,a,b\n1,{'u' * 2**23},{'v' * 2**23}\n")
-    with pytest.raises(DataError, match="line 2 of .* longer than 16 MiB"):
+    with pytest.raises(DataError, match=r"line 2 of .* longer than 16 MiB"):
         convert(path)
