@@ -183,8 +183,12 @@ def test_status_and_result__are_those_of_the_queue(submit, queues, invoke, here,
     journal.write_text(line("error", message="x has NaN in row 3"))
     refused(invoke(f"result {run}"), f"run {run} failed: x has NaN in row 3 (its log is ")
     assert run in invoke("runs").stdout
-    (folder / "run.json").write_text("no json")
-    refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
+    later = submit(options="--detach").stdout.strip()
+    for text in ("no json", '"a word"'):
+        (folder / "run.json").write_text(text)
+        refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
+    assert later in (listed := invoke("runs").stdout)
+    assert run not in listed
 
 
 def test_job__is_asked_for_where_its_cluster_is(submit, queues, invoke):
@@ -252,9 +256,10 @@ def test_sweep__values_stand_where_the_command_says(submit):
 
 def test_local__sweep_runs_here(submit, invoke, here, queues, monkeypatch):
     monkeypatch.setenv("PATH", f"{queues.programs}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "me@home"))
     done = submit(f"{ONE} --kernel gaussian", "local", "--each variable=x,z --detach")
     assert done.exit_code == 0, done.stderr
-    run, (folder,) = done.stdout.strip(), folders(here)
+    run, (folder,) = done.stdout.strip(), folders(here / "me@home")
     wait_until(lambda: all((folder / k / "exit").exists() for k in "01"), 200, "they do not end")
     found = json.loads(invoke(f"result {run} --json").stdout)
     assert {one["state"] for one in found} == {"finished"}, (folder / "0/error.log").read_text()
@@ -308,11 +313,15 @@ def test_kubernetes__sweep_is_collected_from_its_pods(submit, queues, invoke):
     run = submit(command, "kubernetes", "--each variable=x,z --detach").stdout.strip()
     index = "batch.kubernetes.io/job-completion-index"
     names = [{"metadata": {"name": f"p{k}", "annotations": {index: str(k)}}} for k in (0, 1)]
-    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=Complete")
+    names[0]["status"] = {"phase": "Succeeded"}
+    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=1")
     queues.answer("kubectl", "get", "pods", out=json.dumps({"items": names}))
-    for code in (0, 1):
-        ended = f"\n=== output ===\nt\n\n=== result ===\n{{}}\n\n=== exit {code} ===\n"
-        queues.answer("kubectl", "logs", f"pod/p{code}", out=ended)
+    queues.answer("kubectl", "logs", "--tail=50", out=line("command-started"))
+    ended = "\n=== output ===\nt\n\n=== result ===\n{{}}\n\n=== exit {} ===\n"
+    queues.answer("kubectl", "logs", "pod/p0", "--tail=-1", out=ended.format(0))
+    assert "tasks      1 finished, 1 running\n" in invoke(f"status {run}").stdout
+    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=Complete")
+    queues.answer("kubectl", "logs", "pod/p1", out=ended.format(1))
     table = [line.split() for line in invoke(f"result {run}").stdout.splitlines()]
     assert table == [["variable", "state"], ["x", "finished"], ["z", "failed"]]
 
