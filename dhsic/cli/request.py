@@ -116,6 +116,10 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
     if "x" in parameters and len(options["x"]) != 2:
         msg = f"two variables are needed: give --variable twice; got {len(options['x'])}"
         raise click.UsageError(msg)
+    named = next((name for name in ("features", "variables") if options.get(name)), None)
+    if named and options.get("exclude"):
+        msg = f"--exclude is of all columns, and {DATA[named][0]} names them: drop one of the two"
+        raise click.UsageError(msg)
     if "features" in parameters and options["features"] is None:
         options["features"] = text_of_columns("features", *_usable(options, "--features"))
     if "variables" in parameters and not options["variables"]:

@@ -214,7 +214,7 @@ class Command(click.Command):
     """A command that refuses an option given twice, and says what an old option is now."""
 
     judge: Callable[[Options], object] = staticmethod(lambda options: None)
-    """Opens the data and translates the options, as before a run, which is not begun."""
+    """Refuses what a run would before it begins, of options, outputs and data."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words of a line."""

@@ -143,7 +143,6 @@ def submit(
     run = new_run(command, depth, takes, values, spec, runs_folder(runs))
     for task in run.tasks():
         given = _judged(found, task, run)
-    _check_data(run, given)
     # Pods see no folder of a run, and a user may name a checkpoint of their own.
     if run.where == "kubernetes" or given["checkpoint"] is not None:
         run = replace(run, takes=tuple(option for option in takes if option != "--checkpoint"))
@@ -206,10 +205,8 @@ def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, An
             msg = f"{option} cannot be given to a command that is submitted: {reason}"
             raise click.UsageError(msg)
     options = {"checkpoint": None, "data": "", **context.params}
-    # Data at a URL perhaps only the nodes may read; those of a sweep are named by each task.
-    if isinstance(found, Command) and not (
-        options["data"].startswith("{") or is_url(options["data"])
-    ):
+    _check_data(run, options)
+    if isinstance(found, Command):
         with context:
             found.judge(options)
     return options

@@ -18,7 +18,7 @@ from dhsic.causal import CausalDirections, DAGScores
 from dhsic.cli.output import aligned, print_columns, print_result, print_summary
 from dhsic.cli.request import Request, arguments_of
 from dhsic.cli.resources import read_resources, resource_options
-from dhsic.cli.running import Row, print_plan, run
+from dhsic.cli.running import Row, judge, print_plan, run
 from dhsic.cli.signature import (
     LEVEL,
     METHODS,
@@ -374,7 +374,7 @@ def command_of(row: Row) -> Command:
         short_help=title,
         epilog=f"\b\nExamples\n{examples}" if examples else None,
     )
-    command.judge = lambda options: row.read(options, row.parameters)
+    command.judge = partial(judge, row)
     return command
 
 

@@ -24,7 +24,8 @@ from dhsic.cli.table import COMMANDS
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
 from dhsic.errors import DataError
 
-TEST = "test data.zarr --variable x --variable y"
+XY = "--variable x --variable y"
+TEST = f"test data.zarr {XY}"
 QUICK = f"{TEST} --kernel gaussian --resamples 50"
 NYSTROM = f"{QUICK} --estimator nystrom-m"
 RFF = f"{QUICK} --estimator rff-hsic"
@@ -355,8 +356,7 @@ def test_plan__follows_the_options_and_writes_nothing(more, files, invoke):
     line = f"plan data.zarr --variable x --variable y --threads 2 {more}"
     if "threads" in more or "workers" in more:
         line = line.replace("--threads 2 ", "")
-    outputs = "--seed 3 --alpha 0.1 --json no.json --report no.html --log-json no --checkpoint kept"
-    done = invoke(f"{line} {outputs}")
+    done = invoke(f"{line} --seed 3 --alpha 0.1 --checkpoint kept")
     assert (done.exit_code, done.stderr) == (0, "")
     assert "300 rows of x, y" in done.stdout
     assert PLANS[more] in done.stdout
@@ -370,6 +370,14 @@ def test_plan_option__runs_nothing(line, files, invoke):
     assert (done.exit_code, done.stderr) == (0, "")
     assert "allowed" in done.stdout
     assert "p-value" not in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--json", "--report", "--plot", "--log-json"])
+@pytest.mark.parametrize("line", [f"plan data.zarr {XY}", f"{TEST} --plan"])
+def test_plan__has_nothing_to_write(option, line, files, invoke):
+    done = invoke(f"{line} {option} out.png")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{option} is of a run, and a plan runs nothing: drop it" in done.stderr
 
 
 def test_plan__of_what_does_not_fit_is_shown_and_refused(files, invoke):
@@ -619,6 +627,21 @@ def test_table__is_taken_as_people_have_it(files, invoke):
     pairs = invoke("matrix people.csv --exclude z").stdout
     assert " pay   y " in pairs
     assert "1 of 1 pairs at level 0.05" in pairs
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("rank table.csv --target a --exclude bb", "needs column 'bb', which is not in"),
+        ("matrix table.csv --exclude bb", "needs column 'bb', which is not in"),
+        ("rank table.csv --target a --features b --exclude c", "and --features names them"),
+        (f"{MATRIX} --exclude z", "and --variable names them"),
+    ],
+)
+def test_exclude__is_not_ignored(line, words, files, invoke):
+    done = invoke(line)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
 
 
 def test_methods__are_listed_with_their_fields(invoke):

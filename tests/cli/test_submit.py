@@ -9,7 +9,8 @@ from dhsic.cli import submit as module
 from tests.cli.queues import queues as queues
 from tests.processes import wait_until
 
-TEST = "test data.zarr --variable x --variable y"
+XY = "--variable x --variable y"
+TEST = f"test data.zarr {XY}"
 URL = "test s3://bucket/songs.zarr --variable x --variable y"
 KUBERNETES = "{image: 'dhsic:1', tls_secret: tls, context: c, namespace: lab}"
 SPECS = {
@@ -245,6 +246,9 @@ def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, 
 def test_sweep__values_stand_where_the_command_says(submit):
     done = submit("test {file} --variable x --variable y", options="--each file=a.csv,b.csv")
     assert "a.csv" in done.stderr, "which is judged as the command would"
+    for where, words in {"slurm": "lost.zarr", "kubernetes": "DATA must be a URL"}.items():
+        done = submit(f"test {{data}} {XY}", where, "--each data=lost.zarr,s3://b/b.zarr")
+        refused(done, words)
     text = submit(
         "test s3://b/{file} --variable x --variable y",
         options="--render-only --each 'file=a[1, 2].zarr,b.zarr'",
@@ -338,6 +342,10 @@ REFUSED = {
     (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
     (f"{TEST} --json o.json", SLURM): "--json cannot be given to a command",
     (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a command",
+    (URL.replace("test", "plan"), SLURM): "plan here, with --threads",
+    (f"{URL} --plan", SLURM): "plan here, with --threads",
+    (f"{URL} --plot out.txt", SLURM): "--plot needs a name that ends in a format",
+    (f"{URL} --plot slurm.yaml", SLURM): "slurm.yaml exists: give another name, or --overwrite",
     (TEST, "kind: ["): "must be YAML",
     (TEST, f"{SLURM}slurm: {{options: {{color: red}}}}"): "arguments of dask-jobqueue for slurm",
     (TEST, f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
