@@ -19,10 +19,13 @@ import zarr
 
 import dhsic
 from dhsic import causal
+from dhsic._spec import known_methods
 from dhsic.cli import main
+from dhsic.cli.signature import METHODS
 from dhsic.cli.table import COMMANDS
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
 from dhsic.errors import DataError
+from dhsic.kernels.text import FORMS
 
 XY = "--variable x --variable y"
 TEST = f"test data.zarr {XY}"
@@ -338,6 +341,14 @@ def test_old_option__is_told_with_its_text(line, files, invoke):
     assert f"now: write {OLD[line]} instead" in done.stderr
 
 
+@pytest.mark.parametrize("line", [RANK, MATRIX, MAP, GIVEN, DIRECTION])
+def test_old_option__of_a_grid_is_no_advice_where_there_is_none(line, files, invoke):
+    done = invoke(f"{line} --factors 0.5,1")
+    assert done.exit_code == 2
+    assert "No such option '--factors'" in done.stderr
+    assert "grid" not in done.stderr
+
+
 PLANS = {
     "--threads 3": "3 threads of this process",
     "--workers 3": "3 workers with 3 threads in all",
@@ -577,6 +588,7 @@ def test_workers__find_what_threads_find(line, files, found, tmp_path):
 
 def test_help__names_commands_and_fits_a_terminal(invoke):
     assert len(invoke("test --help").stdout.splitlines()) <= 60
+    assert "--kernel SPEC " in invoke("two-sample --help").stdout
     for line in ("", "--help", "-h"):
         done = invoke(line)
         assert (done.exit_code, done.stderr) == (0, "")
@@ -650,6 +662,15 @@ def test_methods__are_listed_with_their_fields(invoke):
     told = invoke("methods nystrom-m").stdout
     assert told.startswith("nystrom-m, estimator: ")
     assert "n_landmarks  8sqrt" in told
+    known = [one for argument in METHODS for one in known_methods(argument)]
+    for name in (*known, *FORMS, "grid"):
+        assert re.search(rf"\b{name}\b", listed), name
+        told = invoke(f"methods {name}").stdout
+        assert not re.search(r"\[\d\]|\.\.$|^  origin ", told, re.M), told
+    assert "within       auto|all|groups  " in invoke("methods permutation").stdout
+    assert "of 'dhsic two-sample': it has the fields of v-hsic" in invoke("methods v-mmd").stdout
+    assert "nu=0.5\n  length " in invoke("methods matern12").stdout
+    assert "combine          auto|all|matched  " in invoke("methods grid").stdout
     assert "did you mean 'gaussian'" in invoke("methods gausian").stderr
 
 
