@@ -656,6 +656,12 @@ def test_exclude__is_not_ignored(line, words, files, invoke):
     assert words in done.stderr
 
 
+def test_resamples__of_a_null_without_replicates_are_refused(files, invoke):
+    done = invoke(f"{QUICK} --estimator block-hsic --null normal:direct")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--resamples is of a null of replicates, and 'normal' draws none" in done.stderr
+
+
 def test_methods__are_listed_with_their_fields(invoke):
     listed = invoke("methods").stdout
     assert all(name in listed for name in ("nystrom-m ", "permutation  n_resamples=250", "rq "))

@@ -224,7 +224,12 @@ def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, 
     assert [IDENTITY.sub("ID", word) for word in called] == option
     (folder,) = folders(here)
     queues.answer(ask, out=states[1])
-    assert "tasks      4 waiting\n" in invoke(f"status {run}").stdout
+    shown = invoke(f"status {run}").stdout
+    assert "tasks      4 waiting\n" in shown
+    assert (
+        f"command    dhsic submit --each=variable=x,z --each=null=shifts,permutation -- {ONE}\n"
+        in shown
+    )
     refused(invoke(f"result {run}"), "has no result, it is waiting")
     ends(folder / "0", result='{"pvalue": 0.25, "statistic": 2}')
     ends(folder / "1", code=2)
@@ -243,12 +248,16 @@ def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, 
     assert found[0]["result"] == {"pvalue": 0.25, "statistic": 2}
 
 
-def test_sweep__values_stand_where_the_command_says(submit):
+def test_sweep__values_stand_where_the_command_says(submit, invoke):
     done = submit("test {file} --variable x --variable y", options="--each file=a.csv,b.csv")
     assert "a.csv" in done.stderr, "which is judged as the command would"
     for where, words in {"slurm": "lost.zarr", "kubernetes": "DATA must be a URL"}.items():
         done = submit(f"test {{data}} {XY}", where, "--each data=lost.zarr,s3://b/b.zarr")
         refused(done, words)
+    names = "--each 'variable=x[:, 0];y' --detach"
+    run = submit("test s3://b/c.zarr --variable y", options=names).stdout.strip()
+    line = "dhsic submit '--each=variable=x[:, 0];y' -- test s3://b/c.zarr --variable y\n"
+    assert line in invoke(f"status {run}").stdout
     text = submit(
         "test s3://b/{file} --variable x --variable y",
         options="--render-only --each 'file=a[1, 2].zarr,b.zarr'",
@@ -358,6 +367,11 @@ def test_what_cannot_run__is_not_submitted(command, spec, submit, queues, here):
     (here / "slurm.yaml").write_text(spec)
     refused(submit(command), REFUSED[command, spec])
     assert (queues.calls("sbatch"), folders(here)) == ([], [])
+
+
+def test_option__that_is_given_twice_is_refused(submit, here):
+    refused(submit(options="--cluster sge.yaml"), "--cluster is given twice: give it once")
+    assert folders(here) == []
 
 
 @pytest.mark.parametrize("each", ["x", "x=1", "--each", "variable=", "a=1,2 --each a=3,4"])
