@@ -212,8 +212,8 @@ class DependenceMatrix(RunFields):
         if MOST_SHIFTS in self.null_reason:
             return f"{text}; a longer series has more shifts, which give smaller ones"
         more = max(10 * count, _RESAMPLES_OF_PAIR * self._n_records)
-        law = "or of freely exchangeable rows null='spectral'"
-        return f"{text}; n_resamples={more:,} gives smaller ones, {law}"
+        law = "or of freely exchangeable rows the null 'spectral'"
+        return f"{text}; {more:,} replicates give smaller ones, {law}"
 
     @property
     def adjusted(self) -> Vector:

@@ -662,5 +662,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         page = ROOT / "README.md"
         page.write_text(readme(page.read_text()))
+    elif len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m docs.generated FOLDER | --write")
     else:
         write(Path(sys.argv[1]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dhsic._spec import fields_of_method, method_of_name
 from dhsic._text import printable
 from dhsic._validation import nearest
 from dhsic.cli.resources import RunResources, read_resources
@@ -107,6 +108,10 @@ def arguments_of(options: Options, parameters: Sequence[str], place: RunResource
     said = {name: value for name, value in given.items() if value not in (None, ())}
     # A null that has fields has its number of replicates among them.
     if ":" in said.get("null", "") and "n_resamples" in said:
+        null = said["null"].partition(":")[0].strip()
+        if "n_resamples" not in fields_of_method(method_of_name("null", null)):
+            msg = f"--resamples is of a null of replicates, and {null!r} draws none: drop it"
+            raise click.UsageError(msg)
         said["null"] += f",n_resamples={said.pop('n_resamples')}"
     return {**said, "threads": place.threads, "memory": place.memory}
 
@@ -115,6 +120,10 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
     """The variables of a command as they were typed, in the order of the function."""
     if "x" in parameters and len(options["x"]) != 2:
         msg = f"two variables are needed: give --variable twice; got {len(options['x'])}"
+        raise click.UsageError(msg)
+    named = next((name for name in ("features", "variables") if options.get(name)), None)
+    if named and options.get("exclude"):
+        msg = f"--exclude is of all columns, and {DATA[named][0]} names them: drop one of the two"
         raise click.UsageError(msg)
     if "features" in parameters and options["features"] is None:
         options["features"] = text_of_columns("features", *_usable(options, "--features"))

@@ -26,7 +26,7 @@ from dhsic.cluster.report import dashboard_link, performance_report, worker_coun
 from dhsic.engine.events import Event, Listener, RunStarted
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
 from dhsic.errors import DataError, needing
-from dhsic.io.urls import redacted
+from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import write_whole
 from dhsic.plots import figure_of
 from dhsic.report import MemoryUse, Run, check_report, write_report
@@ -116,8 +116,7 @@ def run(row: Row, options: Options) -> None:
         print_plan(row, options)
         return
     # All that can be refused without data is, before a log says that a command has begun.
-    _check_targets(options)
-    _check_picture(options["plot_path"])
+    _check_outputs(options)
     # The words as they were typed, with options before and after the command.
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = _Page(options.get("page_path"))
@@ -146,6 +145,20 @@ def run(row: Row, options: Options) -> None:
             row.show(result, options)
 
 
+def judge(row: Row, options: Options) -> None:
+    """Refuse what is submitted as the run would, before it and as its data are opened."""
+    if row.name == "plan" or options.get("only_plan"):
+        msg = (
+            "a plan is of workers that are there, and none are where it is submitted: plan here, "
+            "with --threads of as many as a worker has"
+        )
+        raise click.UsageError(msg)
+    _check_outputs(options)
+    # Data at a URL perhaps only the nodes may read.
+    if not is_url(options["data"]):
+        row.read(options, row.parameters)
+
+
 def print_plan(row: Row, options: Options) -> None:
     """Say what would run, in how much memory and time.
 
@@ -154,14 +167,18 @@ def print_plan(row: Row, options: Options) -> None:
     MemoryBudgetError
         It does not fit.
     """
+    for name, option in _TARGETS.items():
+        if options.get(name) is not None:
+            msg = f"{option} is of a run, and a plan runs nothing: drop it"
+            raise click.UsageError(msg)
     planned = row.read(options, row.parameters).told(function_of(row.planner or ""))
     print_lines(str(planned).splitlines(), indent=8)
     # After the plan is printed, which says why it does not fit.
     planned.check()
 
 
-def _check_targets(options: Options) -> None:
-    """Refuse one file for two outputs, and files that exist unless they are to be replaced."""
+def _check_outputs(options: Options) -> None:
+    """Refuse one file for two outputs, files that exist unless replaced, and other pictures."""
     taken: dict[Path, str] = {}
     for name, option in _TARGETS.items():
         path = options.get(name)
@@ -176,6 +193,7 @@ def _check_targets(options: Options) -> None:
         if name != "log_path" and path.exists() and not options["overwrite"]:
             msg = f"{option}: {path} exists: give another name, or --overwrite to replace it"
             raise click.UsageError(msg)
+    _check_picture(options["plot_path"])
 
 
 def _check_picture(path: Path | None) -> None:

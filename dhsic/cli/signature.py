@@ -86,6 +86,7 @@ _MOVED: Final = {
     for argument, options in _OLD.items()
     for option, _, field in (one.partition("=") for one in options.split())
 }
+_SEVERAL: Final = "Kernel, or several as 'gaussian|laplacian'"
 _FLAGS: Final = ("--orthogonal", "--unbiased", "--root")
 # What options of fields chose where no method was named.
 _CHOSEN: Final = ("nystrom-m", "nystrom-mmd", "permutation", "normal", "spectral", "time")
@@ -214,7 +215,7 @@ class Command(click.Command):
     """A command that refuses an option given twice, and says what an old option is now."""
 
     judge: Callable[[Options], object] = staticmethod(lambda options: None)
-    """Opens the data and translates the options, as before a run, which is not begun."""
+    """Refuses what a run would before it begins, of options, outputs and data."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words of a line."""
@@ -253,11 +254,13 @@ class Command(click.Command):
     def _text_of(self, argument: str, given: dict[str, str], words: Sequence[str]) -> str:
         """The option of an argument with these fields; empty where no method here has them."""
         fields = ",".join(f"{field}={value}" for field, value in given.items())
+        parameter: Any = next((one for one in self.params if one.name == argument), None)
         if argument == "kernels":
+            if parameter is None or not parameter.help.startswith(_SEVERAL):
+                return ""
             kernels = [w for o, w in itertools.pairwise(words) if o == "--kernel"]
             plain = "".join(f"{kernel}," for kernel in kernels if "=" not in kernel)
             return f"--kernel 'grid:{plain}{fields}'"
-        parameter = next((one for one in self.params if one.name == argument), None)
         makers = known_methods(argument)
         takers = [
             name
@@ -305,7 +308,10 @@ def first_words(dotted: str, name: str) -> str:
     referred = re.match(r"As (?:`\w+`.* )?(?:for|of) `(?:dhsic\.)?(\w+)`", text)
     if referred and dotted != _LIKE:
         return first_words(_LIKE, "groups" if name == "row_groups" else name)
-    clause = _CLAUSE.split(re.sub('[`"]', "", text), maxsplit=1)[0]
+    # A reference is a noun behind some words, and else a footnote.
+    text = re.sub(r"(?<= of | as )\[\d+\]_", "the paper", text)
+    plain = re.sub(r"\s*\[\d+\]_|\s\[\d+\]", "", text)
+    clause = _CLAUSE.split(re.sub('[`"]', "", plain), maxsplit=1)[0].rstrip(".")
     return f"{clause}." if clause else ""
 
 
@@ -366,7 +372,9 @@ def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter 
     if name == "kernels":
         settings.update(default=None, multiple=True, metavar="[NAME=]SPEC")
         if "Grid" in str(hint):
-            settings["help"] = "Kernel, or several as 'gaussian|laplacian'; may be repeated."
+            settings["help"] = f"{_SEVERAL}; may be repeated."
+        if "two_sample" in dotted:  # whose samples all have the same kernel
+            settings.update(metavar="SPEC", help=f"{_SEVERAL}.")
     elif name.endswith(("kernel", "kernels")):
         settings.update(metavar="SPEC")
     elif name == "rng":
@@ -384,7 +392,7 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
     """Add the type of what its annotation says; False where a shell has no such values."""
     united = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     parts = {get_origin(part) or part for part in united} - {NoneType}
-    if choices := _choices(hint):
+    if choices := choices_of(hint):
         settings["type"] = click.Choice(choices)
     elif name == "alpha":
         settings.update(type=LEVEL, metavar="LEVEL")
@@ -412,7 +420,7 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
 
 def _names_of(hint: Any, argument: str) -> Collection[str]:
     """The names that a function takes for a method."""
-    words = _choices(hint)
+    words = choices_of(hint)
     # Names of any test are those that plugins add to.
     if "block-hsic" in words:
         return ESTIMATORS
@@ -421,7 +429,7 @@ def _names_of(hint: Any, argument: str) -> Collection[str]:
     return words or list(known_methods(argument))
 
 
-def _choices(hint: Any) -> list[str]:
+def choices_of(hint: Any) -> list[str]:
     """The words that an annotation lists."""
     parts = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
     return [word for part in parts for word in get_args(part)]

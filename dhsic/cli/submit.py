@@ -57,7 +57,7 @@ _IN_PODS = ("--report", "--performance-report", "--plot")
 _TAKEN = ("--cluster", "--threads", "--memory", "--json", "--log-json", "--checkpoint")
 _NOT_SUBMITTED = ("submit", "runs", "status", "result", "cancel")
 # Where the result of a command has them, they are columns of a sweep.
-_COLUMNS = ("statistic", "pvalue", "p_value", "estimate", "n")
+_COLUMNS = ("statistic", "pvalue", "estimate", "n")
 
 _runs_option = click.option(
     "--runs",
@@ -69,6 +69,7 @@ _run_argument = click.argument("identity", metavar="RUN")
 
 
 @click.command(
+    cls=Command,
     short_help="Hand a command to a queue.",
     epilog="""\b
 Examples
@@ -143,7 +144,6 @@ def submit(
     run = new_run(command, depth, takes, values, spec, runs_folder(runs))
     for task in run.tasks():
         given = _judged(found, task, run)
-    _check_data(run, given)
     # Pods see no folder of a run, and a user may name a checkpoint of their own.
     if run.where == "kubernetes" or given["checkpoint"] is not None:
         run = replace(run, takes=tuple(option for option in takes if option != "--checkpoint"))
@@ -192,6 +192,11 @@ def _values(text: str) -> tuple[str, list[str]]:
     return name.strip("-"), found
 
 
+def _joined(values: Sequence[str]) -> str:
+    """The text of several values, which `_values` reads."""
+    return (";" if any("," in value for value in values) else ",").join(values)
+
+
 def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, Any]:
     """Let the command judge its own options now, and not after hours in a queue."""
     name = " ".join(("dhsic", *task.given[: run.depth]))
@@ -206,10 +211,8 @@ def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, An
             msg = f"{option} cannot be given to a command that is submitted: {reason}"
             raise click.UsageError(msg)
     options = {"checkpoint": None, "data": "", **context.params}
-    # Data at a URL perhaps only the nodes may read; those of a sweep are named by each task.
-    if isinstance(found, Command) and not (
-        options["data"].startswith("{") or is_url(options["data"])
-    ):
+    _check_data(run, options)
+    if isinstance(found, Command):
         with context:
             found.judge(options)
     return options
@@ -252,7 +255,10 @@ def status(identity: str, runs: Path | None) -> None:
     now, job, tasks = _whole(found), run.job(), run.tasks()
     progress = _progress(tasks[0]) if now == "running" and not run.each else None
     counts = ", ".join(f"{count} {standing}" for standing, count in Counter(found).items())
-    each = " ".join(f"--each {name}={','.join(values)}" for name, values in run.each.items())
+    line = ["dhsic", *run.words]
+    if run.each:
+        each = [f"--each={name}={_joined(values)}" for name, values in run.each.items()]
+        line = ["dhsic", "submit", *each, "--", *run.words]
     lines = {
         "state": now,
         "tasks": counts if run.each else None,
@@ -261,7 +267,7 @@ def status(identity: str, runs: Path | None) -> None:
         "progress": None if progress is None else _PROGRESS.format_map(progress),
         "queue": run.where if job is None else f"{run.where}, job {job}",
         "submitted": run.created,
-        "command": " ".join(filter(None, (shlex.join(("dhsic", *run.words)), each))),
+        "command": shlex.join(line),
         "folder": str(run.folder),
     }
     for label, text in lines.items():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_type_hints
 
 import click
 import numpy as np
@@ -18,25 +19,33 @@ from dhsic.causal import CausalDirections, DAGScores
 from dhsic.cli.output import aligned, print_columns, print_result, print_summary
 from dhsic.cli.request import Request, arguments_of
 from dhsic.cli.resources import read_resources, resource_options
-from dhsic.cli.running import Row, print_plan, run
+from dhsic.cli.running import Row, judge, print_plan, run
 from dhsic.cli.signature import (
     LEVEL,
     METHODS,
     Command,
     NewFile,
     Options,
+    choices_of,
     first_words,
     options_of,
     summary,
 )
 from dhsic.errors import DataError
 from dhsic.estimators.registry import ESTIMATORS, nulls_of
+from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.zarr_output import check_new_group
+from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Control
 from dhsic.sensitivity.maps import map_columns
+from dhsic.twosample import MMD_ESTIMATORS
 
+_OTHER_TESTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "two-sample": MMD_ESTIMATORS,
+    "interaction": INTERACTION_ESTIMATORS,
+}
 _WIDTH = 45  # of the nulls beside the longest name, in a terminal of 80 columns
 
 
@@ -374,7 +383,7 @@ def command_of(row: Row) -> Command:
         short_help=title,
         epilog=f"\b\nExamples\n{examples}" if examples else None,
     )
-    command.judge = lambda options: row.read(options, row.parameters)
+    command.judge = partial(judge, row)
     return command
 
 
@@ -398,6 +407,23 @@ def pairs_table() -> str:
     return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 
 
+def _field_rows(maker: Any) -> list[tuple[str, str, str]]:
+    """Every field with its default, or the words that it may be, and its meaning."""
+    cls, hints = maker.func if isinstance(maker, partial) else maker, {}
+    with suppress(NameError):  # a plugin may have annotations for a checker alone
+        hints = get_type_hints(cls)
+    rows = []
+    for field, default in fields_of_method(maker).items():
+        words = sorted(choices_of(hints.get(field)), key=lambda word: word != default)
+        shown = "|".join(words) or ("" if default is None else str(default))
+        rows.append((field, shown, first_words(_name_of(cls), field)))
+    return rows
+
+
+def _name_of(cls: Any) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
 def _fields_text(fields: Mapping[str, Any]) -> str:
     """Fields with their defaults, as a text has them."""
     return ", ".join(
@@ -411,11 +437,14 @@ def methods(name: str | None) -> None:
     """List estimators, null distributions, kernels, orders and regressions, or the fields of NAME.
 
     A text has a name and fields, in their order or by name: as shifts:100000, and as
-    nystrom-m:n_landmarks=2000,pairing=joint.
+    nystrom-m:n_landmarks=2000,pairing=joint. Of several words the first is the default.
     """
     load_plugins()
     if name is None:
         click.echo(pairs_table())
+        click.echo("\nestimators of other tests")
+        others = [(f"  {test}", " ".join(known)) for test, known in _OTHER_TESTS.items()]
+        click.echo("\n".join(aligned(others)))
         for argument in METHODS[1:]:
             click.echo(f"\n{argument}")
             known = known_methods(argument).items()
@@ -423,6 +452,9 @@ def methods(name: str | None) -> None:
             click.echo("\n".join(aligned(rows)))
         click.echo("\nkernel")
         rows = [(f"  {one}", ", ".join(parameters)) for one, (_, parameters) in FORMS.items()]
+        chosen = {**fields_of_method(Candidates), **fields_of_method(Grid)}
+        chosen.pop("candidates")
+        rows.append(("  grid", _fields_text(chosen)))
         click.echo("\n".join(aligned(rows)))
         return
     makers: dict[str, tuple[str, Any]] = {
@@ -431,15 +463,22 @@ def methods(name: str | None) -> None:
         for one, maker in known_methods(argument).items()
     }
     makers |= {one: ("kernel", build) for one, (build, _) in FORMS.items()}
+    makers["grid"] = ("kernel", Grid)
     if name not in makers:
         msg = f"NAME must be one of {', '.join(makers)}; got {name!r}{nearest(name, makers)}"
         raise click.UsageError(msg)
     argument, maker = makers[name]
-    cls = maker.func if isinstance(maker, partial) else maker
-    doc = f"{cls.__module__}:{cls.__qualname__}"
-    click.echo(f"{name}, {argument}: {summary(doc)}")
-    for line in aligned(
-        (f"  {field}", "" if default is None else str(default), first_words(doc, field))
-        for field, default in fields_of_method(maker).items()
-    ):
+    head = summary(_name_of(maker.func if isinstance(maker, partial) else maker))
+    told = _field_rows(maker)
+    if name in FORMS:
+        told = [row for row in told if row[0] in FORMS[name][1]]
+        fixed = [f"{field}={value}" for field, value in getattr(maker, "keywords", {}).items()]
+        head = " ".join([head, *fixed])
+    if name == "grid":
+        told = [*_field_rows(Candidates), *(row for row in told if row[0] != "candidates")]
+    for test, names in _OTHER_TESTS.items():
+        if name in names:
+            argument, head = f"estimator of 'dhsic {test}'", f"it has the fields of {maker.name}."
+    click.echo(f"{name}, {argument}: {head}")
+    for line in aligned((f"  {field}", *others) for field, *others in told):
         click.echo(line)

@@ -299,14 +299,19 @@ def find_run(runs: Path, identity: str) -> SubmittedRun:
             raise ValueError(_FORMAT)
         facts["words"], facts["takes"] = tuple(facts["words"]), tuple(facts["takes"])
         return SubmittedRun(**facts, folder=folder, spec=ClusterSpec.read(folder / "cluster.yaml"))
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         msg = f"run {identity} cannot be read: remove {folder} if it is not needed"
         raise ClusterError(msg) from error
 
 
 def list_runs(runs: Path) -> list[SubmittedRun]:
-    """All runs, the latest first."""
-    return [find_run(runs, identity) for identity in sorted(_identities(runs), reverse=True)]
+    """All runs that can be read, the latest first."""
+    found = []
+    for identity in sorted(_identities(runs), reverse=True):
+        # One of an earlier version, or a broken one, does not hide the others.
+        with suppress(ClusterError):
+            found.append(find_run(runs, identity))
+    return found
 
 
 def _identities(runs: Path) -> list[str]:
@@ -612,16 +617,22 @@ def _pods(run: SubmittedRun, job: str) -> list[dict[str, Any]]:
 
 def _keep_printed(run: SubmittedRun, job: str, tail: int) -> bool:
     """Put what pods printed where files of other runs are; whether there is a pod that leads."""
-    leaders = [(f"{job}-runner", "0")] if run.led else []
+    leaders = [(f"{job}-runner", "0", tail)] if run.led else []
     for one in () if run.led else _pods(run, job):
-        numbers = one["metadata"].get("annotations", {})
-        leaders.append((one["metadata"]["name"], numbers[_INDEX]))
+        number = one["metadata"].get("annotations", {})[_INDEX]
+        # The result of a task that ended may be longer than the tail, while others still run.
+        ended = one.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        leaders.append((one["metadata"]["name"], number, -1 if ended else tail))
     tasks, found = run.tasks(), False
-    for pod, number in leaders:
+    for pod, number, lines_read in leaders:
         task = tasks[int(number)]
         try:
             # Kept here, since the log is gone with its pod.
-            log = "" if task.code() is not None else _asked(run, _PODS["log"], pod=pod, tail=tail)
+            log = (
+                ""
+                if task.code() is not None
+                else _asked(run, _PODS["log"], pod=pod, tail=lines_read)
+            )
         except ClusterError as error:
             if re.search(_PODS["gone"], str(error)):
                 continue

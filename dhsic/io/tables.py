@@ -784,13 +784,15 @@ def usable_columns(
     Raises
     ------
     InvalidArgumentError
-        There are none, or a variable cannot be read.
+        There are none, or a variable cannot be read or has a column that the table lacks.
     DataError
         The file cannot be read.
     """
     table = open_table(Path(path))
     named = columns_by_variable(variables, table.columns)
     taken = {column for columns in named.values() for column in columns}
+    for column in taken.difference(table.columns):
+        table.check_column(column)
     others = {name: f"{name!r} has no name" for name in table.columns if not name.strip()}
 
     def passing(columns: Sequence[str], check: Callable[[str], object]) -> list[str]:

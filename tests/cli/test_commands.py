@@ -19,12 +19,16 @@ import zarr
 
 import dhsic
 from dhsic import causal
+from dhsic._spec import known_methods
 from dhsic.cli import main
+from dhsic.cli.signature import METHODS
 from dhsic.cli.table import COMMANDS
 from dhsic.cluster import TLS, ClusterSpec, SchedulerAt
 from dhsic.errors import DataError
+from dhsic.kernels.text import FORMS
 
-TEST = "test data.zarr --variable x --variable y"
+XY = "--variable x --variable y"
+TEST = f"test data.zarr {XY}"
 QUICK = f"{TEST} --kernel gaussian --resamples 50"
 NYSTROM = f"{QUICK} --estimator nystrom-m"
 RFF = f"{QUICK} --estimator rff-hsic"
@@ -337,6 +341,14 @@ def test_old_option__is_told_with_its_text(line, files, invoke):
     assert f"now: write {OLD[line]} instead" in done.stderr
 
 
+@pytest.mark.parametrize("line", [RANK, MATRIX, MAP, GIVEN, DIRECTION])
+def test_old_option__of_a_grid_is_no_advice_where_there_is_none(line, files, invoke):
+    done = invoke(f"{line} --factors 0.5,1")
+    assert done.exit_code == 2
+    assert "No such option '--factors'" in done.stderr
+    assert "grid" not in done.stderr
+
+
 PLANS = {
     "--threads 3": "3 threads of this process",
     "--workers 3": "3 workers with 3 threads in all",
@@ -355,8 +367,7 @@ def test_plan__follows_the_options_and_writes_nothing(more, files, invoke):
     line = f"plan data.zarr --variable x --variable y --threads 2 {more}"
     if "threads" in more or "workers" in more:
         line = line.replace("--threads 2 ", "")
-    outputs = "--seed 3 --alpha 0.1 --json no.json --report no.html --log-json no --checkpoint kept"
-    done = invoke(f"{line} {outputs}")
+    done = invoke(f"{line} --seed 3 --alpha 0.1 --checkpoint kept")
     assert (done.exit_code, done.stderr) == (0, "")
     assert "300 rows of x, y" in done.stdout
     assert PLANS[more] in done.stdout
@@ -370,6 +381,14 @@ def test_plan_option__runs_nothing(line, files, invoke):
     assert (done.exit_code, done.stderr) == (0, "")
     assert "allowed" in done.stdout
     assert "p-value" not in done.stdout
+
+
+@pytest.mark.parametrize("option", ["--json", "--report", "--plot", "--log-json"])
+@pytest.mark.parametrize("line", [f"plan data.zarr {XY}", f"{TEST} --plan"])
+def test_plan__has_nothing_to_write(option, line, files, invoke):
+    done = invoke(f"{line} {option} out.png")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{option} is of a run, and a plan runs nothing: drop it" in done.stderr
 
 
 def test_plan__of_what_does_not_fit_is_shown_and_refused(files, invoke):
@@ -569,6 +588,7 @@ def test_workers__find_what_threads_find(line, files, found, tmp_path):
 
 def test_help__names_commands_and_fits_a_terminal(invoke):
     assert len(invoke("test --help").stdout.splitlines()) <= 60
+    assert "--kernel SPEC " in invoke("two-sample --help").stdout
     for line in ("", "--help", "-h"):
         done = invoke(line)
         assert (done.exit_code, done.stderr) == (0, "")
@@ -621,12 +641,42 @@ def test_table__is_taken_as_people_have_it(files, invoke):
     assert "1 of 1 pairs at level 0.05" in pairs
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("rank table.csv --target a --exclude bb", "needs column 'bb', which is not in"),
+        ("matrix table.csv --exclude bb", "needs column 'bb', which is not in"),
+        ("rank table.csv --target a --features b --exclude c", "and --features names them"),
+        (f"{MATRIX} --exclude z", "and --variable names them"),
+    ],
+)
+def test_exclude__is_not_ignored(line, words, files, invoke):
+    done = invoke(line)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_resamples__of_a_null_without_replicates_are_refused(files, invoke):
+    done = invoke(f"{QUICK} --estimator block-hsic --null normal:direct")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--resamples is of a null of replicates, and 'normal' draws none" in done.stderr
+
+
 def test_methods__are_listed_with_their_fields(invoke):
     listed = invoke("methods").stdout
     assert all(name in listed for name in ("nystrom-m ", "permutation  n_resamples=250", "rq "))
     told = invoke("methods nystrom-m").stdout
     assert told.startswith("nystrom-m, estimator: ")
     assert "n_landmarks  8sqrt" in told
+    known = [one for argument in METHODS for one in known_methods(argument)]
+    for name in (*known, *FORMS, "grid"):
+        assert re.search(rf"\b{name}\b", listed), name
+        told = invoke(f"methods {name}").stdout
+        assert not re.search(r"\[\d\]|\.\.$|^  origin ", told, re.M), told
+    assert "within       auto|all|groups  " in invoke("methods permutation").stdout
+    assert "of 'dhsic two-sample': it has the fields of v-hsic" in invoke("methods v-mmd").stdout
+    assert "nu=0.5\n  length " in invoke("methods matern12").stdout
+    assert "combine          auto|all|matched  " in invoke("methods grid").stdout
     assert "did you mean 'gaussian'" in invoke("methods gausian").stderr
 
 

@@ -9,7 +9,8 @@ from dhsic.cli import submit as module
 from tests.cli.queues import queues as queues
 from tests.processes import wait_until
 
-TEST = "test data.zarr --variable x --variable y"
+XY = "--variable x --variable y"
+TEST = f"test data.zarr {XY}"
 URL = "test s3://bucket/songs.zarr --variable x --variable y"
 KUBERNETES = "{image: 'dhsic:1', tls_secret: tls, context: c, namespace: lab}"
 SPECS = {
@@ -183,8 +184,12 @@ def test_status_and_result__are_those_of_the_queue(submit, queues, invoke, here,
     journal.write_text(line("error", message="x has NaN in row 3"))
     refused(invoke(f"result {run}"), f"run {run} failed: x has NaN in row 3 (its log is ")
     assert run in invoke("runs").stdout
-    (folder / "run.json").write_text("no json")
-    refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
+    later = submit(options="--detach").stdout.strip()
+    for text in ("no json", '"a word"'):
+        (folder / "run.json").write_text(text)
+        refused(invoke(f"status {run}"), f"run {run} cannot be read: remove {folder}")
+    assert later in (listed := invoke("runs").stdout)
+    assert run not in listed
 
 
 def test_job__is_asked_for_where_its_cluster_is(submit, queues, invoke):
@@ -219,7 +224,12 @@ def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, 
     assert [IDENTITY.sub("ID", word) for word in called] == option
     (folder,) = folders(here)
     queues.answer(ask, out=states[1])
-    assert "tasks      4 waiting\n" in invoke(f"status {run}").stdout
+    shown = invoke(f"status {run}").stdout
+    assert "tasks      4 waiting\n" in shown
+    assert (
+        f"command    dhsic submit --each=variable=x,z --each=null=shifts,permutation -- {ONE}\n"
+        in shown
+    )
     refused(invoke(f"result {run}"), "has no result, it is waiting")
     ends(folder / "0", result='{"pvalue": 0.25, "statistic": 2}')
     ends(folder / "1", code=2)
@@ -238,9 +248,16 @@ def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, 
     assert found[0]["result"] == {"pvalue": 0.25, "statistic": 2}
 
 
-def test_sweep__values_stand_where_the_command_says(submit):
+def test_sweep__values_stand_where_the_command_says(submit, invoke):
     done = submit("test {file} --variable x --variable y", options="--each file=a.csv,b.csv")
     assert "a.csv" in done.stderr, "which is judged as the command would"
+    for where, words in {"slurm": "lost.zarr", "kubernetes": "DATA must be a URL"}.items():
+        done = submit(f"test {{data}} {XY}", where, "--each data=lost.zarr,s3://b/b.zarr")
+        refused(done, words)
+    names = "--each 'variable=x[:, 0];y' --detach"
+    run = submit("test s3://b/c.zarr --variable y", options=names).stdout.strip()
+    line = "dhsic submit '--each=variable=x[:, 0];y' -- test s3://b/c.zarr --variable y\n"
+    assert line in invoke(f"status {run}").stdout
     text = submit(
         "test s3://b/{file} --variable x --variable y",
         options="--render-only --each 'file=a[1, 2].zarr,b.zarr'",
@@ -252,9 +269,10 @@ def test_sweep__values_stand_where_the_command_says(submit):
 
 def test_local__sweep_runs_here(submit, invoke, here, queues, monkeypatch):
     monkeypatch.setenv("PATH", f"{queues.programs}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_STATE_HOME", str(here / "me@home"))
     done = submit(f"{ONE} --kernel gaussian", "local", "--each variable=x,z --detach")
     assert done.exit_code == 0, done.stderr
-    run, (folder,) = done.stdout.strip(), folders(here)
+    run, (folder,) = done.stdout.strip(), folders(here / "me@home")
     wait_until(lambda: all((folder / k / "exit").exists() for k in "01"), 200, "they do not end")
     found = json.loads(invoke(f"result {run} --json").stdout)
     assert {one["state"] for one in found} == {"finished"}, (folder / "0/error.log").read_text()
@@ -308,11 +326,15 @@ def test_kubernetes__sweep_is_collected_from_its_pods(submit, queues, invoke):
     run = submit(command, "kubernetes", "--each variable=x,z --detach").stdout.strip()
     index = "batch.kubernetes.io/job-completion-index"
     names = [{"metadata": {"name": f"p{k}", "annotations": {index: str(k)}}} for k in (0, 1)]
-    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=Complete")
+    names[0]["status"] = {"phase": "Succeeded"}
+    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=1")
     queues.answer("kubectl", "get", "pods", out=json.dumps({"items": names}))
-    for code in (0, 1):
-        ended = f"\n=== output ===\nt\n\n=== result ===\n{{}}\n\n=== exit {code} ===\n"
-        queues.answer("kubectl", "logs", f"pod/p{code}", out=ended)
+    queues.answer("kubectl", "logs", "--tail=50", out=line("command-started"))
+    ended = "\n=== output ===\nt\n\n=== result ===\n{{}}\n\n=== exit {} ===\n"
+    queues.answer("kubectl", "logs", "pod/p0", "--tail=-1", out=ended.format(0))
+    assert "tasks      1 finished, 1 running\n" in invoke(f"status {run}").stdout
+    queues.answer("kubectl", "get", "job", f"dhsic-{run}", out="state=Complete")
+    queues.answer("kubectl", "logs", "pod/p1", out=ended.format(1))
     table = [line.split() for line in invoke(f"result {run}").stdout.splitlines()]
     assert table == [["variable", "state"], ["x", "finished"], ["z", "failed"]]
 
@@ -329,6 +351,10 @@ REFUSED = {
     (URL.replace("//", "//me:secret@"), SLURM): "no password or signature",
     (f"{TEST} --json o.json", SLURM): "--json cannot be given to a command",
     (f"{TEST} --workers 2", SLURM): "--workers cannot be given to a command",
+    (URL.replace("test", "plan"), SLURM): "plan here, with --threads",
+    (f"{URL} --plan", SLURM): "plan here, with --threads",
+    (f"{URL} --plot out.txt", SLURM): "--plot needs a name that ends in a format",
+    (f"{URL} --plot slurm.yaml", SLURM): "slurm.yaml exists: give another name, or --overwrite",
     (TEST, "kind: ["): "must be YAML",
     (TEST, f"{SLURM}slurm: {{options: {{color: red}}}}"): "arguments of dask-jobqueue for slurm",
     (TEST, f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
@@ -341,6 +367,11 @@ def test_what_cannot_run__is_not_submitted(command, spec, submit, queues, here):
     (here / "slurm.yaml").write_text(spec)
     refused(submit(command), REFUSED[command, spec])
     assert (queues.calls("sbatch"), folders(here)) == ([], [])
+
+
+def test_option__that_is_given_twice_is_refused(submit, here):
+    refused(submit(options="--cluster sge.yaml"), "--cluster is given twice: give it once")
+    assert folders(here) == []
 
 
 @pytest.mark.parametrize("each", ["x", "x=1", "--each", "variable=", "a=1,2 --each a=3,4"])

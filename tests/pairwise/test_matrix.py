@@ -180,7 +180,7 @@ def test_result__says_which_adjusted_pvalues_can_be_attained():
     few = dhsic.dependence_matrix(*variables, n_resamples=300, rng=0)
     assert few.least_adjusted == few.adjusted[0, 1] == pytest.approx(28 / 300)
     said = dict(few.summary())["p-values"]
-    assert "no pair can be rejected at level 0.05; n_resamples=3,000 gives smaller ones" in said
+    assert "no pair can be rejected at level 0.05; 3,000 replicates give smaller ones" in said
     assert said in few.findings(0.05, "holm").notes[0]
     default = dhsic.dependence_matrix(*variables, rng=0)
     assert default.least_adjusted == default.adjusted[0, 1] == pytest.approx(28 / 1200)
