@@ -12,7 +12,11 @@ trap cancelled=1 TERM
 @python@ -m dhsic "$@" > "$folder/output.txt" 2>> "$folder/error.log" &
 command=$!
 @timer@
-wait -n
+# Until the command ends, or the time is over; after an interrupted 'wait -n' Bash 5.2 gives the
+# status of a command as -1.
+while [[ -z ${cancelled:-} ]] && kill -0 "$command" && kill -0 "${timer:-$command}"; do
+    sleep 1
+done 2> /dev/null
 # A cancelled job sends SIGTERM to the command by itself, and a second one would keep it from
 # cleaning. Where the command has ended, its number is nobody's and 'kill' fails.
 [[ -n ${cancelled:-} ]] || { kill -TERM "$command" && over=1; } 2> /dev/null
