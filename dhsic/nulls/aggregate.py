@@ -75,12 +75,11 @@ class _Scores(NamedTuple):
         values = _log_sum(each) if soft else each.max(axis=1)
         return cls(values, float(errors.max()), int(numbers[best]), largest)
 
-    @classmethod
-    def of_all(cls, parts: Sequence[Self], *, soft: bool) -> Self:
-        """By the columns of all parts."""
-        values = (np.logaddexp if soft else np.maximum).reduce([part.values for part in parts])
-        *_, strongest, largest = max(parts, key=lambda part: part.largest)
-        return cls(values, max(part.rounding for part in parts), strongest, largest)
+    def beside(self, other: Self, *, soft: bool) -> Self:
+        """By the columns of both: parts are merged as they come, and no more than two are held."""
+        values = (np.logaddexp if soft else np.maximum)(self.values, other.values)
+        best = other if other.largest > self.largest else self
+        return best._replace(values=values, rounding=max(self.rounding, other.rounding))
 
 
 def aggregate(
@@ -150,7 +149,7 @@ def aggregate(
     weights = _combination_weights(count, reference, share)
     own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
     soft = how == "soft"
-    parts: tuple[list[_Scores], list[_Scores]] = [], []
+    parts: list[_Scores | None] = [None, None]
     for columns in _bunches(len(replicates), count):
         rows = np.vstack([statistics[columns], replicates[:, columns]])
         distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
@@ -169,11 +168,13 @@ def aggregate(
             errors /= math.pi
         numbers = np.arange(columns.start, columns.stop)
         first = np.isin(numbers, reference) & (apart and not soft)
-        for part, taken in zip(parts, (first, ~first), strict=True):
+        for k, taken in enumerate((first, ~first)):
             if taken.any():
                 each = distances if taken.all() else distances[:, taken]
-                part.append(_Scores.of(each, errors[taken], numbers[taken], soft=soft))
-    alone, others = (_Scores.of_all(part, soft=soft) if part else None for part in parts)
+                found = _Scores.of(each, errors[taken], numbers[taken], soft=soft)
+                before = parts[k]
+                parts[k] = found if before is None else before.beside(found, soft=soft)
+    alone, others = parts
     assert others is not None
     scores = others if alone is None else _shared(alone, others, share)
     return Aggregated(
