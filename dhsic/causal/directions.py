@@ -905,35 +905,26 @@ class _Directed:
         return -math.log(side.pvalue) if self.criterion == "p-value" else -side.pvalue
 
 
-@dataclass(frozen=True)
-class _UnitsAndSquares:
-    """All columns in units of a sample, and their squares, as a design."""
-
-    units: tuple[ColumnFeatures, ...]
-
-    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Columns and squares of rows, shape (b, 2 d)."""
-        del fold
-        columns = [one(x) for one, x in zip(self.units, values, strict=True)]
-        return np.concatenate([*columns, *map(np.square, columns)], axis=1)
+def _in_units(
+    units: Sequence[ColumnFeatures], values: Sequence[NDArray[Any]], fold: int = 0
+) -> Vector:
+    """Columns of all variables in units of a sample (b, d), as a design."""
+    del fold
+    return np.concatenate([one(x) for one, x in zip(units, values, strict=True)], axis=1)
 
 
-@dataclass(frozen=True)
-class _Standardise:
-    """Rows in units of the standard deviations, about the means, as a `RowFunction`."""
-
-    units: ColumnFeatures
-
-    def __call__(self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]) -> Vector:
-        """Shift and divide."""
-        del rows
-        return np.asarray(self.units(values[0]), np.float64)
+def _rows_in_units(
+    units: ColumnFeatures, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
+) -> Vector:
+    """Rows of one variable in its units, as a `RowFunction`."""
+    del rows
+    return _in_units([units], values)
 
 
 def _moments(session: Session) -> SecondMomentsPass:
     """The pass of means and mean squares, to which a run adds the columns."""
     d, name = sum(session.dims), "means and standard deviations"
-    return SecondMomentsPass(2 * d, 16 * d, 8 * 3 * d, Folds(1), name, products=False)
+    return SecondMomentsPass(d, 16 * d, 8 * 3 * d, Folds(1), name)
 
 
 def _standardised(session: Session) -> list[Source]:
@@ -952,11 +943,10 @@ def _standardised(session: Session) -> list[Source]:
     samples = session.take([rows] * len(session.sources))
     # About the medians, from which a mean is at most a standard deviation away.
     units = [ColumnFeatures.of(one.astype(np.float64), np.float64) for one in samples]
-    design = _UnitsAndSquares(tuple(units))
+    design = partial(_in_units, units)
     sums = session.reduce(replace(_moments(session), design=design)).whole()
-    mean, square = np.split(sums.totals / session.n, 2)
-    # The centre is near the mean, so that little cancels.
-    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    mean = sums.totals / session.n
+    deviation = np.sqrt(np.maximum(sums.covariance().diagonal(), 0.0))
     parts = (np.split(one, [session.dims[0]]) for one in (mean, deviation))
     out: list[Source] = []
     for source, one, about, spread in zip(session.sources, units, *parts, strict=True):
@@ -968,5 +958,6 @@ def _standardised(session: Session) -> list[Source]:
             )
             raise DataError(msg)
         whole = replace(one, centre=one.centre + one.scale * about, scale=one.scale * spread)
-        out.append(derived(source.name, (source,), _Standardise(whole), len(about)))
+        function = partial(_rows_in_units, whole)
+        out.append(derived(source.name, (source,), function, len(about)))
     return out

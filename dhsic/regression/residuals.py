@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
@@ -17,13 +15,13 @@ from numpy.typing import NDArray
 from dhsic._arguments import RunOptions
 from dhsic._random import generator
 from dhsic._rows import ALL_ROWS, RowLabels
-from dhsic._spec import name_methods
-from dhsic._validation import check_choice, check_integer, named_arguments, nearest, shown
+from dhsic._spec import method_of_name, name_methods
+from dhsic._validation import check_choice, check_integer, named_arguments, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import RowBlock
 from dhsic.engine.session import Session
-from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.base import plan_of
 from dhsic.io.missing import Missing
 from dhsic.io.variables import Variable, derived
@@ -383,10 +381,10 @@ class Splines:
         parts = [sums.whole()] if self.n_folds == 1 else [others for others, _ in sums.splits()]
         d, bases = dict(design.targets)[target], dict(design.bases)
         coefficients = np.zeros((len(parts), sums.totals.shape[-1], d * len(sets)))
-        constant, left = np.zeros((len(parts), d * len(sets))), []
+        constant, left = np.zeros((len(parts), d * len(sets))), np.empty((len(parts), len(sets)))
         targets = design.places((), target)
         for r, given in enumerate(sets):
-            at, functions, least = slice(d * r, d * (r + 1)), design.places(given), []
+            at, functions = slice(d * r, d * (r + 1)), design.places(given)
             # Coefficients shrink to 0, and not their differences (Eilers and Marx 1996) to those
             # of a line.
             penalties = [
@@ -403,24 +401,18 @@ class Splines:
                         f"{part.rows:.0f}: give fewer n_knots, or fewer variables"
                     )
                     raise DataError(msg)
-                fit = Ridges.fit(
-                    part,
-                    functions,
-                    targets,
-                    penalties=penalties,
-                    weights=_WEIGHTS,
-                    most_freedom=math.inf,
-                )
+                free: Any = {"weights": _WEIGHTS, "most_freedom": math.inf}
+                fit = Ridges.fit(part, functions, targets, penalties=penalties, **free)
                 coefficients[f, functions, at] = -fit.slopes
                 coefficients[f, targets, at] = np.eye(d)
                 constant[f, at] = fit.target_mean - fit.mean @ fit.slopes
-                least.append(fit.left.min())
-            left.append(float(np.min(least)))  # NaN where any is
+                left[f, r] = fit.left.min()
         # Functions that no regression takes are not computed.
         some = tuple(one for one in design.bases if any(one[0] in given for given in sets))
         kept = design.places([j for j, _ in some], target)
         own = SplineDesign(some, ((target, d),), np.asarray(design.centre)[kept])
-        return SplineResiduals(own, coefficients[:, kept], constant, tuple(left))
+        least = left.min(axis=0).tolist()  # NaN where any is
+        return SplineResiduals(own, coefficients[:, kept], constant, tuple(least))
 
 
 def _check_spans(rows: NDArray[Any], name: str) -> None:
@@ -522,9 +514,9 @@ class CrossFitted:
     def __post_init__(self) -> None:
         check_integer("n_folds", self.n_folds, minimum=2)
         known = isinstance(self.regressor, str) and self.regressor in _REGRESSORS
-        if known and find_spec("sklearn") is None:
-            module, extra = "scikit-learn", "causal"
-            raise require(module, extra, f"regression {self.regressor!r}")
+        if known:
+            with needing("scikit-learn", "causal", f"regression {self.regressor!r}"):
+                import sklearn  # noqa: F401
         made = not isinstance(self.regressor, type) and all(
             hasattr(self.regressor, method) for method in ("fit", "predict", "get_params")
         )
@@ -576,7 +568,10 @@ class CrossFitted:
             for column in range(y.shape[1]):
                 # A row is predicted without itself: a flexible regressor would take noise for
                 # function, and the residuals would not be those of the model.
-                fitted = _fit_quietly(self._made(seed), x[rest], y[rest, column])
+                with warnings.catch_warnings():
+                    # scikit-learn warns of bounds that an optimiser met.
+                    warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")
+                    fitted = self._made(seed).fit(x[rest], y[rest, column])
                 out[fold, column] = y[fold, column] - fitted.predict(x[fold])
         return out
 
@@ -597,13 +592,6 @@ class CrossFitted:
         # Parts of a pipeline have seeds too, behind two underscores.
         seeds = [key for key in fresh.get_params() if key.split("__")[-1] == "random_state"]
         return fresh.set_params(**dict.fromkeys(seeds, seed))
-
-
-def _fit_quietly(regressor: Any, x: Vector, y: Vector) -> Any:
-    """Fit without what scikit-learn warns of bounds that an optimiser met."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")
-        return regressor.fit(x, y)
 
 
 def _random_forest(seed: int) -> Any:
@@ -635,14 +623,17 @@ def described_regression(regression: Regression) -> dict[str, Any]:
     """The regression, with the version of the library behind it, for a checkpoint."""
     if not isinstance(regression, CrossFitted):
         return {"regression": regression}
+    import sklearn
+
     # Another version may grow other trees from the same seed.
-    return {"regression": regression, "scikit-learn": version("scikit-learn")}
+    return {"regression": regression, "scikit-learn": sklearn.__version__}
 
 
 RegressionName = Literal["splines", "random-forest", "gaussian-process"]
-REGRESSIONS = get_args(RegressionName)
-name_methods("regression", {name: partial(CrossFitted, name) for name in _REGRESSORS})
-name_methods("regression", {Splines.name: Splines})
+name_methods(
+    "regression",
+    {Splines.name: Splines, **{name: partial(CrossFitted, name) for name in _REGRESSORS}},
+)
 
 
 @named_arguments
@@ -668,17 +659,14 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
     >>> find_regression("splines").n_knots
     20
     """
-    if isinstance(regression, str) and regression == "splines":
-        return Splines()
-    if isinstance(regression, str) and regression in _REGRESSORS:
-        return CrossFitted(regression)
+    made: Any = regression
+    if isinstance(regression, str):
+        made = method_of_name("regression", regression)()
     # A class has the methods too, and is no regression yet.
-    if isinstance(regression, Regression) and not isinstance(regression, type):
-        return regression
-    listed = ", ".join(map(repr, REGRESSIONS))
-    near = nearest(regression, REGRESSIONS) if isinstance(regression, str) else ""
-    msg = f"regression must be one of {listed} or a value of one, got {shown(regression)}{near}"
-    raise InvalidArgumentError(msg)
+    if isinstance(made, type) or not isinstance(made, Regression):
+        msg = f"regression must be a name or a value of one, got {shown(regression)}: as 'splines'"
+        raise InvalidArgumentError(msg)
+    return made
 
 
 def open_nodes(
@@ -811,9 +799,8 @@ class FittedRegressions:
                 continue
             assert self.design is not None
             assert self.sums is not None
-            function = regression.regressed(
-                self.design, self.sums, target, sets, session.names[target]
-            )
+            own_name = session.names[target]
+            function = regression.regressed(self.design, self.sums, target, sets, own_name)
             for own, left in zip(sets, function.left, strict=True):
                 self._check_noise(target, own, left)
             others = tuple(session.sources[j] for j in function.variables)

@@ -134,8 +134,6 @@ class SecondMomentsPass(Pass[SecondMoments]):
         Features (b, q) of rows of every variable that are all of a fold; a run has them.
     by_fold : bool, optional
         Whether the sums of every fold stay apart.
-    products : bool, optional
-        Whether products are summed, besides the features.
     """
 
     size: int
@@ -145,11 +143,10 @@ class SecondMomentsPass(Pass[SecondMoments]):
     name: str = "regressions"
     design: Design | None = None
     by_fold: bool = False
-    products: bool = True
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        tile, square = min(rows, TILE_ROWS), self.size**2 * self.products
+        tile, square = min(rows, TILE_ROWS), self.size**2
         state = 8 * self._parts * (square + self.size + 1)
         # Keys of all rows, twice, and numbers of the drawn ones.
         scratch = tile * (self.row + 8 * self.size) + 8 * square + 24 * rows + state
@@ -159,16 +156,13 @@ class SecondMomentsPass(Pass[SecondMoments]):
         """Sums over the rows of one block that count, by fold."""
         assert self.design is not None
         parts, q = self._parts, self.design([x[:1] for x in block.values], 0).shape[1]
-        found = SecondMoments(
-            np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, *(self.products * q,) * 2))
-        )
+        found = SecondMoments(np.zeros(parts), np.zeros((parts, q)), np.zeros((parts, q, q)))
         for fold, some in self.folds.tiles(block):
             rows = self.design([x[some] for x in block.values], fold)
             at = fold % parts
             found.rows[at] += len(some)
             found.totals[at] += rows.sum(axis=0)
-            if self.products:
-                found.products[at] += rows.T @ rows
+            found.products[at] += rows.T @ rows
         return found
 
     @property
