@@ -292,16 +292,14 @@ class CausalDirection(RunFields, BarResult):
         """Label and text of every line that a person reads."""
         first, second = self.names
         by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
-        reason = "" if self.estimator_reason == AS_ASKED else f": {self.estimator_reason}"
-        why = "" if self.rows_reason == AS_ASKED else f": {self.rows_reason}"
         return [
             ("direction", self.direction),
             ("score", f"{self.score:.6g} (by {by})"),
             (f"{first} -> {second}", str(self.forward)),
             (f"{second} -> {first}", str(self.backward)),
-            ("estimator", f"{self.estimator}{reason}"),
+            ("estimator", _because(self.estimator, self.estimator_reason)),
             ("regression", self.regression),
-            ("n", f"{self._rows_told}{why}"),
+            ("n", _because(self._rows_told, self.rows_reason)),
             *self._tail(),
         ]
 
@@ -378,11 +376,16 @@ class CausalDirections(BarResult):
         """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
         # A stable sort keeps pairs of the same confidence in their order.
         order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
-        rows: list[list[str]] = []
-        for k in order:
-            result = self.results[k]
-            sides = (rounded(result.forward.hsic), rounded(result.backward.hsic))
-            rows.append([self.pairs[k], result.direction, f"{result.score:.4g}", *sides])
+        some = ((self.pairs[k], self.results[k]) for k in order)
+        rows = [
+            [
+                pair,
+                one.direction,
+                f"{one.score:.4g}",
+                *map(rounded, (one.forward.hsic, one.backward.hsic)),
+            ]
+            for pair, one in some
+        ]
         return ["pair", "direction", "score", "HSIC forward", "HSIC backward"], rows
 
     def records(self) -> list[dict[str, Any]]:
@@ -409,6 +412,10 @@ class CausalDirections(BarResult):
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s"),
         ]
+
+
+def _because(text: str, reason: str) -> str:
+    return text if reason == AS_ASKED else f"{text}: {reason}"
 
 
 @named_arguments
@@ -952,10 +959,7 @@ def _standardised(session: Session) -> list[Source]:
     for source, one, about, spread in zip(session.sources, units, *parts, strict=True):
         (constant,) = np.nonzero(spread == 0.0)
         if len(constant):
-            msg = (
-                f"variable {source.name!r} is constant in column {int(constant[0])}: leave the "
-                "column out"
-            )
+            msg = f"variable {source.name!r} is constant in column {constant[0]}: leave it out"
             raise DataError(msg)
         whole = replace(one, centre=one.centre + one.scale * about, scale=one.scale * spread)
         function = partial(_rows_in_units, whole)

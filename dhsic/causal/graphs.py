@@ -473,16 +473,24 @@ def _score_line(graph: ScoredDAG) -> str:
 
 
 class SearchTest(NamedTuple):
-    """A test of the search."""
+    """A test of the search.
+
+    Parameters
+    ----------
+    node : str
+        Whose residual was tested.
+    given : tuple of str
+        Names of its regressors.
+    statistic : float
+        Statistic of the dependence of the residual and the nodes before, or beside, this one.
+    pvalue : float
+        P-value of the test that they are independent.
+    """
 
     node: str
-    """Whose residual was tested."""
     given: tuple[str, ...]
-    """Names of its regressors."""
     statistic: float
-    """Statistic of the dependence of the residual and the nodes before, or beside, this one."""
     pvalue: float
-    """P-value of the test that they are independent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -527,24 +527,36 @@ def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: R
 
 
 class FoundResiduals(NamedTuple):
-    """What the passes found, with their design and kernels."""
+    """What the passes found, with their design and kernels.
+
+    Parameters
+    ----------
+    design : ConditionalDesign
+        The features.
+    kernels : tuple of Kernel
+        Those of x and of y, as fitted.
+    statistic : float
+        N times the squared norm of the mean product of residuals.
+    law : ChiSquareMixture
+        Its limit, from the second moments of the products.
+    deciding : float
+        How many rows of equal norm would vary as much: few where a few rows decide.
+    explained : tuple of float
+        Shares of the variances of x and of y that predictions and regressions explain.
+    gained : tuple of float
+        How much more of x and of y is explained by all rows than by half of them.
+    correlation : float
+        The kernel partial correlation coefficient.
+    """
 
     design: ConditionalDesign
-    """The features."""
     kernels: tuple[Kernel, ...]
-    """Those of x and of y, as fitted."""
     statistic: float
-    """N times the squared norm of the mean product of residuals."""
     law: ChiSquareMixture
-    """Its limit, from the second moments of the products."""
     deciding: float
-    """How many rows of equal norm would vary as much: few where a few rows decide."""
     explained: tuple[float, ...]
-    """Shares of the variances of x and of y that predictions and regressions explain."""
     gained: tuple[float, ...]
-    """How much more of x and of y is explained by all rows than by half of them."""
     correlation: float
-    """The kernel partial correlation coefficient."""
 
 
 @dataclass(frozen=True)
@@ -584,8 +596,8 @@ class KernelResiduals:
 
     def plan(self, session: Session) -> Plan:
         """The steps that would run, with features of the largest size."""
-        sizes, passes = self._passes(session)
-        rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(session.dims) + sizes.given)
+        given, passes = self._passes(session)
+        rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(session.dims) + given)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows + passes[1].payload)
@@ -595,19 +607,15 @@ class KernelResiduals:
             steps += [session.plan(one), DriverStep(solving, 12 * square, square)]
         return plan_of(session, steps, _REMEDY)
 
-    def _passes(self, session: Session) -> tuple[Sizes, list[SecondMomentsPass]]:
-        """The passes with their sizes; a run adds the designs, for which rows have to be drawn."""
-        n = session.n
-        sizes = Sizes.of(
-            session.dims, _given_kinds(session), predicted_columns(session, self.kernels), n
-        )
+    def _passes(self, session: Session) -> tuple[int, list[SecondMomentsPass]]:
+        """The most features of what is given, and the passes; a run draws rows for the designs."""
+        n, kinds = session.n, _given_kinds(session)
+        given, bounds = sizes_of(session.dims, kinds, predicted_columns(session, self.kernels), n)
         every = Folds(FOLDS, session.seed)
         some = replace(every, share=rows_of_regression(n) / n)
-        first, second, third = (
-            SecondMomentsPass(*bounds, folds, name)
-            for bounds, folds, name in zip(sizes.passes, (some, some, every), _PASSES, strict=True)
-        )
-        return sizes, [replace(first, by_fold=True), second, third]
+        each = zip(bounds, (some, some, every), _PASSES, strict=True)
+        first, *others = (SecondMomentsPass(*one, folds, name) for one, folds, name in each)
+        return given, [replace(first, by_fold=True), *others]
 
     def _fitted(self, samples: Sequence[Vector]) -> tuple[Kernel, ...]:
         """Kernels fitted to samples of x and of y."""
@@ -632,11 +640,8 @@ class KernelResiduals:
         triples = zip(sides, both, of_pairs, strict=True)
         left = [side.centre(sample, design.of_given(given)) for side, sample, given in triples]
         fitted, given = self._fitted(left), design.of_given(z)
-        fitted_to = zip(sides, fits, fitted, left, strict=True)
-        sides = [
-            side.about(fit, kernel, rows, given, dtype) for side, fit, kernel, rows in fitted_to
-        ]
-        design = replace(design, sides=tuple(sides))
+        each = zip(sides, fits, fitted, left, strict=True)
+        design = replace(design, sides=tuple(one.about(*of, given, dtype) for one, *of in each))
         sums = session.reduce(replace(second, design=design)).whole()
         session.step("solve again")
         given_at, own_x, own_y, x_at, y_at = design.places
@@ -649,7 +654,7 @@ class KernelResiduals:
         explained = [
             # Unexplained is what the first leaves, times what the second leaves of that.
             1.0 - (1.0 - fit.explained * _share(side.at, sample)) * (1.0 - ridges.explained())
-            for fit, side, sample, ridges in zip(fits, sides, both, (x, y), strict=True)
+            for fit, side, sample, ridges in zip(fits, design.sides, both, (x, y), strict=True)
         ]
         correlation = partial_correlation(design, sums, y)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
@@ -687,10 +692,8 @@ def _draw(session: Session, kernels: Sequence[Kernel]) -> tuple[list[Vector], li
     One draw for all would let the features know of the pairing.
     """
     s = min(session.n, BANDWIDTH_ROWS)
-    draws = [
-        generator(session.seed, "landmarks", number).choice(session.n, size=s, replace=False)
-        for number in range(3)
-    ]
+    generators = [generator(session.seed, "landmarks", number) for number in range(3)]
+    draws = [one.choice(session.n, size=s, replace=False) for one in generators]
     given = range(2, len(session.sources))
     # The given variables share their rows, and are taken at those of x and of y as well.
     every_z = np.concatenate([draws[2], *draws[:2]])
@@ -790,44 +793,54 @@ def centred_columns(
     return tuple(numbers) if len(numbers) <= _MOST_COLUMNS else ()
 
 
-class Sizes(NamedTuple):
-    """The most features of rows, and bytes of designs and of a row, of the passes of a test."""
+def sizes_of(
+    dims: Sequence[int], kinds: Sequence[str], predicted: Sequence[Sequence[int]], n: int
+) -> tuple[int, list[tuple[int, int, int]]]:
+    """The most features of what is given, and of a row with the bytes of every pass.
 
-    given: int
-    """Features of what is given."""
-    passes: tuple[tuple[int, int, int], ...]
-    """Features of a row, bytes of the design and bytes of a row besides, of each of three."""
+    Parameters
+    ----------
+    dims : sequence of int
+        Columns of the variables.
+    kinds : sequence of str
+        Kinds of the given columns.
+    predicted : sequence of sequence of int
+        Columns of x and of y that are predicted.
+    n : int
+        Rows.
 
-    @classmethod
-    def of(
-        cls, dims: Sequence[int], kinds: Sequence[str], predicted: Sequence[Sequence[int]], n: int
-    ) -> Self:
-        """Those of n rows, of which columns of x and y are predicted by given columns of kinds."""
-        numbers, d = sum(kind == "number" for kind in kinds), len(kinds)
-        products = numbers * (numbers + 1) // 2 if d > 1 else 0
-        given = numbers + products * (products <= _MOST_PRODUCTS) + _most_projections(d)
-        predictions = [_PREDICTIONS + min(len(at), _PREDICTIONS) for at in predicted]
-        own = [_most_projections(count) for count in predictions]
-        t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
-        # Besides what is given: x, y and their columns that are predicted; then functions of the
-        # predictions of either, x at weights and y; then products of residuals at all weights.
-        first = given + 2 * t + sum(map(len, predicted))
-        second = given + sum(own) + t * (1 + weights)
-        p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
-        # Kernels at landmarks of one variable at a time, with the tiles of their work.
-        widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
-        row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
-        payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
-        passes = [(first, payload, row + 8 * (2 * given + first))]
-        payload += sum(
-            8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
-        )
-        row += 8 * (3 * given + 3 * sum(own) + 2 * second)
-        passes.append((second, payload, row))
-        # Every regression is the best of some, of which each has its vectors.
-        payload += 2 * 8 * (ways * p * (p + t) + p * t)
-        passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
-        return cls(given, tuple(passes))
+    Returns
+    -------
+    given : int
+        Features of what is given.
+    passes : list of tuple of int
+        Features of a row, bytes of the design and bytes of a row besides, of each of three.
+    """
+    numbers, d = sum(kind == "number" for kind in kinds), len(kinds)
+    products = numbers * (numbers + 1) // 2 if d > 1 else 0
+    given = numbers + products * (products <= _MOST_PRODUCTS) + _most_projections(d)
+    predictions = [_PREDICTIONS + min(len(at), _PREDICTIONS) for at in predicted]
+    own = [_most_projections(count) for count in predictions]
+    t, weights = MOST_DIRECTIONS, 1 + _MOST_WEIGHTS
+    # Besides what is given: x, y and their columns that are predicted; then functions of the
+    # predictions of either, x at weights and y; then products of residuals at all weights.
+    first = given + 2 * t + sum(map(len, predicted))
+    second = given + sum(own) + t * (1 + weights)
+    p, ways, m = given + max(own), 4 if d > 1 else 1, t**2 * weights
+    # Kernels at landmarks of one variable at a time, with the tiles of their work.
+    widest = max(_LANDMARKS, d * _landmarks_of_a_column(d))
+    row = 8 * (5 * widest + 3 * (sum(dims) + d) + 4 * t)
+    payload = 16 * given**2 + 8 * 3 * _LANDMARKS * (t + sum(dims) + 2 * d)
+    passes = [(first, payload, row + 8 * (2 * given + first))]
+    payload += sum(
+        8 * (3 * given * k + 2 * size**2) for k, size in zip(predictions, own, strict=True)
+    )
+    row += 8 * (3 * given + 3 * sum(own) + 2 * second)
+    passes.append((second, payload, row))
+    # Every regression is the best of some, of which each has its vectors.
+    payload += 2 * 8 * (ways * p * (p + t) + p * t)
+    passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
+    return given, passes
 
 
 def levered(n: int, p: int) -> bool:
@@ -923,7 +936,7 @@ class Projection:
     @classmethod
     def about(cls, features: Any, axes: Vector, sample: Vector) -> Self:
         """Linear functions of features about their mean in a sample."""
-        return cls(features, np.asarray(features(sample), np.float64).mean(axis=0), axes)
+        return cls(features, features(sample).mean(axis=0, dtype=np.float64), axes)
 
     @property
     def size(self) -> int:
@@ -959,19 +972,14 @@ def projections(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> tuple
     d = len(kinds)
     single = by_column(kinds, Columns(Gaussian())).fit(sample)
     widths = [single.widened(one) for one in _WIDTHS] if single.has_length else [single]
-    count = _landmarks_of_a_column(d)
-    found: list[tuple[Any, Vector]] = [
-        LandmarksByColumn.of(one, sample, count, _TOLERANCE, dtype) for one in widths
-    ]
+    options = sample, _landmarks_of_a_column(d), _TOLERANCE, dtype
+    found: list[tuple[Any, Vector]] = [LandmarksByColumn.of(one, *options) for one in widths]
     if d > 1:
         found.append(_at_landmarks(joint_kernel(kinds).fit(sample), sample[:_LANDMARKS], dtype))
     # Nystrom features L^-1 k.
-    return tuple(
-        Projection.about(
-            features, solve_lower(factor, np.eye(len(factor)), transposed=True), sample
-        )
-        for features, factor in found
-    )
+    inverses = [solve_lower(one, np.eye(len(one)), transposed=True) for _, one in found]
+    pairs = zip(found, inverses, strict=True)
+    return tuple(Projection.about(features, axes, sample) for (features, _), axes in pairs)
 
 
 def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Projection]:
@@ -990,37 +998,57 @@ def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Proj
 
 
 class FeatureRows(NamedTuple):
-    """Features of some rows."""
+    """Features of some rows.
+
+    Parameters
+    ----------
+    given : ndarray
+        Of what is given, shape (b, p).
+    own_x : ndarray
+        Regressors of x alone, or in the first pass its columns, shape (b, k_x).
+    own_y : ndarray
+        The same of y, shape (b, k_y).
+    x : ndarray
+        Shape (b, r_x).
+    y : ndarray
+        Shape (b, r_y).
+    weights : ndarray
+        The constant 1 and functions of what is given, shape (b, r_w).
+    """
 
     given: Vector
-    """Of what is given, shape (b, p)."""
     own_x: Vector
-    """Regressors of x alone, or in the first pass its columns, shape (b, k_x)."""
     own_y: Vector
-    """The same of y, shape (b, k_y)."""
     x: Vector
-    """Shape (b, r_x)."""
     y: Vector
-    """Shape (b, r_y)."""
     weights: Vector
-    """The constant 1 and functions of what is given, shape (b, r_w)."""
 
 
 class FirstFits(NamedTuple):
-    """First regressions of one variable on features (b, p) of what is given."""
+    """First regressions of one variable on features (b, p) of what is given.
+
+    Parameters
+    ----------
+    mean : ndarray
+        Mean of these features, shape (p,).
+    columns : ndarray
+        Slopes of its columns, in units of their deviations, shape (p, k).
+    leading : ndarray
+        Slopes of the features of it that vary most, at most two, shape (p, 2).
+    crossed : tuple of ndarray
+        The same by the rows outside of every fold.
+    explained : float
+        Share of the variance of its columns that this explains.
+    gained : float
+        How much more of it all rows explain than the rows of other folds do of a fold's.
+    """
 
     mean: Vector
-    """Mean of these features, shape (p,)."""
     columns: Vector
-    """Slopes of its columns, in units of their deviations, shape (p, k)."""
     leading: Vector
-    """Slopes of the features of it that vary most, at most two, shape (p, 2)."""
     crossed: tuple[Vector, ...]
-    """The same by the rows outside of every fold."""
     explained: float
-    """Share of the variance of its columns that this explains."""
     gained: float
-    """How much more of it all rows explain than the rows of other folds do of a fold's."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations, product
@@ -716,6 +716,12 @@ def _change(kernel: Kernel, factor: float) -> float:
 _GRID = "grid"
 _FIELDS = re.compile(r",(?=(?:kernels|factors|combine|aggregate|reference_share|most)=)")
 _LIST = re.compile(r"\s*\|\s*")
+_READ: dict[str, Callable[[str], Any]] = {
+    "kernels": lambda value: tuple(_LIST.split(value)),
+    "factors": lambda value: tuple(map(float, _LIST.split(value))),
+    "reference_share": float,
+    "most": int,
+}
 
 
 def read_grid(given: Any, *, of_one: bool = False) -> Any:
@@ -783,19 +789,11 @@ def grid_fields(text: str) -> dict[str, Any]:
             msg = f"a grid must have each field once; got {name!r} twice: drop one"
             raise InvalidArgumentError(msg)
         try:
-            given[name] = _of_grid(name, value.strip())
+            given[name] = _READ.get(name, str)(value.strip())
         except ValueError as error:
             msg = f"{name} of a grid must be numbers, as factors=0.5|1|2; got {value!r}"
             raise InvalidArgumentError(msg) from error
     return given
-
-
-def _of_grid(name: str, value: str) -> Any:
-    if name == "kernels":
-        return tuple(_LIST.split(value))
-    if name == "factors":
-        return tuple(map(float, _LIST.split(value)))
-    return {"reference_share": float, "most": int}.get(name, str)(value)
 
 
 READERS["kernels"] = read_grid

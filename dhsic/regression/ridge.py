@@ -65,14 +65,21 @@ class Folds:
 
 
 class SecondMoments(NamedTuple):
-    """Sums over rows of q features and of their products: of some rows, or by fold."""
+    """Sums over rows of q features and of their products: of some rows, or by fold.
+
+    Parameters
+    ----------
+    rows : int or ndarray
+        How many; by fold shape (k,), and so before the shapes of the others.
+    totals : ndarray
+        Shape (q,).
+    products : ndarray
+        Shape (q, q).
+    """
 
     rows: Any
-    """How many; by fold shape (k,), and so before the shapes of the others."""
     totals: Vector
-    """Shape (q,)."""
     products: Vector
-    """Shape (q, q)."""
 
     def whole(self) -> SecondMoments:
         """Sums over the rows of all folds."""

@@ -258,11 +258,6 @@ class SensitivityMap(Result):
             start += len(samples)
         return MapPoints(x, y, *np.vstack(derivatives).astype(np.float64).T)
 
-    @cached_property
-    def drawn(self) -> MapPoints:
-        """The points of a picture, computed once."""
-        return self.points()
-
     def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = _MOST) -> Axes:
         """A picture: the points of two variables of a column each, or bars of columns.
 
@@ -291,7 +286,7 @@ class SensitivityMap(Result):
         """
         # A result that was read from a file has no rows any more.
         if of is None and self.flat and self.rows is not None:
-            points = self.drawn
+            points = self.points()
             return sensitivity_field(points.x, points.y, points[2:], names=self.names, ax=ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))
         name = check_choice("of", of or widest, self.names)
@@ -345,27 +340,22 @@ class SensitivityMap(Result):
             }
             for name, values in self.features.items()
         }
-        return write_group(
-            path,
-            columns,
-            blocks,
-            lambda: told,
-            dtype=dtype,
-            compress=compress,
-            overwrite=overwrite,
-        )
+        options = {"compress": compress, "overwrite": overwrite}
+        return write_group(path, columns, blocks, lambda: told, dtype=dtype, **options)
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
-        rows = []
-        for name, sizes in self.features.items():
-            # A map of zeros has no shares, as that of a constant variable.
-            total = float(sizes.sum()) or 1.0
-            for j in self.top(name, len(sizes)):
-                size = float(sizes[j])
-                told = {"variable": name, "column": self.called(name, j), "sensitivity": size}
-                rows.append({**told, "share": size / total})
-        return rows
+        return [
+            {
+                "variable": name,
+                "column": self.called(name, j),
+                "sensitivity": float(sizes[j]),
+                # A map of zeros has no shares, as that of a constant variable.
+                "share": float(sizes[j]) / (float(sizes.sum()) or 1.0),
+            }
+            for name, sizes in self.features.items()
+            for j in self.top(name, len(sizes))
+        ]
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
@@ -646,14 +636,21 @@ def _check_differentiable(
 
 
 class Measured(NamedTuple):
-    """A measure of dependence and its gradient."""
+    """A measure of dependence and its gradient.
+
+    Parameters
+    ----------
+    value : float
+        The measure.
+    gradient : BlockGradient
+        In the rows of some variables.
+    estimate : Estimate
+        The estimate, which may be the measure.
+    """
 
     value: float
-    """The measure."""
     gradient: BlockGradient
-    """In the rows of some variables."""
     estimate: Estimate
-    """The estimate, which may be the measure."""
 
 
 @dataclass(frozen=True)
@@ -703,12 +700,9 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
     basis, product = fit.basis, fit.kappa.prod(axis=0)
     kernels = basis.combinations.kernels_of(0)
     # alpha_m = K_m^-1 kappa_m: Kalinke and Szabo (2023), (16).
-    alphas = np.array(
-        [
-            pivoted_cholesky(kernel(z), basis.tolerance).solve(mean)
-            for kernel, z, mean in zip(kernels, basis.points(0), fit.kappa, strict=True)
-        ]
-    )
+    each = zip(kernels, basis.points(0), fit.kappa, strict=True)
+    factors = ((pivoted_cholesky(kernel(z), basis.tolerance), mean) for kernel, z, mean in each)
+    alphas = np.array([factor.solve(mean) for factor, mean in factors])
     norms = np.einsum("mj,mj->m", alphas, fit.kappa)
     # K_J^-1 P, for the part of the marginals that the joint landmarks hold.
     w = basis.factor(0).solve(product)
@@ -758,14 +752,8 @@ class PairForm:
         others = scale * _products_but_one(means)
         totals = scale * _products_but_one(means.mean(axis=1))
         # For two variables: Perez-Suay and Camps-Valls (2018), (8) and (9).
-        gradient = TileGradient(
-            tiling,
-            np.full(n, scale),
-            totals[:, None] - others,
-            -others,
-            wrt,
-            _dims(session, wrt),
-        )
+        parts = np.full(n, scale), totals[:, None] - others, -others
+        gradient = TileGradient(tiling, *parts, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)
 
 
@@ -998,10 +986,7 @@ class FeatureGradient:
         """Bytes of the features, of their weights and of the slopes."""
         rows, counts = min(rows, _ROWS), [feature_map.n_features for feature_map in self.maps]
         size = rows * self.maps[0].dtype.itemsize
-        made = sum(
-            feature_map.scratch(rows) + 3 * size * feature_map.n_features
-            for feature_map in self.maps
-        )
+        made = sum(one.scratch(rows) + 3 * size * one.n_features for one in self.maps)
         return made + 8 * (4 * rows * max(counts) + self.derivative.size)
 
     def __call__(self, block: RowBlock) -> list[Vector]:
@@ -1009,9 +994,8 @@ class FeatureGradient:
         gradients = [np.empty((block.rows, d)) for d in self.dims]
         for start in range(0, block.rows, _ROWS):
             at = slice(start, min(start + _ROWS, block.rows))
-            features = [
-                features_of(x[at]) for features_of, x in zip(self.maps, block.values, strict=True)
-            ]
+            pairs = zip(self.maps, block.values, strict=True)
+            features = [features_of(x[at]) for features_of, x in pairs]
             for out, m in zip(gradients, self.wrt, strict=True):
                 # The derivative of C = E f h' in f is D h, and in h it is D' f.
                 derivative = self.derivative if m == 1 else self.derivative.T
