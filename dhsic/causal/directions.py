@@ -376,16 +376,11 @@ class CausalDirections(BarResult):
         """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
         # A stable sort keeps pairs of the same confidence in their order.
         order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
-        some = ((self.pairs[k], self.results[k]) for k in order)
-        rows = [
-            [
-                pair,
-                one.direction,
-                f"{one.score:.4g}",
-                *map(rounded, (one.forward.hsic, one.backward.hsic)),
-            ]
-            for pair, one in some
-        ]
+        rows: list[list[str]] = []
+        for k in order:
+            result = self.results[k]
+            sides = (rounded(result.forward.hsic), rounded(result.backward.hsic))
+            rows.append([self.pairs[k], result.direction, f"{result.score:.4g}", *sides])
         return ["pair", "direction", "score", "HSIC forward", "HSIC backward"], rows
 
     def records(self) -> list[dict[str, Any]]:
@@ -912,20 +907,28 @@ class _Directed:
         return -math.log(side.pvalue) if self.criterion == "p-value" else -side.pvalue
 
 
-def _in_units(
-    units: Sequence[ColumnFeatures], values: Sequence[NDArray[Any]], fold: int = 0
-) -> Vector:
-    """Columns of all variables in units of a sample (b, d), as a design."""
-    del fold
-    return np.concatenate([one(x) for one, x in zip(units, values, strict=True)], axis=1)
+@dataclass(frozen=True)
+class _InUnits:
+    """Columns of all variables in units of a sample, as a design."""
+
+    units: tuple[ColumnFeatures, ...]
+
+    def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
+        """Columns of rows, shape (b, d)."""
+        del fold
+        return np.concatenate([one(x) for one, x in zip(self.units, values, strict=True)], axis=1)
 
 
-def _rows_in_units(
-    units: ColumnFeatures, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
-) -> Vector:
-    """Rows of one variable in its units, as a `RowFunction`."""
-    del rows
-    return _in_units([units], values)
+@dataclass(frozen=True)
+class _Standardise:
+    """Rows in units of the standard deviations, about the means, as a `RowFunction`."""
+
+    units: ColumnFeatures
+
+    def __call__(self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]) -> Vector:
+        """Shift and divide."""
+        del rows
+        return np.asarray(self.units(values[0]), np.float64)
 
 
 def _moments(session: Session) -> SecondMomentsPass:
@@ -950,7 +953,7 @@ def _standardised(session: Session) -> list[Source]:
     samples = session.take([rows] * len(session.sources))
     # About the medians, from which a mean is at most a standard deviation away.
     units = [ColumnFeatures.of(one.astype(np.float64), np.float64) for one in samples]
-    design = partial(_in_units, units)
+    design = _InUnits(tuple(units))
     sums = session.reduce(replace(_moments(session), design=design)).whole()
     mean = sums.totals / session.n
     deviation = np.sqrt(np.maximum(sums.covariance().diagonal(), 0.0))
@@ -962,6 +965,5 @@ def _standardised(session: Session) -> list[Source]:
             msg = f"variable {source.name!r} is constant in column {constant[0]}: leave it out"
             raise DataError(msg)
         whole = replace(one, centre=one.centre + one.scale * about, scale=one.scale * spread)
-        function = partial(_rows_in_units, whole)
-        out.append(derived(source.name, (source,), function, len(about)))
+        out.append(derived(source.name, (source,), _Standardise(whole), len(about)))
     return out
