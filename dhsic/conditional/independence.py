@@ -640,8 +640,9 @@ class KernelResiduals:
         triples = zip(sides, both, of_pairs, strict=True)
         left = [side.centre(sample, design.of_given(given)) for side, sample, given in triples]
         fitted, given = self._fitted(left), design.of_given(z)
-        each = zip(sides, fits, fitted, left, strict=True)
-        design = replace(design, sides=tuple(one.about(*of, given, dtype) for one, *of in each))
+        about = zip(sides, fits, fitted, left, strict=True)
+        done = (one.about(fit, kernel, x, given, dtype) for one, fit, kernel, x in about)
+        design = replace(design, sides=tuple(done))
         sums = session.reduce(replace(second, design=design)).whole()
         session.step("solve again")
         given_at, own_x, own_y, x_at, y_at = design.places

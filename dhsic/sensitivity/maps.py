@@ -340,7 +340,7 @@ class SensitivityMap(Result):
             }
             for name, values in self.features.items()
         }
-        options = {"compress": compress, "overwrite": overwrite}
+        options: Any = {"compress": compress, "overwrite": overwrite}
         return write_group(path, columns, blocks, lambda: told, dtype=dtype, **options)
 
     def records(self) -> list[dict[str, Any]]:
