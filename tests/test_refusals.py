@@ -210,7 +210,7 @@ ARGUMENTS = [
         (lambda: dhsic.Grid(("gaussian",)), "needs Candidates"),
         (lambda: hsic_pair(kernels=dhsic.Grid()), "one kernel for each variable"),
         (lambda: pair(kernels=dhsic.Grid(combine=[(0, 99)])), r"below .*; got \(0, 99\)"),
-        (lambda: dhsic.kernels.parse("gaussian:abc"), "a finite number > 0; got 'abc'"),
+        (lambda: dhsic.kernels.parse("gaussian:abc"), "a finite number > 0, got 'abc'"),
         (lambda: dhsic.kernels.Gaussian()(WIDE), r"must be set before use; .* call fit\(sample\)"),
         (lambda: dhsic.stored_array(X), "place must be a zarr array"),
         (lambda: embedding().save("it.npz", overwrite=1), "overwrite must be True or False, got 1"),

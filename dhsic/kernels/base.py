@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import count
-from numbers import Real
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._validation import check_number
 from dhsic.errors import DataError, InvalidArgumentError
 
 Matrix = NDArray[np.floating[Any]]
@@ -400,14 +400,9 @@ class Kernel(ABC):
         value, default = getattr(self, parameter), getattr(type(self), parameter)
         if value is default:
             return
-        number = float(value) if isinstance(value, Real) else math.nan
-        if not allowed(number):
-            instead = "its value from the data" if default is None else repr(default)
-            msg = (
-                f"{self.name}: {parameter} must be {requirement}; got {value!r}: "
-                f"leave it out for {instead}"
-            )
-            raise InvalidArgumentError(msg)
+        instead = "its value from the data" if default is None else repr(default)
+        what, remedy = f"{self.name}: {parameter}", f"leave it out for {instead}"
+        number = check_number(what, value, requirement, allowed, remedy)
         # The value is frozen, but is still being made here.
         object.__setattr__(self, parameter, number)
 

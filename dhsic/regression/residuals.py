@@ -276,9 +276,7 @@ class Splines:
     def __post_init__(self) -> None:
         for name, value, most in (("n_knots", self.n_knots, 10_000), ("degree", self.degree, 20)):
             # Bounds far from any sensible value: a slip is refused before it takes all memory.
-            if check_integer(name, value, minimum=2) > most:
-                msg = f"{name} must be at most {most:,}, got {shown(value)}: take fewer"
-                raise InvalidArgumentError(msg)
+            check_integer(name, value, minimum=2, maximum=most)
         check_choice("penalty", self.penalty, get_args(Penalty))
         check_integer("n_folds", self.n_folds, minimum=1, maximum=_MOST_FOLDS)
         check_choice("extrapolation", self.extrapolation, get_args(Extrapolation))

@@ -225,7 +225,7 @@ def test_scale__must_be_finite_and_positive(scale, bad):
     kernels = {"gamma": (Gaussian, Laplacian, InverseMultiquadric, Polynomial)}
     kernels |= {"alpha": (RationalQuadratic,), "length": (Matern,)}
     for kernel in kernels[scale]:
-        match = f"{kernel.name}: {scale} must be a finite number > 0; got .*: leave it out for"
+        match = f"{kernel.name}: {scale} must be a finite number > 0, got .*: leave it out for"
         with pytest.raises(InvalidArgumentError, match=match):
             kernel(**{scale: bad})
 
@@ -233,15 +233,15 @@ def test_scale__must_be_finite_and_positive(scale, bad):
 @pytest.mark.parametrize(
     ("build", "match"),
     [
-        (lambda: Matern(nu=1.0), r"nu must be 0.5, 1.5 or 2.5; got 1.0: leave it out for 1.5"),
+        (lambda: Matern(nu=1.0), r"nu must be 0.5, 1.5 or 2.5, got 1.0: leave it out for 1.5"),
         (
             lambda: Polynomial(degree=0),
-            r"degree must be an integer >= 1; got 0: leave it out for 3",
+            r"degree must be an integer >= 1, got 0: leave it out for 3",
         ),
-        (lambda: Polynomial(degree=2.5), r"degree must be an integer >= 1; got 2.5"),
-        (lambda: Polynomial(coef0=-0.1), r"coef0 must be a finite number >= 0; got -0.1"),
-        (lambda: Distance(exponent=0), r"exponent must be a number in \(0, 2\]; got 0"),
-        (lambda: Distance(exponent=2.1), r"exponent must be a number in \(0, 2\]; got 2.1"),
+        (lambda: Polynomial(degree=2.5), r"degree must be an integer >= 1, got 2.5"),
+        (lambda: Polynomial(coef0=-0.1), r"coef0 must be a finite number >= 0, got -0.1"),
+        (lambda: Distance(exponent=0), r"exponent must be a number in \(0, 2\], got 0"),
+        (lambda: Distance(exponent=2.1), r"exponent must be a number in \(0, 2\], got 2.1"),
         (lambda: Gaussian(origin=(np.nan,)), r"origin must be finite; got \(nan,\)"),
         (lambda: Sum((Linear(),)), r"a sum needs two kernels or more"),
         (lambda: Product((Linear(), 2)), r"a product needs two kernels or more"),
@@ -492,10 +492,10 @@ def test_parse__reads(text, kernel):
         ("xyzzy", r"got 'xyzzy': write 'gaussian'"),
         ("", r"must be one of .*; got ''"),
         ("gaussian+", r"must be one of .*; got ''"),
-        ("gaussian:-1", r"gaussian: gamma must be a finite number > 0; got -1.0: leave it out"),
+        ("gaussian:-1", r"gaussian: gamma must be a finite number > 0, got -1.0: leave it out"),
         ("gaussian:", r"must have fields of gamma; got 'gamma' without a value: give .* out$"),
         ("rq:gama=1", r"fields of alpha, gamma; got 'gama'; did you mean 'gamma'"),
-        ("polynomial:2.5", r"degree must be an integer >= 1; got 2.5"),
+        ("polynomial:2.5", r"degree must be an integer >= 1, got 2.5"),
         ("gaussian:1:2", r"gaussian must have at most gamma; got '1:2'"),
         ("delta:a=1", r"kernel delta must have no fields; got 'a=1': drop the rest"),
         ("delta:1", r"kernel delta must have no fields"),
