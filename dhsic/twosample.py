@@ -543,8 +543,8 @@ def _open_pooled(
             (values,) = held_sources([values], memory, pooled.get("strata"))
             (codes,) = held_sources([codes], memory, None)
         session = run.over((values, codes), dropped)
-    session.moves = moves_between(opened, pooled, session.seed)
-    return session, told
+    moves = moves_between(opened, pooled, session.seed)
+    return replace(session, moves=moves), told
 
 
 def _common_name(samples: Sequence[Source]) -> str:

@@ -370,7 +370,8 @@ def _open(
             # Rows move within strata between any places, so that x and y are held in memory.
             held = held_sources(list(sources[:2]), memory, codes)
         session = run.over(held, session.dropped)
-        session.moves = moves_of(session.n, codes, None, None, session.seed)
+        moves = moves_of(session.n, codes, None, None, session.seed)
+        session = replace(session, moves=moves)
     given_names = tuple(source.name for source in sources[2:])
     return session, {"given": given_names, "method": method, "method_reason": reason}
 

@@ -109,6 +109,12 @@ class RunStarted:
 Event: TypeAlias = StepStarted | PassStarted | BlockFinished | PassFinished | RunStarted
 Listener: TypeAlias = Callable[[Event], None]
 
+
+def ignore(event: Event) -> None:
+    """Listen to nothing."""
+    del event
+
+
 _NAMES = {
     StepStarted: "step-started",
     PassStarted: "pass-started",

@@ -122,7 +122,10 @@ class Stored(Protocol):
         """Be told of the inventory of the array, taken of another variable perhaps."""
 
 
-def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory], ...]:
+Inventories = tuple[tuple[Stored, Inventory], ...]
+
+
+def take_inventories(sources: Sequence[Source]) -> Inventories:
     """List every stored array that variables are made of, once.
 
     Parameters
