@@ -21,7 +21,6 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.planning import plans
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     VHSIC,
@@ -45,6 +44,7 @@ from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
+from dhsic.statistics.tiles import Matrix
 
 __all__ = [
     "INTERACTION_ESTIMATORS",

@@ -14,7 +14,6 @@ from dhsic._validation import check_integer, check_number
 from dhsic.engine.plan import Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_blocks
 from dhsic.estimators.base import (
@@ -36,6 +35,7 @@ from dhsic.nulls import (
     draw_permutations,
 )
 from dhsic.statistics.gram_sums import centre
+from dhsic.statistics.tiles import Matrix, column_sums
 
 Vector = NDArray[np.float64]
 

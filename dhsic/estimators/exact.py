@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dhsic._validation import check_flag, check_number
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
@@ -56,6 +55,7 @@ from dhsic.statistics.gram import (
 from dhsic.statistics.gram_sums import GramSums, check_rows, null_moments
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
+from dhsic.statistics.tiles import Matrix
 
 Vector = NDArray[np.float64]
 Tell = Callable[[GramFound], Any]

@@ -27,7 +27,6 @@ from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tile, Tiling
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
@@ -41,6 +40,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
+from dhsic.statistics.tiles import Tile, Tiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
