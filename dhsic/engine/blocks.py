@@ -278,27 +278,8 @@ def is_exact(block: NDArray[Any]) -> bool:
     return bool(block.max() <= LARGEST_EXACT and block.min() >= -LARGEST_EXACT)
 
 
-class Cut(Source, Protocol):
-    """Columns of an array, of which others may be variables, too."""
-
-    @property
-    def array(self) -> Any:
-        """The array, the same object for all variables that are cut from it."""
-
-    @property
-    def whole(self) -> Source:
-        """All of its columns."""
-
-    @property
-    def readers(self) -> int:
-        """Chunks that are read at a time where a few rows of each are taken."""
-
-    def cut(self, block: NDArray[Any]) -> NDArray[Any]:
-        """The columns of the variable, of rows of the array."""
-
-
-def is_cut(source: Source) -> TypeGuard[Cut]:
-    """Whether a source says what it is cut from."""
+def is_cut(source: Source) -> TypeGuard[Any]:
+    """Whether a source says which array it is cut from, of which others may be variables, too."""
     return bool(getattr(source, "is_stored", False))
 
 
@@ -398,9 +379,8 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
 
 def cut_bytes(source: Source) -> int:
     """Bytes of a row of a variable, once it is cut from its array."""
-    if not is_cut(source):
-        return source.row_bytes
-    return source.row_bytes * source.shape[1] // source.whole.shape[1]
+    width = int(source.whole.shape[1]) if is_cut(source) else source.shape[1]
+    return source.row_bytes * source.shape[1] // width
 
 
 def row_bytes(sources: Sequence[Source]) -> int:

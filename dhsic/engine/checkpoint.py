@@ -17,13 +17,13 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -87,21 +87,8 @@ class FolderEntry(NamedTuple):
         return _PARTIAL.fullmatch(self.name) is not None
 
 
-class AnyFolder(Protocol):
-    """A folder on a disk or in a store, as a frozen value; what it refuses is a DataError."""
-
-    def __hash__(self) -> int: ...
-    def inner(self, name: str) -> AnyFolder: ...
-    def make(self) -> None: ...
-    def is_file(self) -> bool: ...
-    def entries(self) -> list[FolderEntry]: ...
-    def read(self, name: str) -> bytes | None: ...
-    def open(self, name: str) -> AbstractContextManager[Any]: ...
-    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None: ...
-    def write_new(self, name: str, data: bytes) -> None: ...
-    def remove(self, name: str) -> None: ...
-    def remove_empty(self) -> None: ...
-
+AnyFolder: TypeAlias = Any
+"""A folder on a disk or in a store, see `dhsic.io.folder`, which stands above the engine."""
 
 # Folders of those that the public function at hand has opened.
 _OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")

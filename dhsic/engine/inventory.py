@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dhsic.engine.blocks import Source
 from dhsic.errors import DataError
@@ -104,25 +104,8 @@ class Inventory:
         )
 
 
-class Stored(Protocol):
-    """A variable whose store can be listed."""
-
-    @property
-    def allow_missing_chunks(self) -> bool:
-        """Whether absent chunks are data that their writer left out."""
-
-    @property
-    def identity(self) -> object:
-        """Equal for variables of one array."""
-
-    def inventory(self, *, within: bool) -> Inventory | None:
-        """The chunks that are there now, within shards too; None where the store lists none."""
-
-    def seen(self, inventory: Inventory) -> None:
-        """Be told of the inventory of the array, taken of another variable perhaps."""
-
-
-Inventories = tuple[tuple[Stored, Inventory], ...]
+Inventories = tuple[tuple[Any, Inventory], ...]
+"""For every array that a store lists one of its variables, and the chunks."""
 
 
 def take_inventories(sources: Sequence[Source]) -> Inventories:
@@ -135,7 +118,7 @@ def take_inventories(sources: Sequence[Source]) -> Inventories:
 
     Returns
     -------
-    tuple of (Stored, Inventory)
+    tuple of (variable, Inventory)
         For every array one of its variables and the chunks; without arrays whose store lists none.
 
     Raises
@@ -143,7 +126,7 @@ def take_inventories(sources: Sequence[Source]) -> Inventories:
     DataError
         Chunks are absent whose fill value is a number, and are not allowed to be.
     """
-    arrays: dict[object, list[Stored]] = {}
+    arrays: dict[object, list[Any]] = {}
     for source in sources:
         for array in getattr(source, "stored", ()):
             # Several variables of one array are one listing.
@@ -160,7 +143,7 @@ def take_inventories(sources: Sequence[Source]) -> Inventories:
     return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
 
 
-def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
+def check_unchanged(before: Inventories) -> None:
     """List the stored arrays again, and refuse a result of data that changed meanwhile.
 
     Raises

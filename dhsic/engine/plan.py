@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from time import perf_counter
 from typing import Any, ClassVar, Final, Literal
 
@@ -70,12 +69,6 @@ class DriverStep:
     name: str
     working_bytes: int
     held_bytes: int = 0
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Where it runs, and its memory."""
-        read = {"blocks": None, "bytes_read": None}
-        return {"where": "driver", **read, "bytes": self.working_bytes}
 
     def __str__(self) -> str:
         return f"driver  {self.name}: {format_bytes(self.working_bytes)}"
@@ -139,15 +132,6 @@ class PassPlan:
         """Ranges of rows of the block between two bounds."""
         return ((start, stop),) if self.groups is None else self.groups.ranges(start, stop)
 
-    def rows_of(self, start: int, stop: int) -> int:
-        """Rows of the block between two bounds."""
-        return self._rows[start, stop]
-
-    @cached_property
-    def _rows(self) -> dict[tuple[int, int], int]:
-        """Rows of every block by its bounds, found at once: pairs of blocks ask many times."""
-        return dict(zip(pairwise(self.bounds), self.block_rows.tolist(), strict=True))
-
     @cached_property
     def block_rows(self) -> NDArray[np.intp]:
         """Rows of every block, shape (blocks,)."""
@@ -194,12 +178,6 @@ class PassPlan:
         """Partial results that a task combines."""
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
         return 2 if self.bytes_to_driver >= _LARGE_STATE else _FAN_IN
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Where it runs, and its memory."""
-        read = {"blocks": self.blocks, "bytes_read": self.bytes_read}
-        return {"where": "pass", **read, "bytes": self.worker_bytes}
 
     def __str__(self) -> str:
         pairs = f"{format_count(self.leaves, 'pair')} of " if self.pairs else ""
@@ -433,7 +411,14 @@ class Plan(BarResult):
         # Passes of one name share their seconds.
         shares = {name: seconds[name] / names.count(name) for name in names if name in seconds}
         return [
-            {"step": step.name, **step.record, "seconds": shares.get(step.name)}
+            {
+                "step": step.name,
+                "where": "pass" if isinstance(step, PassPlan) else "driver",
+                "blocks": getattr(step, "blocks", None),
+                "bytes_read": getattr(step, "bytes_read", None),
+                "bytes": step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes,
+                "seconds": shares.get(step.name),
+            }
             for step in self.steps
         ]
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
-from dhsic.engine.graph import as_task, begin, take_rows
+from dhsic.engine.graph import as_task, computed, take_rows
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.supervision import explained_failures, fetched
+from dhsic.engine.supervision import explained_failures
 
 _ROWS = 66
 _CHUNKS = 4
@@ -29,7 +29,7 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
     few chunks: what else changes, an inventory shows.
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
-    computed = _digests_of_graphs(
+    of_graphs = _digests_of_graphs(
         [source for source in sources if source.place == "graph"], runtime
     )
     pairs = list(zip(sources, sampled, strict=True))
@@ -39,7 +39,7 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
         "content": {
             f"variable {source.name!r}": _sha(rows)
             if source.place == "storage"
-            else _by_rows(source, computed)
+            else _by_rows(source, of_graphs)
             for source, rows in pairs
         },
     }
@@ -58,13 +58,13 @@ def _sample_digest(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
+def _by_rows(source: Source, of_graphs: Iterator[str]) -> dict[str, str]:
     """Up to 128 ranges of rows, each with a digest of its pieces."""
     bounds = _sample_bounds(source)
     count = len(bounds) - 1
     # Read whole where rows are in memory, or computed: a sample could miss a changed value.
     read = (_sha(source.read(*span)) for span in pairwise(bounds))
-    digests = list(read if source.place == "memory" else islice(computed, count))
+    digests = list(read if source.place == "memory" else islice(of_graphs, count))
     edges = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
     return {
         f"rows {bounds[a]} to {bounds[b] - 1}": hashlib.sha256(
@@ -79,11 +79,8 @@ def _digests_of_graphs(graphs: Sequence[Source], runtime: Runtime) -> Iterator[s
     tasks = [
         as_task(_sha)(block) for source in graphs for block in source.lazy(_sample_bounds(source))
     ]
-    if not tasks:
-        return iter(())
     with explained_failures(None):
-        digests = begin(tasks, runtime)
-        return iter(digests if runtime.client is None else fetched(digests, runtime.client))
+        return iter(computed(tasks, runtime))
 
 
 def _sample_bounds(source: Source) -> list[int]:
