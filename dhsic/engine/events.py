@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
@@ -115,15 +116,6 @@ def ignore(event: Event) -> None:
     del event
 
 
-_NAMES = {
-    StepStarted: "step-started",
-    PassStarted: "pass-started",
-    BlockFinished: "block-finished",
-    PassFinished: "pass-finished",
-    RunStarted: "run-started",
-}
-
-
 def as_json(event: Event) -> dict[str, Any]:
     """An event as JSON values: its fields, and its kind under "event"."""
-    return {"event": _NAMES[type(event)], **asdict(event)}
+    return {"event": re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower(), **asdict(event)}

@@ -29,8 +29,7 @@ def graphs_on(client: Any, threads: int | None) -> Iterator[None]:
     place: GraphPlace = {}
     if client is not None:
         check_client(client, threads)
-        # Workers that are planned alone compute nothing.
-        place = {"scheduler": client} if hasattr(client, "get") else {}
+        place = {"scheduler": client}
     elif threads is not None:
         count = check_integer("threads", threads, minimum=1)
         place = {"scheduler": "threads", "num_workers": count}

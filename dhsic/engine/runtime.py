@@ -243,11 +243,9 @@ class Runtime:
     @classmethod
     def on(cls, client: Any, memory: int, threads: int | None = None) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
-        import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
-
         check_client(client, threads)
         counts = _threads_by_worker(client)
-        if not counts and hasattr(client, "wait_for_workers"):
+        if not counts:
             # The workers of a cluster may still be starting.
             with suppress(TimeoutError):
                 client.wait_for_workers(1, timeout=_START_SECONDS)
@@ -272,8 +270,9 @@ def check_client(client: Any, threads: int | None) -> None:
     if threads is not None:
         msg = "threads must be left out when a client is given: its workers set their own"
         raise InvalidArgumentError(msg)
-    running = getattr(client, "status", "running") == "running"
-    if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
+    from distributed import Client  # as its workers have; the plan counts what it takes
+
+    if not isinstance(client, Client) or client.asynchronous or client.status != "running":
         what = "a running, synchronous distributed.Client of this process"
         msg = f"client must be {what}, got {client!r}: connect here"
         raise InvalidArgumentError(msg)
