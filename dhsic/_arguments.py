@@ -15,9 +15,8 @@ from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.events import ignore
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Budget, Runtime, current_client
+from dhsic.engine.runtime import Budget, Runtime, current_client, graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError

@@ -18,8 +18,7 @@ from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
 from dhsic._text import printable
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (

@@ -18,8 +18,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError

@@ -19,10 +19,8 @@ from dhsic._random import RngLike
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, named_arguments, nearest
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
-from dhsic.engine.gaps import Gaps, filled
-from dhsic.engine.plan import Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, labels_of
+from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (

@@ -20,9 +20,9 @@ from dhsic._random import RngLike
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, labels_of
-from dhsic.engine.graphs import graphs_on
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError

@@ -19,8 +19,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import (

@@ -26,8 +26,8 @@ from dhsic._text import printable
 from dhsic._validation import check_choice, check_level, named_arguments, shown
 from dhsic.api import Kernels
 from dhsic.engine.blocks import Source
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, needing

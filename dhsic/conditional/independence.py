@@ -53,9 +53,8 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import ValueKind, kinds_of
-from dhsic.engine.graphs import graphs_on
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning

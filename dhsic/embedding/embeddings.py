@@ -27,9 +27,9 @@ from dhsic._validation import (
     shown,
 )
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of

@@ -29,7 +29,6 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
 from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards, can_tell
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
-from dhsic.engine.memory import reuse_freed_memory
 from dhsic.engine.plan import MADE, PassPlan, Pilot, cut_rows, read_bytes
 from dhsic.engine.reduction import (
     GroupBlock,
@@ -42,7 +41,7 @@ from dhsic.engine.reduction import (
     pickled,
     unpacked,
 )
-from dhsic.engine.runtime import Budget, Runtime, check_process_memory
+from dhsic.engine.runtime import Budget, Runtime, check_process_memory, reuse_freed_memory
 from dhsic.engine.supervision import (
     as_they_finish,
     explained_failures,

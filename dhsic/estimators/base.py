@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.gaps import filled
+from dhsic.engine.blocks import filled
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.scan import Differing, Still
-from dhsic.engine.session import Session
+from dhsic.engine.session import Differing, Session, Still
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, Ranked
