@@ -804,7 +804,7 @@ def search_dag(
     fitted = run_regressions(session, regressor, wanted, **told, **method.described)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
-        session = replace(session, place=replace(runtime, seconds=runtime.seconds / p**2))
+        session = session.within(runtime.seconds / p**2)
 
     def tested(
         variables: Sequence[Source], kernels: Sequence[Kernel], part: Any

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
-from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards, can_tell
+from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.plan import MADE, PassPlan, Pilot, cut_rows, read_bytes
 from dhsic.engine.reduction import (
@@ -730,8 +730,9 @@ def run_map(
     """
     ranges, shards = _ranges(count), None
     # Of a function without a token no one would know whose shards they are.
-    if checkpoint is not None and can_tell(function):
-        shards = checkpoint.shards(name, len(ranges), (function, count))
+    with suppress(TypeError):
+        if checkpoint is not None:
+            shards = checkpoint.shards(name, len(ranges), (function, count))
     work = Work(function, shards=shards, budget=runtime.budget)
     began = time.perf_counter()
     with explained_failures(checkpoint):
@@ -916,36 +917,30 @@ class LazyRows:
         import dask
 
         plan, spans = self.plan, list(pairwise(self.plan.bounds))
+
+        def tell(amount: int) -> None:
+            self.listener(BlockFinished(plan.name, amount))
+
         began = time.perf_counter()
         self.listener(plan.started)
-        for at in self._batches:
+        # Blocks of a chunk that is cut are computed together, or it were read again.
+        ways = zip(self.sources, plan.ways, strict=True)
+        rows = max((source.chunk_rows or 1 for source, way in ways if way == "cut"), default=1)
+        ends = enumerate(plan.bounds[1:], 1)
+        together = next((number for number, end in ends if end % rows == 0), plan.blocks)
+        step = together * -(-self.runtime.threads // together)
+        for first in range(0, plan.blocks, step):
             # Each task of a Dask array knows the graph of all blocks: only its own is sent.
-            tasks = list(dask.optimize(*self._tasks[at]))
-            job = Job(tasks, [stop - start for start, stop in spans[at]], list(tasks))
+            tasks = list(dask.optimize(*self._tasks[first : first + step]))
+            sizes = [stop - start for start, stop in spans[first : first + step]]
+            job = Job(tasks, sizes, list(tasks))
             with explained_failures():
-                values = compute(job, self.runtime, self._tell)
+                values = compute(job, self.runtime, tell)
             yield from values
         seconds = time.perf_counter() - began
         self.listener(
             PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
         )
-
-    @property
-    def _batches(self) -> Iterator[slice]:
-        """Blocks to be computed at a time: of a chunk that is cut all, or it were read again."""
-        bounds, step = self.plan.bounds, self.runtime.threads
-        # Bounds that split a chunk would have it read by two batches.
-        ways = zip(self.sources, self.plan.ways, strict=True)
-        rows = max((source.chunk_rows or 1 for source, way in ways if way == "cut"), default=1)
-        first = 0
-        for number in range(1, len(bounds)):
-            whole = bounds[number] % rows == 0 and number - first >= step
-            if whole or number == len(bounds) - 1:
-                yield slice(first, number)
-                first = number
-
-    def _tell(self, amount: int) -> None:
-        self.listener(BlockFinished(self.plan.name, amount))
 
 
 def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Arrays:

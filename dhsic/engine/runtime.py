@@ -17,14 +17,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from dhsic._validation import check_integer
 from dhsic.engine.supervision import StalledError, threads_of_workers
@@ -44,7 +44,6 @@ _TRIM_OF_NANNIES = "65536"
 _START_SECONDS = 60.0
 _RECENT_SECONDS = 60.0
 _COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
-_MOST_RUNS = 64
 
 
 def peak_bytes() -> int | None:
@@ -150,13 +149,13 @@ class _SeenRun:
     """Bytes of the process when it first looked."""
     last: float = 0.0
     """When it looked last."""
+    held: Callable[[], Budget | None] = lambda: None
+    """Its budget, None where it has ended."""
 
 
 _collected = {"took": 0.0, "ended": 0.0}
 """Seconds that the last collection of cycles of this process took, and when it was done."""
 _seen: dict[str, _SeenRun] = {}
-_held: WeakValueDictionary[int, Budget] = WeakValueDictionary()
-"""Budgets that looked and are still there: none of a run that has ended."""
 _lock = threading.Lock()
 
 
@@ -241,21 +240,16 @@ class Budget:
         return self._excess(more) <= 0
 
     def _excess(self, more: int) -> int:
-        now, others = time.monotonic(), 0
-        resident = own_bytes()
+        now, resident = time.monotonic(), own_bytes()
         with _lock:
-            if self.run not in _seen:
-                _seen[self.run] = _SeenRun(self.allowed, resident)
-                # Runs that are long over are forgotten, so that the table stays small.
-                for old in list(_seen)[:-_MOST_RUNS]:
-                    del _seen[old]
-            for run in {one.run for one in list(_held.values())} & _seen.keys() - {self.run}:
-                # Runs that looked lately share this process, and may take what they were allowed.
-                if now - _seen[run].last < _RECENT_SECONDS:
-                    others += _seen[run].allowed
-            _seen[self.run].last = now
-            _held[id(self)] = self
-        return self._used(resident) + more - self.allowed - others
+            mine = _seen.setdefault(self.run, _SeenRun(self.allowed, resident))
+            mine.last, mine.held = now, ref(self)
+            # Runs that looked lately share this process, and may take what they were allowed.
+            others = [one for one in _seen.values() if now - one.last < _RECENT_SECONDS]
+            for ended in [run for run, one in _seen.items() if one.held() is None]:
+                del _seen[ended]
+        allowed = sum(one.allowed for one in others if one.held() is not None)
+        return self._used(resident) + more - allowed
 
     def _used(self, resident: int) -> int:
         first = _seen[self.run].first

@@ -169,8 +169,8 @@ class _Done:
     inventories: Inventories | None = None
     checkpoint: Checkpoint | None = None
     pilot: Pilot | None = None
-    peak: tuple[int, int] | None = None
-    """Planned bytes of a process, and those of its libraries."""
+    place: Runtime | None = None
+    """Where tasks run, once that is planned."""
     finished: list[PassFinished] = field(default_factory=list)
     planned: set[str] = field(default_factory=set)
     sizes: list[int] = field(default_factory=list)
@@ -242,7 +242,7 @@ class Session:
     @property
     def runtime(self) -> Runtime:
         """Where tasks run, with what is planned."""
-        return self.place if self._done.peak is None else self.place.planned(*self._done.peak)
+        return self._done.place or self.place
 
     @property
     def n(self) -> int:
@@ -287,6 +287,11 @@ class Session:
         moves = self.moves if sources[0].shape[0] == self.n else None
         return replace(self, sources=tuple(sources), moves=moves, _done=done)
 
+    def within(self, seconds: float | None) -> Session:
+        """The same run, of which a test may take so many seconds."""
+        place = replace(self.runtime, seconds=seconds)
+        return replace(self, place=place, _done=replace(self._done, place=None))
+
     def begin(self, plan: Plan) -> None:
         """Tell the listener of the plan of a run that fits the memory.
 
@@ -302,7 +307,7 @@ class Session:
     def expect(self, plan: Plan) -> None:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
-        self._done.peak = plan.peak_bytes, plan.baseline_bytes
+        self._done.place = self.place.planned(plan.peak_bytes, plan.baseline_bytes)
         self._done.planned.update(step.name for step in plan.passes)
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
@@ -322,10 +327,8 @@ class Session:
         """
         pilot = Pilot(self.runtime.threads)
         # What is timed comes before its plan.
-        done = _Done(self._done.inventories, None, pilot, self._done.peak)
-        done.made.update(self._done.made)
-        place = replace(self.place, seconds=None)
-        other = replace(self, place=place, listener=ignore, folder=None, _done=done)
+        done = _Done(self._done.inventories, pilot=pilot, made=dict(self._done.made))
+        other = replace(self.within(None), listener=ignore, folder=None, _done=done)
         with warnings.catch_warnings(), suppress(DhsicError, ValueError, ArithmeticError):
             warnings.simplefilter("ignore")
             # Sums of a block may be refused in a later step, and are by then timed.
