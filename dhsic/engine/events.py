@@ -53,6 +53,13 @@ class PassStarted:
         """Row blocks, pairs of them or ranges: as many as there are `BlockFinished`."""
         return math.comb(self.blocks + 1, 2) if self.unit == "pairs of rows" else self.blocks
 
+    def finished(self, seconds: float, worker_seconds: float) -> PassFinished:
+        """The event of its end."""
+        read = self.bytes_read
+        return PassFinished(
+            self.name, self.blocks, self.amount, read, seconds, worker_seconds, self.unit
+        )
+
 
 @dataclass(frozen=True)
 class BlockFinished:
@@ -121,6 +128,10 @@ def as_json(event: Event) -> dict[str, Any]:
     return {"event": re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower(), **asdict(event)}
 
 
+_TOLD = ("passes", "parts", "parts_done", "amount", "done", "resumed", "unit")
+"""Fields of a position that a journal has as they are."""
+
+
 @dataclass(frozen=True)
 class Position:
     """Where a run is: what its events add up to.
@@ -175,16 +186,12 @@ class Position:
         if isinstance(event, StepStarted):
             return Position(event.name, now, passes=self.passes, passed=self.passed)
         if isinstance(event, PassStarted):
+            of_pass = ("name", "unit", "amount", "resumed", "parts", "bytes_read")
             return Position(
-                name=event.name,
+                **{name: getattr(event, name) for name in of_pass},
                 began=now,
-                unit=event.unit,
-                amount=event.amount,
                 done=event.resumed,
-                resumed=event.resumed,
-                parts=event.parts,
                 parts_done=event.resumed_parts,
-                bytes_read=event.bytes_read,
                 heard=now,
                 passes=self.passes,
                 # A pass that starts once more, or runs over replicates, is not a further one.
@@ -233,29 +240,17 @@ class Position:
         return cls(
             name=name,
             began=now - (done - written["resumed"]) / rate if rate else now,
-            unit=written["unit"],
-            amount=amount,
-            done=done,
-            resumed=written["resumed"],
-            parts=written["parts"],
-            parts_done=written["parts_done"],
-            bytes_read=round(written["bytes_done"] * amount / done) if done else 0,
             heard=now,
-            passes=written["passes"],
             passed=written["pass"] or 0,
+            bytes_read=round(written["bytes_done"] * amount / done) if done else 0,
+            **{name: written[name] for name in _TOLD},
         )
 
     def as_json(self) -> dict[str, Any]:
         """The event as JSON values, with rates and time left as of the last part."""
         return {
             "pass": self.number,
-            "passes": self.passes,
-            "parts": self.parts,
-            "parts_done": self.parts_done,
-            "amount": self.amount,
-            "done": self.done,
-            "resumed": self.resumed,
-            "unit": self.unit,
+            **{name: getattr(self, name) for name in _TOLD},
             "bytes_done": self.bytes_read * self.done // self.amount if self.amount else 0,
             "per_second": _rounded_number(self.rate),
             "bytes_per_second": _rounded_number(self.byte_rate),

@@ -526,7 +526,6 @@ def run_pass(
     PassFinished
         Record of the pass.
     """
-    began = time.perf_counter()
     tree = _tree_of(reduction, sources, plan, runtime, finite)
     if checkpoint is not None:
         # Bounds and fan-in decide how sums round, so that shards of others are other ones.
@@ -535,16 +534,28 @@ def run_pass(
         tree = replace(tree, work=tree.work._replace(shards=shards))
     if pilot is not None:
         tree = replace(tree, leaves=tree.leaves[:1])
-    with explained_failures(checkpoint, lambda key: _rows_of(key, plan)):
-        (total,) = tree.run(runtime, listener, plan.started)
+    failures = explained_failures(checkpoint, lambda key: _rows_of(key, plan))
+    (state,), done = _run_tree(tree, plan.started, runtime, listener, failures)
     if pilot is not None:
-        pilot.block(plan, tree.leaves[0].amount, total.seconds)
-    seconds = time.perf_counter() - began
-    done = PassFinished(
-        plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, total.seconds, plan.unit
-    )
+        pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
+    return state, done
+
+
+def _run_tree(
+    tree: Tree,
+    started: PassStarted,
+    runtime: Runtime,
+    listener: Listener,
+    failures: AbstractContextManager[None],
+) -> tuple[list[Any], PassFinished]:
+    """The combined state, or all of them, and the record of the pass."""
+    began = time.perf_counter()
+    with failures:
+        partials = tree.run(runtime, listener, started)
+    spent = sum(one.seconds for one in partials)
+    done = started.finished(time.perf_counter() - began, spent)
     listener(done)
-    return total.state, done
+    return [one.state for one in partials], done
 
 
 def _tree_of(
@@ -734,15 +745,9 @@ def run_map(
         if checkpoint is not None:
             shards = checkpoint.shards(name, len(ranges), (function, count))
     work = Work(function, shards=shards, budget=runtime.budget)
-    began = time.perf_counter()
-    with explained_failures(checkpoint):
-        tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
-        started = PassStarted(name, len(ranges), count, "resamples")
-        partials = tree.run(runtime, listener, started)
-    seconds = time.perf_counter() - began
-    spent = sum(one.seconds for one in partials)
-    listener(PassFinished(name, len(ranges), count, 0, seconds, spent, "resamples"))
-    return [one.state for one in partials]
+    tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
+    started = PassStarted(name, len(ranges), count, "resamples")
+    return _run_tree(tree, started, runtime, listener, explained_failures(checkpoint))[0]
 
 
 def map_first(
@@ -938,9 +943,7 @@ class LazyRows:
                 values = compute(job, self.runtime, tell)
             yield from values
         seconds = time.perf_counter() - began
-        self.listener(
-            PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
-        )
+        self.listener(plan.started.finished(seconds, seconds))
 
 
 def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Arrays:
