@@ -19,7 +19,6 @@ from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
-from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import (
     Estimate,
     Estimator,
@@ -42,7 +41,16 @@ from dhsic.kernels import (
 )
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.linalg import rounding_unit, squared_norms
-from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Resampling, Shifts
+from dhsic.nulls import (
+    ChiSquare,
+    ChiSquareMixture,
+    Needs,
+    Permutation,
+    Resampling,
+    Shifts,
+    guard,
+    spread_at_locations,
+)
 from dhsic.results import FeatureSummary
 from dhsic.statistics.orbit import Pair
 from dhsic.statistics.pointwise import Pointwise, Tuples, term_moments
@@ -54,6 +62,7 @@ _PASS = "test locations"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
+_GUARDED = 10.0  # rows over the mean squared skewness of the products at the locations, at least
 
 
 class MeasuredLocations(NamedTuple):
@@ -191,7 +200,10 @@ class NFSIC(Estimator):
         """T and its limit: chi-square without a ridge."""
         found = self._measured(session, combinations.kernels)
         n, law = found.session.n, ChiSquareMixture.of(found.norm.weights)
-        detail = guard_locations(n, found.sampled)
+        spread = spread_at_locations(found.sampled, n)
+        detail = guard(
+            null.name, [spread], n, Needs(_GUARDED, remedy="take null='auto', which is exact")
+        )
         return [Outcome(n * found.estimate.value, law, found.estimate, detail)]
 
     def _measured(self, session: Session, kernels: Sequence[Kernel]) -> MeasuredLocations:

@@ -19,10 +19,8 @@ from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
-from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.coco import COCO
-from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
-from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
+from dhsic.estimators.exact import UHSIC, VHSIC, BlockHSIC, DCor, DCov, SubHSIC
+from dhsic.estimators.features import CKA, COCO, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.kernels import Combinations, Kernel
