@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args
@@ -1730,8 +1730,8 @@ def joint_spread(moments: Sequence[KernelMoments], n: int) -> JointSpread:
         [moments_of_kernel[:4] for moments_of_kernel in moments]
     )
     # xi centres the product of the features: sets of two variables and more are left.
-    square, cube = _joint(squares, means**2), _joint(cubes, means**3)
-    norm = _joint(norms, means)
+    pairs = (squares, means**2), (cubes, means**3), (norms, means)
+    square, cube, norm = (expanded(*both)[0] for both in pairs)
     # Moments that overflow tell nothing here; the statistic itself is checked for it.
     if not np.isfinite([square**1.5, cube, norm**2]).all():
         return JointSpread(math.inf, 0.0)
@@ -1746,19 +1746,31 @@ def joint_spread(moments: Sequence[KernelMoments], n: int) -> JointSpread:
     )
 
 
-def _joint(centred: Vector, means: Vector) -> np.float64:
-    """prod_m (centred_m + mean_m) less what is constant or linear in the centred ones.
+def expanded(about: Iterable[Any], centres: Iterable[Any]) -> tuple[Any, Any]:
+    """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is.
 
-    The sum over the sets of two variables or more of the products of their centred moments and of
-    the means of the others.
+    The first is prod_m k_m - sum_m k_m prod_{l != m} c_l + (M-1) prod_l c_l of k_m = about_m + c_m,
+    of which the mean over rows is u where the centres are the means; for M = 2 it is the product
+    of both about their centres. No term is the difference of large ones.
+
+    Parameters
+    ----------
+    about : sequence of ndarray, shapes (..., J), or of numbers
+        Kernels of every variable about their centres.
+    centres : sequence of ndarray, shapes (..., J), or of numbers
+        c_m.
+
+    Returns
+    -------
+    tuple of ndarray, shapes (..., J)
     """
-    rest, linear, product = np.float64(0.0), np.float64(0.0), np.float64(1.0)
-    for moment, mean in zip(centred, means, strict=True):
-        # One more variable: its centred moment joins sets that have one already, and makes sets of
-        # one out of the empty set.
-        rest = rest * (moment + mean) + linear * moment
-        linear, product = linear * mean + product * moment, product * mean
-    return rest
+    rest: Any = np.float64(0.0)
+    linear, product = rest, 1.0 + rest
+    for a, c in zip(about, centres, strict=True):
+        # One more variable: what was linear stays so with its constant alone.
+        rest = rest * (a + c) + linear * a
+        linear, product = linear * c + product * a, product * c
+    return rest, linear
 
 
 @np.errstate(all="ignore")

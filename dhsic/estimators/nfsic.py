@@ -48,6 +48,7 @@ from dhsic.nulls import (
     Permutation,
     Resampling,
     Shifts,
+    expanded,
     guard,
     spread_at_locations,
 )
@@ -290,32 +291,6 @@ _MOST_STEPS = 30
 _HELD_OUT = 3
 _WIDEST = 4.0
 _RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern | RationalQuadratic
-
-
-def expanded(about: Sequence[Vector], centres: Sequence[Vector]) -> tuple[Vector, Vector]:
-    """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is.
-
-    The first is prod_m k_m - sum_m k_m prod_{l != m} c_l + (M-1) prod_l c_l of k_m = about_m + c_m,
-    of which the mean over rows is u where the centres are the means; for M = 2 it is the product
-    of both about their centres. No term is the difference of large ones.
-
-    Parameters
-    ----------
-    about : sequence of ndarray, shapes (..., J)
-        Kernels of every variable about their centres.
-    centres : sequence of ndarray, shapes (..., J)
-        c_m.
-
-    Returns
-    -------
-    tuple of ndarray, shapes (..., J)
-    """
-    rest, linear, product = np.zeros(1), np.zeros(1), np.ones(1)
-    for a, c in zip(about, centres, strict=True):
-        # One more variable: what was linear stays so with its constant alone.
-        rest = rest * (a + c) + linear * a
-        linear, product = linear * c + product * a, product * c
-    return rest, linear
 
 
 def independent_covariance(covariances: Sequence[Vector], means: Sequence[Vector]) -> Vector:
