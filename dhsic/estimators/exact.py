@@ -671,31 +671,6 @@ class SortedColumns:
 
 
 @dataclass(frozen=True)
-class _SortedGrams:
-    """n times squared distance covariance of two columns, the second permuted."""
-
-    columns: SortedColumns
-    sums: GramSums
-    orders: RowOrders
-    start: int
-    """The coset of replicate 0."""
-    unbiased: bool
-
-    def __call__(self, replicates: range) -> Vector:
-        """Under some permutations, shape (r,)."""
-        values = np.empty(len(replicates))
-        for place, r in enumerate(replicates):
-            coset = self.start + r
-            order = self.orders.of(range(coset, coset + 1), 1)[0]
-            # A permutation moves row sums along with rows, and changes the joint sum alone.
-            rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
-            joint = np.array([self.columns.joint(order)])
-            moved = self.sums._replace(rows=rows, joint=joint)
-            values[place] = moved.n * moved.hsic(unbiased=self.unbiased)[0]
-        return values
-
-
-@dataclass(frozen=True)
 class SortedStatistic(Statistic[RowsSum]):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
@@ -746,12 +721,25 @@ class SortedStatistic(Statistic[RowsSum]):
         start = max(cosets.start, 1)
         values = [session.n * found.hsic(unbiased=self.unbiased)] if cosets.start == 0 else []
         if cosets.stop > start:
-            grams = _SortedGrams(columns, found, orders, start, self.unbiased)
-            values += session.map("permutation null", grams, cosets.stop - start)
+            moved = partial(self._moved, columns, found, orders, start)
+            values += session.map("permutation null", moved, cosets.stop - start)
         factor = self.factor(found)
         errors = factor * found.rounding(np.dtype(np.float64))
         told = self.tell(GramFound(found, np.zeros(2)))
         return Permuted((factor * np.concatenate(values))[:, None], errors, told)
+
+    def _moved(
+        self, columns: SortedColumns, sums: GramSums, orders: RowOrders, start: int, some: range
+    ) -> Vector:
+        """The statistic, the second column permuted in the ways of some cosets from a start on."""
+        values = []
+        for coset in range(start + some.start, start + some.stop):
+            order = orders.of(range(coset, coset + 1), 1)[0]
+            # A permutation moves row sums along with rows, and changes the joint sum alone.
+            rows = np.stack([sums.rows[0], sums.rows[1][order]])
+            moved = sums._replace(rows=rows, joint=np.array([columns.joint(order)]))
+            values.append(moved.n * moved.hsic(unbiased=self.unbiased))
+        return np.concatenate(values)
 
 
 def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
