@@ -298,7 +298,8 @@ def independent_covariance(covariances: Sequence[Vector], means: Sequence[Vector
 
     The covariance of a product of independent variables, less its linear part.
     """
-    return expanded(covariances, [np.outer(k, k) for k in means])[0]
+    covariance: Vector = expanded(covariances, [np.outer(k, k) for k in means])[0]
+    return covariance
 
 
 @dataclass(frozen=True)

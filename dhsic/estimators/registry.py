@@ -449,16 +449,13 @@ def register(extension: Class, /, **told: Any) -> Class:
            [-1.,  1.]])
     >>> dhsic.unregister("cosine")
     """
-    if not isinstance(extension, type):
-        msg = f"register needs a class, got {extension!r}: pass the class of the value"
-        raise InvalidArgumentError(msg)
+    kind, add = _kind_of_class(extension)
     if told:
         msg = (
             f"register takes the class alone, got {', '.join(told)} for {extension.__name__}: "
-            f"make it an attribute of the class, as {next(iter(told.items()))[0]} = ..."
+            f"make it an attribute of the class, as {next(iter(told))} = ..."
         )
         raise InvalidArgumentError(msg)
-    kind, add = _kind_of_class(extension)
     name = _checked_name(extension, kind)
     add(extension)
     _ADDED[name] = extension
@@ -503,8 +500,11 @@ def is_added(cls: type[Any]) -> bool:
     return cls in _ADDED.values()
 
 
-def _kind_of_class(cls: type[Any]) -> tuple[str, Callable[[Any], None]]:
+def _kind_of_class(cls: Any) -> tuple[str, Callable[[Any], None]]:
     """Kind of a class, and how it is added."""
+    if not isinstance(cls, type):
+        msg = f"register needs a class, got {cls!r}: pass the class of the value"
+        raise InvalidArgumentError(msg)
     if issubclass(cls, Kernel):
         return "a kernel", _add_kernel
     if issubclass(cls, _NULL_CLASSES):
