@@ -29,9 +29,8 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
-from dhsic.estimators.choose import Runner
+from dhsic.estimators.choose import Planner, Runner, plan_once, planned
 from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
-from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources, read_weights

@@ -23,10 +23,8 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
-from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_pairs
-from dhsic.estimators.reach import planned
+from dhsic.estimators.base import guard_features, plan_of
+from dhsic.estimators.choose import choose_pairs, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue

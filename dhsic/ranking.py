@@ -35,8 +35,7 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import bandwidth_rows, beyond
-from dhsic.estimators.choose import run_null
-from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.estimators.choose import Planner, plan_once, planned, run_null
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import names_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type

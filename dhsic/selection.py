@@ -23,7 +23,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import draw_permutations

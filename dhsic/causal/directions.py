@@ -32,8 +32,15 @@ from dhsic.estimators import (
     find_estimator,
 )
 from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import (
+    Offer,
+    Way,
+    choose_among,
+    first_that_fits,
+    plan_test,
+    powers_below,
+    telling,
+)
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing

@@ -40,8 +40,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     find_null,
 )
-from dhsic.estimators.choose import choose_among
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import choose_among, plan_once, planned
 from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source

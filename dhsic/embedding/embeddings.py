@@ -33,7 +33,7 @@ from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted

@@ -30,9 +30,9 @@ from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
+from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
 from dhsic.estimators.nystrom_m import LandmarkFit
-from dhsic.estimators.reach import planned
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
