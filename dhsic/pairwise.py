@@ -156,17 +156,21 @@ class DependenceMatrix(RunFields):
         # As in the summary: by p-value, and CKA where replicates end.
         order = np.lexsort((-self.cka[above], self.pvalues[above]))
         matrices = {
-            "hsic": self.hsic,
+            "estimate": self.hsic,
             "cka": self.cka,
-            "pvalue": self.pvalues,
-            "pvalue_holm": self.adjusted,
+            "p_value": self.pvalues,
+            "p_adjusted": self.adjusted,
         }
         columns = {
-            "first": [self.names[i] for i in first[order]],
-            "second": [self.names[j] for j in second[order]],
+            "x": [self.names[i] for i in first[order]],
+            "y": [self.names[j] for j in second[order]],
             **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @property
+    def _method(self) -> str:
+        return f"nystrom-hsic, {self.null}"
 
     @property
     # Without making the records, of which a large matrix has many.
@@ -176,7 +180,7 @@ class DependenceMatrix(RunFields):
     def findings(self, alpha: float, control: str) -> Findings:
         del control
         pairs = self.records()
-        dependent = sum(pair["pvalue_holm"] <= alpha for pair in pairs)
+        dependent = sum(pair["p_adjusted"] <= alpha for pair in pairs)
         count = format_count(len(pairs), "pair")
         lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
         size = min(3.0 + 0.3 * len(self.names), 12.0)

@@ -158,6 +158,10 @@ class RankedColumn:
 
 _LEVEL = 0.05  # at which a summary tells whether there are replicates enough
 
+# Columns of the frame; the adjusted p-values are by default those of Benjamini and Hochberg.
+_NAMES = {"name": "term", "hsic": "estimate", "pvalue": "p_value", "pvalue_bh": "p_adjusted"}
+_NAMES |= {f"pvalue_{name}": f"p_{name}" for name in ("by", "bonferroni", "holm", "max_t")}
+
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
     # P-values end at 1 / (b + 1); the standardised statistic goes on to tell strong ones apart.
@@ -326,7 +330,12 @@ class ColumnRanking(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, the strongest first."""
-        return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
+        rows = ({_NAMES.get(name, name): x for name, x in vars(f).items()} for f in self.ranked())
+        return [{"rank": place, **row} for place, row in enumerate(rows, 1)]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         check_choice("control", control, get_args(Control))

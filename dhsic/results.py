@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._json import TRANSIENT, JsonValue
+from dhsic._removed import removed
 from dhsic._text import printable
 from dhsic.errors import needing
 
@@ -430,6 +431,7 @@ def rows_text(
 Records = Sequence[Mapping[str, Any]]
 """Rows of a table, by the names of its columns."""
 
+_STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
 _REPR = 390  # characters
 _CELL = 64
@@ -511,12 +513,11 @@ class Result(JsonValue):
     <IndependenceTestResult: p = 0.538, independence not rejected at 0.05, v-hsic, n = 100>
     >>> type(found).from_json(found.to_json()) == found
     True
-    >>> len(found.to_pandas())
-    1
+    >>> list(found.to_frame())[:6]
+    ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
     """
 
     _label_width: ClassVar[int] = 0
-    _columns: ClassVar[tuple[str, ...]] = ()
     _tabular: ClassVar[bool] = False
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
@@ -525,14 +526,19 @@ class Result(JsonValue):
         raise NotImplementedError
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows of `to_pandas`: one of a test, or one a pair, column, edge or whatever it has.
+        """The rows of `to_frame`: one of a test, or one a pair, column, edge or whatever it has.
 
         Returns
         -------
         list of dict
             All with the same keys, the names of the columns.
         """
-        return [{name: getattr(self, name) for name in self._columns}]
+        raise NotImplementedError
+
+    @property
+    def _method(self) -> str:
+        """How dependence was measured; empty where nothing was."""
+        return ""
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts of the records.
@@ -546,13 +552,17 @@ class Result(JsonValue):
         header = [name.replace("_", " ") for name in records[0]] if records else []
         return header, [[as_text(value) for value in row.values()] for row in records]
 
-    def to_pandas(self) -> Any:
-        """The records as a data frame.
+    def to_frame(self) -> Any:
+        """The records as a tidy data frame.
 
         Returns
         -------
         pandas.DataFrame
             One row a test; of what has several pairs, columns, edges or points a row for each.
+            Where dependence is measured, it begins with the name, ``term``, or those of a pair,
+            ``x`` and ``y``, and goes on with ``statistic``, ``p_value``, ``estimate``,
+            ``conf_low``, ``conf_high``, ``n`` and ``method``. Numbers that a result does not have
+            are NaN. ``p_adjusted`` accounts for all rows.
 
         Raises
         ------
@@ -561,7 +571,19 @@ class Result(JsonValue):
         """
         with needing("pandas", "tables", "A data frame"):
             import pandas as pd
-        return pd.DataFrame.from_records(self.records())
+        frame = pd.DataFrame.from_records(self.records())
+        if self._method:
+            origin: Any = self.origin
+            names = [name for name in ("term", "x", "y") if name in frame]
+            told = {"n": getattr(origin, "n", None), "method": self._method, **frame}
+            first = {name: told.pop(name, math.nan) for name in (*names, *_STANDARD)}
+            frame = pd.DataFrame({**first, **told}, frame.index)
+        # None stands for NaN where no row has a number.
+        return frame.astype({name: float for name in frame if frame[name].isna().all()})
+
+    def __getattr__(self, name: str) -> Any:
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{removed(name)}"
+        raise AttributeError(msg)
 
     def findings(self, alpha: float, control: str) -> Findings:
         """The finding with the pictures and tables that a report has.
@@ -863,10 +885,6 @@ class DependenceEstimate(RunFields):
     """
 
     _label_width: ClassVar[int] = 12
-    _columns: ClassVar[tuple[str, ...]] = (
-        *("n", "dropped", "quantity", "estimate", "estimator", "precision", "seed", "seconds"),
-        "version",
-    )
 
     estimate: float
     quantity: str
@@ -899,9 +917,19 @@ class DependenceEstimate(RunFields):
         return [*self._rows(), estimate, *self._tail()]
 
     def records(self) -> list[dict[str, Any]]:
-        names = ", ".join(v.name for v in self.variables)
         kernels = " x ".join(v.kernel for v in self.variables)
-        return [{"variables": names, "kernels": kernels, **super().records()[0]}]
+        names = ("estimate", "quantity", "n", "dropped", "precision", "seed", "seconds", "version")
+        told = {name: getattr(self, name) for name in names}
+        return [{"term": ", ".join(self._asked), **told, "kernels": kernels}]
+
+    @property
+    def _method(self) -> str:
+        return self.estimator
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Names of what is compared."""
+        return tuple(v.name for v in self.variables)
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
@@ -910,7 +938,7 @@ class DependenceEstimate(RunFields):
 
     @property
     def _subject(self) -> str:
-        return f"Dependence of {', '.join(v.name for v in self.variables)}"
+        return f"Dependence of {', '.join(self._asked)}"
 
     def _tables(self) -> dict[str, Records]:
         variables = [
@@ -1178,10 +1206,6 @@ class IndependenceTestResult(DependenceEstimate):
 
     hypothesis: ClassVar[str] = "independence"
     question: ClassVar[str] = "Are {} independent?"
-    _columns: ClassVar[tuple[str, ...]] = (
-        *("null", "statistic", "pvalue", "pvalue_error", "score"),
-        *DependenceEstimate._columns,
-    )
 
     statistic: float
     pvalue: float
@@ -1222,8 +1246,19 @@ class IndependenceTestResult(DependenceEstimate):
 
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
-        told = {"replicates": len(self.null_distribution), "combinations": count}
+        told = {
+            "statistic": self.statistic,
+            "p_value": self.pvalue,
+            "p_error": self.pvalue_error,
+            "score": self.score,
+            "replicates": len(self.null_distribution),
+            "combinations": count,
+        }
         return [{**super().records()[0], **told}]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
@@ -1271,11 +1306,6 @@ class IndependenceTestResult(DependenceEstimate):
         *others, last = self._asked
         names = f"{', '.join(others)} and {last}" if others else last
         return self.question.format(names if most is None else plots.shortened(names, most))
-
-    @property
-    def _asked(self) -> tuple[str, ...]:
-        """Names of what is compared."""
-        return tuple(v.name for v in self.variables)
 
     def _kernel_rows(self, grid: GridSummary) -> Records:
         names = [f"kernel of {name}" for name in self._compared]

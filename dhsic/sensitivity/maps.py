@@ -363,9 +363,13 @@ class SensitivityMap(Result):
             total = float(sizes.sum()) or 1.0
             for j in self.top(name, len(sizes)):
                 size = float(sizes[j])
-                told = {"variable": name, "column": self.called(name, j), "sensitivity": size}
+                told = {"variable": name, "term": self.called(name, j), "estimate": size}
                 rows.append({**told, "share": size / total})
         return rows
+
+    @property
+    def _method(self) -> str:
+        return f"sensitivity of the {self.of}, {self.measured.estimator}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
@@ -426,7 +430,7 @@ class SensitivityMap(Result):
     def _ranking(self, name: str, top: int) -> str:
         """The most sensitive columns with their shares of the variable's sensitivity."""
         rows = [row for row in self.records() if row["variable"] == name]
-        listed = [f"{row['column']} ({row['share']:.1%})" for row in rows[:top]]
+        listed = [f"{row['term']} ({row['share']:.1%})" for row in rows[:top]]
         more = len(rows) - len(listed)
         return ", ".join(listed) + (f", {more:,} more" if more else "")
 
