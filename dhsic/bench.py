@@ -32,6 +32,7 @@ from dhsic._validation import (
     check_progress,
     nearest,
 )
+from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
 from dhsic.engine.memory import forget_peak, peak_bytes
@@ -42,8 +43,8 @@ from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.estimators import ESTIMATORS
 from dhsic.io.open import open_variables
 from dhsic.io.variables import Variable
-from dhsic.io.whole import write_whole
-from dhsic.results import Result, Sketch, as_text
+from dhsic.report import Pictures, as_text
+from dhsic.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -347,9 +348,9 @@ class ScalingStudy(Result):
         names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
         return [_label(k) for k in names], [[_cell_text(k, row[k]) for k in names] for row in rows]
 
-    def _sketches(self) -> Sequence[Sketch]:
+    def _pictures(self) -> Pictures:
         # One setting alone makes no line.
-        return super()._sketches() if self.varied else ()
+        return super()._pictures() if self.varied else {}
 
 
 def _middle(runs: Sequence[Row]) -> Row:

@@ -31,13 +31,12 @@ from dhsic.estimators.reach import planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue
+from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
     MOST_SHIFTS,
-    Findings,
     LandmarkSummary,
     RunFields,
-    Sketch,
     VariableSummary,
     floor_text,
     is_least,
@@ -183,15 +182,11 @@ class DependenceMatrix(RunFields):
         dependent = sum(pair["p_adjusted"] <= alpha for pair in pairs)
         count = format_count(len(pairs), "pair")
         lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
-        size = min(3.0 + 0.3 * len(self.names), 12.0)
-        sketch = Sketch(
-            lambda ax: self.plot(ax, alpha=alpha),
-            "Heat map of CKA of all pairs; pairs that are not significant have a cross.",
-            (max(size, 5.0), max(0.85 * size, 4.2)),
-        )
+        words = "Heat map of CKA of all pairs; pairs that are not significant have a cross."
+        pictures = {words: partial(self.plot, alpha=alpha)}
         title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
         notes = [f"P-values: {attainable}."] if (attainable := self._attainable(alpha)) else []
-        return Findings(title, lead, [sketch], {"Pairs": pairs}, notes)
+        return Findings(title, lead, pictures, {"Pairs": pairs}, notes)
 
     @property
     def least_adjusted(self) -> float:
@@ -253,7 +248,9 @@ class DependenceMatrix(RunFields):
         MissingDependencyError
             matplotlib is not installed.
         """
-        return plots.dependence_heatmap(self, alpha=alpha, ax=ax)
+        return plots.dependence_heatmap(
+            self.cka, self.names, pvalues=self.adjusted, alpha=alpha, ax=ax
+        )
 
 
 @named_arguments

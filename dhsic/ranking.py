@@ -44,12 +44,11 @@ from dhsic.io.open import names_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
-    Findings,
     LandmarkSummary,
     RunFields,
-    Sketch,
     floor_text,
     is_least,
     kernel_text,
@@ -346,16 +345,12 @@ class ColumnRanking(RunFields):
             f"{alpha:g} by {_CONTROLS[by]}"
         )
         said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
-        sketch = Sketch.of_bars(
-            lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
-            said,
-            min(_MOST, len(self.features)),
-        )
+        pictures = {said: partial(self.plot, alpha=alpha, control=by, most=_MOST)}
         joint = self.by == "sensitivity"
         rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
         title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if joint else [])]
-        return Findings(title, lead, [sketch], {"Features": rows}, notes)
+        return Findings(title, lead, pictures, {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line above the table."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,17 @@ from dhsic import plots
 from dhsic._json import TRANSIENT, JsonValue
 from dhsic._removed import removed
 from dhsic._text import printable
+from dhsic._validation import check_level
 from dhsic.errors import needing
+from dhsic.report import (
+    Findings,
+    Pictures,
+    Records,
+    as_text,
+    html_facts,
+    html_table,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,20 +40,16 @@ __all__ = [
     "BarResult",
     "DependenceEstimate",
     "FeatureSummary",
-    "Findings",
     "GridSummary",
     "IndependenceTestResult",
     "KernelCombination",
     "LandmarkSummary",
     "PassSummary",
-    "Records",
     "Result",
     "RunFields",
-    "Sketch",
     "StageSummary",
     "StoredArraySummary",
     "VariableSummary",
-    "as_text",
     "decision",
     "floor_text",
     "is_least",
@@ -428,9 +434,6 @@ def rows_text(
     return "; ".join([rows, *filter(None, (array.told for array in data))])
 
 
-Records = Sequence[Mapping[str, Any]]
-"""Rows of a table, by the names of its columns."""
-
 _STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
 _REPR = 390  # characters
@@ -453,47 +456,6 @@ max-width:46em;white-space:normal;overflow-wrap:break-word}
 @media(max-width:36em){.dhsic-result table.facts :is(th,td){display:block;border:0;
 padding:0 0 .1em}.dhsic-result table.facts td{padding-bottom:.45em}}
 """
-
-
-class Sketch(NamedTuple):
-    """A picture that is drawn when it is asked for."""
-
-    draw: Callable[[Axes], object]
-    """Draws it on axes."""
-    words: str
-    """Its contents in words."""
-    size: tuple[float, float] = (7.2, 4.0)
-    """Width and height in inches."""
-
-    @classmethod
-    def of_bars(cls, draw: Callable[[Axes], object], words: str, count: int) -> Sketch:
-        """A picture of so many bars, one below another, as far as they are drawn."""
-        return cls(draw, words, plots.bars_size(min(count, plots.MOST_BARS)))
-
-
-@dataclass(frozen=True)
-class Findings:
-    """The finding in a sentence, with what shows it.
-
-    Parameters
-    ----------
-    title : str
-        The question, or the subject.
-    lead : str
-        The finding.
-    sketches : sequence of Sketch
-        Pictures.
-    tables : mapping from str to Records
-        Tables by their names.
-    notes : sequence of str
-        How to read them.
-    """
-
-    title: str
-    lead: str
-    sketches: Sequence[Sketch] = ()
-    tables: Mapping[str, Records] = field(default_factory=dict)
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -603,7 +565,7 @@ class Result(JsonValue):
         # The line that tells the finding is the first, unless the class says otherwise.
         label, text = self.summary()[self._leading]
         tables = {self._title: self.records()} if self._tabular else {}
-        return Findings(self._title, f"{label}: {text}", self._sketches(), tables)
+        return Findings(self._title, f"{label}: {text}", self._pictures(), tables)
 
     @property
     def origin(self) -> Result:
@@ -618,9 +580,10 @@ class Result(JsonValue):
         title = " ".join(word if word.isupper() else word.lower() for word in words)
         return title[0].upper() + title[1:]
 
-    def _sketches(self) -> Sequence[Sketch]:
+    def _pictures(self) -> Pictures:
+        """What draws the pictures of a report, each by its contents in words."""
         draw = getattr(self, "plot", None)
-        return [] if draw is None else [Sketch(draw, f"{self._title}, drawn.")]
+        return {} if draw is None else {f"{self._title}, drawn.": draw}
 
     def report(
         self, path: str | Path, *, alpha: float = 0.05, control: str = "bh", run: Any = None
@@ -647,9 +610,6 @@ class Result(JsonValue):
         DataError
             The file cannot be written.
         """
-        # Reports stand on all results, so that they are imported when one is asked for.
-        from dhsic.report import write_report
-
         write_report(self, path, alpha=alpha, control=control, run=run)
 
     @property
@@ -747,9 +707,8 @@ class BarResult(Result):
         """Names and lengths of the bars, and what they measure."""
         raise NotImplementedError
 
-    def _sketches(self) -> Sequence[Sketch]:
-        names, _, quantity = self._bars()
-        return [Sketch.of_bars(self.plot, f"Bars of the {quantity}.", len(names))]
+    def _pictures(self) -> Pictures:
+        return {f"Bars of the {self._bars()[2]}.": self.plot}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Bars of what it has, in their order; the first 40 of many.
@@ -771,16 +730,6 @@ class BarResult(Result):
         return plots.draw_bars(ax, *self._bars())
 
 
-def as_text(value: Any) -> str:
-    """A value of a record as a table shows it."""
-    if value is None or isinstance(value, bool):
-        return "yes" if value else ""
-    # Counts in full, measurements with four digits.
-    if isinstance(value, int):
-        return f"{value:,d}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _shortened(text: str) -> str:
     """Text without what stands in brackets, where it is long."""
     if len(text) > _CELL:
@@ -794,53 +743,6 @@ def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[0] = max(widths[0], least)
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
-def html_facts(rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Labels and texts as a table of HTML."""
-    lines = (
-        f"<tr><th scope=row>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
-        for label, text in rows
-    )
-    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f"<table class=facts>{above}<tbody>{''.join(lines)}</tbody></table>"
-
-
-def html_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    keys: Sequence[Sequence[float | None]] | None = None,
-    name: str = "",
-) -> str:
-    """Texts as a table of HTML, which buttons of the header sort by the keys of the cells.
-
-    A column is aligned to the right where all of its cells are numbers, by their keys or their
-    texts.
-    """
-    known = [[_is_number(text) for text in row] for row in rows]
-    if keys is not None:
-        known = [[key is not None for key in row] for row in keys]
-    numeric = [" class=n" if all(column) else "" for column in zip(*known, strict=True)]
-
-    def line(texts: Sequence[str], own: Sequence[float | None]) -> str:
-        each = zip(texts, own, numeric, strict=True)
-        cells = (
-            f"<td{right}{'' if key is None else f' data-key={key!r}'}>{html.escape(text)}</td>"
-            for text, key, right in each
-        )
-        return f"<tr>{''.join(cells)}</tr>"
-
-    heads = (html.escape(text) for text in header)
-    if keys is not None:
-        heads = (f"<button type=button>{text}</button>" for text in heads)
-    top = "".join(f"<th scope=col{n}>{text}</th>" for text, n in zip(heads, numeric, strict=True))
-    body = "".join(map(line, rows, keys or [[None] * len(header)] * len(rows)))
-    kind = "" if keys is None else f' class=sortable aria-label="{html.escape(name)}"'
-    return f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[-+]?[\d,.]+(e[-+]?\d+)?|inf|", text) is not None
 
 
 AS_ASKED = "as asked"
@@ -967,6 +869,9 @@ def _counts(numbers: int | tuple[int, ...]) -> str:
     return " and ".join(f"{n:,}" for n in ((numbers,) if isinstance(numbers, int) else numbers))
 
 
+_DISTANCE = "standard deviations above the replicates"
+
+
 @dataclass(frozen=True)
 class KernelCombination:
     """Result of one combination of kernels by itself; exploratory, as it ignores the others.
@@ -1077,8 +982,42 @@ class GridSummary:
         """
         count = len(self.combinations[0].kernels)
         labels = [f"x{number + 1}" for number in range(count)] if names is None else names
-        # Of samples the values alone have a kernel.
-        return plots.kernel_evidence(self, ["values"] if count == 1 else labels, ax=ax)
+        axes = plots.axes_of(ax, (6.4, 4.4))
+        axes.set_title(f"Evidence by kernel and length,\n{_DISTANCE}", fontsize=11)
+        scales = [self._by_length(variable) for variable in range(count)]
+        if count != 2:
+            # Bars of kernels, variable by variable: that of the strongest combination with each.
+            best: dict[str, float] = {}
+            # Of samples the values alone have a kernel.
+            for variable, name in enumerate(["values"] if count == 1 else labels):
+                for scale in scales[variable]:
+                    with_it = (c for c in self.combinations if c.scales[variable] == scale)
+                    label = f"{name}: {scale.replace(', length', ',')}"
+                    best[label] = max(c.standardised for c in with_it)
+            return plots.draw_bars(axes, list(best), list(best.values()), _DISTANCE)
+        places = [
+            (scales[0].index(c.scales[0]), scales[1].index(c.scales[1])) for c in self.combinations
+        ]
+        values = np.full((len(scales[0]), len(scales[1])), np.nan)
+        for place, tried in zip(places, self.combinations, strict=True):
+            values[place] = tried.standardised
+        style = {True: (plots.ORANGE, "-"), False: ("black", ":")}
+        marks = {places[k]: (role, *style[k == self.strongest]) for k, role in self.roles.items()}
+        down, across = ([scale.replace(", ", "\n") for scale in some] for some in scales)
+        plots.evidence_map(values, down, across, marks, axes)
+        vertical, horizontal = (plots.shortened(name, _TITLE_NAME) for name in labels)
+        axes.set(xlabel=f"kernel of {horizontal}", ylabel=f"kernel of {vertical}")
+        return axes
+
+    def _by_length(self, variable: int) -> list[str]:
+        """The kernels tried of a variable, family by family, from long to short lengths."""
+        factors = {c.scales[variable]: (*c.factors, None)[variable] for c in self.combinations}
+        families = list(dict.fromkeys(scale.split(",")[0] for scale in factors))
+
+        def place(scale: str) -> tuple[int, float]:
+            return families.index(scale.split(",")[0]), -(factors[scale] or 0.0)
+
+        return sorted(factors, key=place)
 
     @property
     def roles(self) -> dict[int, str]:
@@ -1118,6 +1057,7 @@ class GridSummary:
 
 
 _LEVEL = 0.05
+_TITLE_NAME = 48  # characters
 
 _MEANING = (
     "The p-value is the probability of a statistic at least as large under {0}, of rows that are "
@@ -1264,15 +1204,14 @@ class IndependenceTestResult(DependenceEstimate):
         del control
         lead = f"{self.hypothesis.capitalize()} {decision(self, alpha)} ({self._p})"
         words = "Histogram of the null distribution, with the statistic and the critical value."
-        tables, sketches = self._tables(), [Sketch(partial(self.plot, alpha=alpha), words)]
+        tables, pictures = self._tables(), {words: partial(self.plot, alpha=alpha)}
         notes = [_MEANING.format(self.hypothesis)]
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
             words = f"Evidence of every combination of kernels; the strongest is {self.grid.told}."
-            draw = partial(self.grid.plot, names=self._compared)
-            sketches.append(Sketch(draw, words, (7.2, 4.4)))
+            pictures[words] = partial(self.grid.plot, names=self._compared)
             notes.append(_EXPLORATORY.format(self.grid.judged))
-        return Findings(self._subject, lead, sketches, tables, notes)
+        return Findings(self._subject, lead, pictures, tables, notes)
 
     @property
     def _compared(self) -> list[str]:
@@ -1351,7 +1290,22 @@ class IndependenceTestResult(DependenceEstimate):
         MissingDependencyError
             matplotlib is not installed.
         """
-        return plots.null_distribution(self, alpha=alpha, ax=ax)
+        check_level(alpha)  # before a figure is opened
+        measured, value, values = self._measured
+        if ax is None and self.grid is not None:
+            ax, beside = plots.axes_beside((6.4, 6.4), 4.4)
+            self.grid.plot(beside, names=self._compared)
+        return plots.null_distribution(
+            values,
+            value,
+            alpha=alpha,
+            resampled=self.pvalue_error is not None,
+            null=self.null,
+            quantity=f"{self.estimator} {measured}",
+            note=self._p,
+            title=self._question(_TITLE_NAME),
+            ax=ax,
+        )
 
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:

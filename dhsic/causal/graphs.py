@@ -55,7 +55,8 @@ from dhsic.regression.residuals import (
     open_nodes,
     run_regressions,
 )
-from dhsic.results import AS_ASKED, IndependenceTestResult, Result, RunFields, Sketch
+from dhsic.report import Pictures
+from dhsic.results import AS_ASKED, IndependenceTestResult, Result, RunFields
 from dhsic.statistics.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -446,9 +447,8 @@ class DAGScores(RunFields):
     def _method(self) -> str:
         return f"{self.regression}, {self.estimator}, {self.null}"
 
-    def _sketches(self) -> Sequence[Sketch]:
-        words = "Bars of the p-values of the graphs, the largest first."
-        return [Sketch.of_bars(self.plot, words, min(len(self), _MOST))]
+    def _pictures(self) -> Pictures:
+        return {"Bars of the p-values of the graphs, the largest first.": self.plot}
 
     @property
     def _order(self) -> list[int]:

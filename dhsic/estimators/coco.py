@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -16,7 +17,8 @@ from dhsic.engine.session import Session
 from dhsic.estimators.features import OnLandmarks
 from dhsic.kernels import Kernel
 from dhsic.nulls import Permutation, Shifts
-from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
+from dhsic.report import Pictures
+from dhsic.results import AS_ASKED, BarResult, kernel_text
 from dhsic.statistics.features import Features
 from dhsic.statistics.outer import Measure
 
@@ -152,12 +154,9 @@ class WitnessFunctions(BarResult):
         names = [f"{of} variable"] if len(columns) == 1 else [f"{of}[{j}]" for j in columns]
         return plots.witness_function(function, function.points, names=names, ax=ax)
 
-    def _sketches(self) -> Sequence[Sketch]:
-        said = "The {} function over its points."
-        return [
-            Sketch(lambda ax, of=of: self.plot(ax, of=of), said.format(of))  # type: ignore[misc]
-            for of in ("first", "second")
-        ]
+    def _pictures(self) -> Pictures:
+        both = ("first", "second")
+        return {f"The {of} function over its points.": partial(self.plot, of=of) for of in both}
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         rows = sorted(self.records(), key=lambda row: -abs(row["value"]))
