@@ -214,11 +214,12 @@ def write_report(
             f"{type(result).__name__}: give the result itself"
         )
         raise InvalidArgumentError(msg)
-    if not isinstance(run, Run | None):
+    known: Any = Run() if run is None else run
+    if not isinstance(known, Run):
         msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
         raise InvalidArgumentError(msg)
     check_report()
-    target, known = Path(check_path("path", path)), run or Run()
+    target = Path(check_path("path", path))
     findings = result.findings(check_level(alpha), control)
     tables = (_table(name, records) for name, records in findings.tables.items())
     pictures = (_picture(words, draw) for words, draw in findings.pictures.items())
