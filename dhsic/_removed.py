@@ -21,6 +21,7 @@ REMOVED: Final = {
         "f_regression or f_classif"
     ),
     **dict.fromkeys(("sequential", "Sequential", "--exceed"), _STOPPING),
+    "to_pandas": "take to_frame(), whose columns have the names of tidy tables, as p_value",
 }
 
 

@@ -138,7 +138,7 @@ class InteractionTestResult(IndependenceTestResult):
 
     def records(self) -> list[dict[str, Any]]:
         each = {
-            f"pvalue_{factorisation.separated}": factorisation.pvalue
+            f"p_{factorisation.separated}": factorisation.pvalue
             for factorisation in self.factorisations
         }
         return [{**super().records()[0], **each}]

@@ -41,12 +41,11 @@ from dhsic.io.open import names_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
-    Findings,
     LandmarkSummary,
     RunFields,
-    Sketch,
     floor_text,
     is_least,
     kernel_text,
@@ -154,6 +153,10 @@ class RankedColumn:
 
 
 _LEVEL = 0.05  # at which a summary tells whether there are replicates enough
+
+# Columns of the frame; the adjusted p-values are by default those of Benjamini and Hochberg.
+_NAMES = {"name": "term", "hsic": "estimate", "pvalue": "p_value", "pvalue_bh": "p_adjusted"}
+_NAMES |= {f"pvalue_{name}": f"p_{name}" for name in ("by", "bonferroni", "holm", "max_t")}
 
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
@@ -323,7 +326,12 @@ class ColumnRanking(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, the strongest first."""
-        return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
+        rows = ({_NAMES.get(name, name): x for name, x in vars(f).items()} for f in self.ranked())
+        return [{"rank": place, **row} for place, row in enumerate(rows, 1)]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         check_choice("control", control, get_args(Control))
@@ -334,16 +342,12 @@ class ColumnRanking(RunFields):
             f"{alpha:g} by {_CONTROLS[by]}"
         )
         said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
-        sketch = Sketch.of_bars(
-            lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
-            said,
-            min(_MOST, len(self.features)),
-        )
+        pictures = {said: partial(self.plot, alpha=alpha, control=by, most=_MOST)}
         joint = self.by == "sensitivity"
         rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
         title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if joint else [])]
-        return Findings(title, lead, [sketch], {"Features": rows}, notes)
+        return Findings(title, lead, pictures, {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line above the table."""

@@ -571,7 +571,7 @@ def test_function__refuses_in_words(call, error, words, tmp_path, monkeypatch):
 MISSING_LIBRARIES = [
     ("matplotlib", lambda: pair().plot(), r"Plotting needs matplotlib.*pip install 'dhsic\[plot"),
     ("matplotlib", lambda: pair().report("page.html"), r"pip install 'dhsic\[report\]'"),
-    ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
+    ("pandas", lambda: rank().to_frame(), r"pip install 'dhsic\[tables\]'"),
     ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
     ("sklearn", lambda: causal.find_regression("random-forest"), r"dhsic\[causal\]"),
 ]

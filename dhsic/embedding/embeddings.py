@@ -26,6 +26,7 @@ from dhsic._validation import (
     named_arguments,
     shown,
 )
+from dhsic._whole import written_whole
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -38,7 +39,6 @@ from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
-from dhsic.io.whole import written_whole
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Landmarks,

@@ -109,7 +109,7 @@ PRINTED = {
     f"{RANK} --top 1 --alpha 0.9 --control max-t": ["at level 0.9 by max-t", "1  first"],
     "rank table.csv --target a": ["features   3", "label"],
     "rank table.csv --features f=b,c --target a": ["features   2"],
-    f"{MATRIX} --alpha 0.5 --top 1": ["x      y  ", "2 of 3 pairs at level 0.5, by Holm"],
+    f"{MATRIX} --alpha 0.5 --top 1": ["x  y  estimate  cka", "2 of 3 pairs at level 0.5, by Holm"],
     TWO: ["samples      x (300), far (200)", "squared MMD", "one distribution rejected at level"],
     THREE: ["x independent of (y, z): p =", "factorisation not rejected at level 0.05"],
     GIVEN: ["z, which explain", "conditional independence rejected at level"],
