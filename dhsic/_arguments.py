@@ -118,7 +118,7 @@ class RunOptions:
             if labels:
                 check_codes(list(labels.values()), memory)
             codes = {what: codes_of(source, what) for what, source in labels.items()}
-            strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
+            strata, groups = codes.get("strata"), codes.get("groups")
             if labels:
                 # Moves go between any rows, so that chunks could not be read in order.
                 sources = held_sources(sources, memory, strata)

@@ -13,6 +13,8 @@ _RATES = "rates of machines were removed: a plan times a block of the data"
 
 REMOVED: Final[dict[str, str]] = {
     "--calibrate": _RATES,
+    "--group": "write --column-group NAME=COLUMNS",
+    **dict.fromkeys(("row_groups", "--row-groups"), "rows that belong together are groups"),
     "--spec": "write --cluster FILE, whose kind says the queue",
     **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
