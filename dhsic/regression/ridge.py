@@ -8,7 +8,7 @@ without a fold, is then a matter of these sums, and so are means and their limit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -278,8 +278,8 @@ class Ridges:
         covariance, mean, n = sums.covariance(), sums.totals / sums.rows, int(sums.rows)
         variances = covariance[targets, targets]
 
-        def on(kept: NDArray[np.bool_]) -> Ridges:
-            """The regression on some of the regressors; others have coefficients 0."""
+        def on(kept: NDArray[np.bool_]) -> tuple[Vector, ...]:
+            """What the regression on some of the regressors has; others have coefficients 0."""
             some = regressors[kept]
             vectors, s, m = _diagonalised(covariance[np.ix_(some, some)], penalties)
             c = vectors.T @ covariance[np.ix_(some, targets)]
@@ -306,32 +306,26 @@ class Ridges:
             at = np.arange(len(targets)), chosen
             share = np.zeros(len(targets))
             np.divide(left[at], variances, out=share, where=variances > 0.0)
-            return Ridges(
-                mean[regressors],
-                padded @ (c * inverse),
-                mean[targets],
-                padded,
-                inverse / n,
-                errors[at],
-                least[:, 0],
-                tried,
-                share,
-                variances,
-                n,
-            )
+            slopes = padded @ (c * inverse)
+            return padded, inverse / n, tried, slopes, errors[at], least[:, 0], share
 
         kept = [~np.isin(regressors, one) for one in left_out] or [np.full(len(regressors), True)]
-        ways = list(map(on, kept))
+        vectors, spread, tried, *others = zip(*map(on, kept), strict=True)
         # The best of them on the same rows, for every target.
-        better = np.argmin([one.least for one in ways], axis=0) == np.arange(len(ways))[:, None]
-        names = "slopes", "errors", "least", "left"
-        best = {name: np.select(better, [getattr(one, name) for one in ways]) for name in names}
-        return replace(
-            ways[0],
-            **best,
-            vectors=np.hstack([one.vectors for one in ways]),
-            spread=np.vstack([one.spread * at for one, at in zip(ways, better, strict=True)]),
-            tried=np.min([one.tried for one in ways], axis=0),
+        better = np.argmin(others[2], axis=0) == np.arange(len(kept))[:, None]
+        slopes, errors, least, left = (np.select(better, one) for one in others)
+        return Ridges(
+            mean=mean[regressors],
+            slopes=slopes,
+            target_mean=mean[targets],
+            vectors=np.hstack(vectors),
+            spread=np.vstack([one * at for one, at in zip(spread, better, strict=True)]),
+            errors=errors,
+            least=least,
+            tried=np.min(tried, axis=0),
+            left=left,
+            variances=variances,
+            rows=n,
         )
 
     def explained(self, targets: slice | Indices = slice(None)) -> float:
