@@ -677,7 +677,8 @@ def take_rows(
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
     stored = [at for at in groups if at[0] not in graphs]
     # Refused before it is read, where it would take more than the budget.
-    runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
+    most = max((sources[m].take_bytes for m, *_ in stored), default=0)
+    check_process_memory(runtime.budget, most)
     with explained_failures(checkpoint):
         values = computed([sources[m].take(rows[m]) for m in graphs], runtime)
         taken = dict(zip(graphs, values, strict=True))

@@ -30,7 +30,7 @@ from dhsic.engine.graph import (
 from dhsic.engine.inventory import Inventories, check_unchanged, describe_sources, take_inventories
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
 from dhsic.engine.reduction import Footprint, Moves, Pass, RowBlock
-from dhsic.engine.runtime import Runtime
+from dhsic.engine.runtime import Runtime, check_process_memory
 from dhsic.engine.supervision import explained_failures
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
@@ -368,7 +368,7 @@ class Session:
             This process takes more memory than it was allowed.
         """
         self.runtime.make_room()
-        self.runtime.look()
+        check_process_memory(self.runtime.budget)
         if self._done.pilot is not None:
             self._done.pilot.step(name)
         self.listener(StepStarted(name))
