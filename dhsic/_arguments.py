@@ -29,9 +29,8 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
-from dhsic.estimators.choose import Runner
+from dhsic.estimators.choose import Planner, Runner, plan_once, planned
 from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
-from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources, read_weights
@@ -119,7 +118,7 @@ class RunOptions:
             if labels:
                 check_codes(list(labels.values()), memory)
             codes = {what: codes_of(source, what) for what, source in labels.items()}
-            strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
+            strata, groups = codes.get("strata"), codes.get("groups")
             if labels:
                 # Moves go between any rows, so that chunks could not be read in order.
                 sources = held_sources(sources, memory, strata)

@@ -32,7 +32,7 @@ from dhsic.estimators import (
     plan_of,
 )
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
-from dhsic.estimators.reach import Planner, planned
+from dhsic.estimators.choose import Planner, planned
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.shared import SharedTiles
@@ -138,7 +138,7 @@ class InteractionTestResult(IndependenceTestResult):
 
     def records(self) -> list[dict[str, Any]]:
         each = {
-            f"pvalue_{factorisation.separated}": factorisation.pvalue
+            f"p_{factorisation.separated}": factorisation.pvalue
             for factorisation in self.factorisations
         }
         return [{**super().records()[0], **each}]

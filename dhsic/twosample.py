@@ -122,9 +122,6 @@ class TwoSampleTestResult(IndependenceTestResult):
         # The question is of samples, where `variables` has their values.
         return tuple(sample.name for sample in self.samples)
 
-    def records(self) -> list[dict[str, Any]]:
-        return [{"samples": ", ".join(self._asked), **super().records()[0]}]
-
 
 MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "nystrom-mmd": NystromMHSIC,

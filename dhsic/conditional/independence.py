@@ -182,8 +182,11 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         ]
 
     def records(self) -> list[dict[str, Any]]:
-        told = {"given": ", ".join(self.given), "method": self.method}
-        return [{**super().records()[0], **told}]
+        return [{**super().records()[0], "given": ", ".join(self.given)}]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.method}, {super()._method}"
 
 
 @named_arguments

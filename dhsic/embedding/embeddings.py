@@ -26,6 +26,7 @@ from dhsic._validation import (
     named_arguments,
     shown,
 )
+from dhsic._whole import written_whole
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
@@ -33,12 +34,11 @@ from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
-from dhsic.io.whole import written_whole
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Landmarks,

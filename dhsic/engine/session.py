@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic.engine.blocks import Gaps, NonFiniteError, RowWeights, Source, check_exact
+from dhsic.engine.blocks import Gaps, NonFiniteError, RowWeights, Source, check_exact, labels_of
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
 from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, ignore
 from dhsic.engine.graph import (
@@ -94,10 +94,15 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
         # Rows of pooled samples are told by the sample that they are of.
         place = getattr(sources[number], "place_of", None)
         name, row = (sources[number].name, row) if place is None else place(int(row))
+        what = f"variable {name!r}"
+        labels = labels_of(sources[number])
+        if place is None and labels and len(labels) > 1 and sources[number].place != "graph":
+            bad = ~np.isfinite(sources[number].read(int(row), int(row) + 1)[0])
+            what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
         said = getattr(getattr(sources[number], "marks", None), "said", "")
         marked = f" (as read by its attributes {said})" if said else ""
         msg = (
-            f"variable {name!r} has NaN or infinity, first in row {int(row)}{marked}: "
+            f"{what} has NaN or infinity, first in row {int(row)}{marked}: "
             f"drop or fill such rows{remedy}"
         )
         raise DataError(msg)

@@ -20,8 +20,7 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimator, GridOutcome, Null, Outcome
-from dhsic.estimators.choose import run_null
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import plan_once, planned, run_null
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse

@@ -7,6 +7,7 @@ and these the groups of rows that a null distribution permutes or shifts.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
@@ -308,14 +309,8 @@ class MovedGroups(RowGroups):
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
         # A run has more rows the more groups it has, so that bisection finds the last that fits.
-        low, high = 0, self.count - first
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.rows_of(first, first + middle) <= rows:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        counts = range(1, self.count - first + 1)
+        return bisect_right(counts, rows, key=lambda k: self.rows_of(first, first + k))
 
     def rows_of(self, first: int, last: int) -> int:
         """How many rows the groups first..last-1 have, with those that go with them."""
