@@ -19,7 +19,6 @@ from dhsic._validation import check_flag, check_integer, check_number
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     MARGINAL,
@@ -66,6 +65,7 @@ from dhsic.statistics.gram import (
 from dhsic.statistics.gram_sums import GramSums, centre, check_rows, null_moments
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
+from dhsic.statistics.tiles import Matrix, column_sums
 
 Vector = NDArray[np.float64]
 Tell = Callable[[GramFound], Any]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -94,7 +95,8 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
 from dhsic.nulls import Chain, Gamma, Permutation, Resampling, Shifts, Spectral
-from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, Sketch, kernel_text
+from dhsic.report import Pictures
+from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, kernel_text
 from dhsic.statistics.blocks import ESTIMATE, KeptBlocks, unbiased_hsic, unbiased_step
 from dhsic.statistics.features import Features
 from dhsic.statistics.moments import (
@@ -1332,12 +1334,9 @@ class WitnessFunctions(BarResult):
         names = [f"{of} variable"] if len(columns) == 1 else [f"{of}[{j}]" for j in columns]
         return plots.witness_function(function, function.points, names=names, ax=ax)
 
-    def _sketches(self) -> Sequence[Sketch]:
-        said = "The {} function over its points."
-        return [
-            Sketch(lambda ax, of=of: self.plot(ax, of=of), said.format(of))  # type: ignore[misc]
-            for of in ("first", "second")
-        ]
+    def _pictures(self) -> Pictures:
+        both = ("first", "second")
+        return {f"The {of} function over its points.": partial(self.plot, of=of) for of in both}
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         rows = sorted(self.records(), key=lambda row: -abs(row["value"]))

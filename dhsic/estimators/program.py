@@ -306,7 +306,8 @@ class Stages:
         if session.gaps:
             # A joined row misses a value where one of its variables does: so often at least.
             joined = (session.gaps[: m + 1] for m in range(1, self.count))
-            batch.gaps = (*session.gaps, *(max(gaps, key=lambda one: one.rows) for gaps in joined))
+            gaps = *session.gaps, *(max(some, key=lambda one: one.rows) for some in joined)
+            batch = replace(batch, gaps=gaps)
         return batch
 
     def null(self, chain: Chain) -> Shifts:

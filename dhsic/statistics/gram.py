@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
@@ -49,6 +48,7 @@ from dhsic.statistics.orbit import (
     whole_group,
 )
 from dhsic.statistics.replicate import Permuted, Statistic
+from dhsic.statistics.tiles import Matrix, column_sums
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]

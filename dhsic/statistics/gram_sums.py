@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.tiles import Matrix
 from dhsic.errors import DataError
 from dhsic.linalg import hadamard, rounding_unit, spectrum
 from dhsic.nulls import ChiSquareMixture, expanded
+from dhsic.statistics.tiles import Matrix
 
 Vector = NDArray[np.float64]
 Terms = dict[tuple[int, int], Any]
