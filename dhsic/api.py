@@ -55,42 +55,39 @@ def independence_test(
         Arrays of NumPy, Dask, zarr, xarray or SciPy's sparse module, what NumPy reads by
         ``__array__`` or DLPack, zarr paths or URLs, columns or data frames of pandas, polars,
         Arrow, Dask and others; or names where `data` is given. A table or matrix alone stands for
-        its columns. Row i of each belongs to observation i; rows are exchangeable draws unless
-        `strata`, `groups` or `order` say otherwise. Where pandas or xarray label the rows, the
-        labels must agree.
+        its columns. Row i of each belongs to observation i. Rows are exchangeable unless `strata`,
+        `groups` or `order` say otherwise. Labels of rows, as of pandas and xarray, must agree.
     kernels : str, Kernel, a sequence of them, or Grid, optional
-        One for all variables, one a variable, or a grid of them. Where none is given, text,
-        categories and booleans take the delta kernel, which asks whether two values are equal, and
-        columns of labels and numbers the product of delta and a kernel of the numbers. Several
-        kernels of numbers are tried, see `Grid.auto`, and the p-value accounts for the choice; or
-        one, of an estimator or a null that takes one: what the estimator takes, which is "gaussian"
-        unless it says otherwise. The result says which were taken. Bandwidths that are not given
-        follow the median heuristic, for the Gaussian gamma = 1 / (median distance)^2, on up to
-        1,000 rows drawn for that variable; where these are all the same, as of a rare flag, a scan
-        of the data finds some that differ.
+        One for all variables, one for each variable, or a grid of them. By default text, categories
+        and booleans have the delta kernel, numbers several kernels, see `Grid.auto`, and a variable
+        of both has the product. The p-value accounts for the choice among several kernels. An
+        estimator or a null that supports one kernel has "gaussian", unless the estimator names
+        another. The result says which kernels the test took. A bandwidth that is not given follows
+        the median heuristic, for the Gaussian gamma = 1 / (median distance)^2, on up to 1,000 rows
+        drawn for the variable. If these rows are all equal, as of a rare flag, a scan of the data
+        finds others.
     estimator : str or Estimator, optional
         A name, a text with options as "nystrom-m:n_landmarks=2000", or a value with options. "auto"
-        takes "v-hsic", which is quadratic in n, up to
-        1,000 rows of two single columns and of three variables and more, or 500 of one kernel, and
-        1,500 of more columns, where it fits the memory. Beyond it takes "nystrom-hsic" with
-        principal features of 256 landmarks, linear in n; with fewer of them, or one kernel of each
-        variable, where more would not fit the memory and the time. Of three variables and more it
-        tests one after another with those before it, see `Chain`; "v-hsic" and "nystrom-m" by name
-        test all together. Another name takes as many landmarks, features or the like as fit, its
-        usual number at most and 64 at least; a value is taken as it is. The result says what was
-        taken and why.
+        takes "v-hsic", quadratic in n, up to 1,000 rows of two single columns (500 with one kernel)
+        and of three or more variables, and up to 1,500 rows of more columns, if it fits the memory.
+        Beyond, it takes "nystrom-hsic" with principal features of 256 landmarks, linear in n. If
+        these exceed the memory or the time, it takes fewer landmarks, or one kernel for each
+        variable. It tests three or more variables one after another against the earlier ones, see
+        `Chain`; "v-hsic" and "nystrom-m" by name test all jointly. Another name takes its usual
+        number of landmarks or features, or as many as fit, at least 64; a value is taken as it is.
+        The result says the choice and the reason.
     null : str or a value of a null, optional
         A name, a text with options as "shifts:100000", or a value with options.
-        "auto" takes one that is exact for exchangeable rows: of two variables `Shifts` of rows
-        within groups, of more a `Chain` of such tests, and `Permutation` where an estimator of
-        three variables is named or has no shifts. "block-hsic" alone has none, and takes `Normal`.
-        The others are approximations, which warn where the data are not for them. The result says
-        which null and why. An estimator that does not stand with a null says which do;
+        "auto" takes a null that is exact for exchangeable rows: `Shifts` for two variables, a
+        `Chain` for more, and `Permutation` if an estimator of three variables is named or has no
+        shifts. "block-hsic" has no exact null and takes `Normal`. The other nulls are
+        approximations, which warn if the data do not suit them. The result says the null and the
+        reason. If an estimator does not support a null, the error lists those that it supports;
         `dhsic.register` adds nulls, estimators and kernels by name.
     n_resamples : int, optional
         The least number of replicates: 1,000 shifts, or 250 permutations that are asked for by
-        name, where not given. To be left out where `null` is a value, which has its
-        own, or has no replicates: "gamma", "spectral", "normal", "chi-square".
+        name, where not given. Leave it out if `null` is a value, which has its own number, or has
+        no replicates: "gamma", "spectral", "normal", "chi-square".
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
@@ -99,28 +96,26 @@ def independence_test(
         The table whose columns the variables name: "x", or ["a", "b"] for columns that make one
         variable. All of its columns where no variable is given.
     missing : {"refuse", "drop", "pairwise"}, optional
-        Treatment of rows with a missing value: raise an error; leave them out, whose number the
-        result says; or keep them, and compare two variables by the rows in which neither misses a
-        value. With "pairwise" the feature of a row that misses a value in any column of a variable
-        is the mean of those of up to 256 others, which counts for nothing when it is centred. The
-        kernel is positive definite and the null exact as without gaps, for the hypothesis that the
-        values of a variable and where they are missing are, together, independent of the others. A
-        gap that depends on the other variable is dependence, too, of which the test sees little.
-        Estimates are smaller than those of complete rows: by about the squared share of the rows in
-        which both are there. Stored data are read once more to count the gaps.
+        Treatment of rows with a missing value: raise an error, drop the rows and count them in the
+        result, or compare two variables by the rows in which neither misses a value. With
+        "pairwise" the feature of a row with a gap is the mean feature of up to 256 other rows,
+        which is nearly 0 after centring. The kernel stays positive definite. The null stays exact
+        for the hypothesis that the values and the gaps of a variable are together independent of
+        the other variables. The test hardly finds gaps that depend on another variable. Estimates
+        shrink by about the squared share of complete rows. Stored data are read once more to count
+        the gaps.
     strata : array-like or str, optional
         A label for every row, of one column or several, or names of columns of `data`. Rows change
-        places within their stratum alone, so that the test is one of independence given the
-        stratum: exact, at every n, where rows of a stratum are exchangeable, however much the laws
-        of the variables differ between strata. Numbers are taken about the mean of their stratum,
-        in its standard deviations, or what differs between strata would hide a dependence within
-        them; strata of two rows share one deviation. Categories and booleans are taken as they are.
+        places within their stratum alone: the test is one of independence given the stratum, exact
+        at every n if the rows of a stratum are exchangeable. Numbers are standardised within their
+        stratum, since differences between strata would hide dependence within them; strata of two
+        rows share one standard deviation. Categories and booleans stay as they are.
     groups : array-like or str, optional
         A label for every row: rows of a group belong together, as songs of an artist, and may
-        depend on each other in any way. Whole groups change places with groups of equally many
-        rows, within `strata` if these are given, row by row as they are stored: exact where such
-        groups are exchangeable, as independent draws. Groups of a size that no other has stay, and
-        where nine rows in ten would, the test is refused.
+        depend on each other in any way. Whole groups change places with groups of the same size,
+        within `strata` if these are given, row by row in the order of storage: exact if such groups
+        are exchangeable. A group of a unique size stays in place; if nine rows in ten would stay,
+        the test is refused.
     order : "time" or TimeOrder, optional
         Rows as they are stored, or those of every group, are a series in the order of time: one
         variable is shifted around against the others, by multiples of some rows, and keeps its
@@ -131,9 +126,9 @@ def independence_test(
         one over the probability that it was drawn [2]_, or the ratio of the densities of the
         population and of the draws. The test is then one of independence of two variables in the
         population, from independent draws: all means are weighted. Asymptotic, by the limit law of
-        the weighted products of features, one kernel a variable. Weights that depend on one
-        variable alone are best left out: the hypothesis is then the same without them, and the test
-        exact. Counts of equal rows are no such weights: repeat the rows.
+        the weighted products of features, one kernel a variable. Leave out weights that depend on
+        one variable alone: the hypothesis is then the same without them, and the test exact. Counts
+        of equal rows are no weights: repeat the rows.
     precision : {"float64", "float32"}, optional
         Precision of the tiles; sums are float64 always.
     client : distributed.Client, optional
@@ -144,10 +139,10 @@ def independence_test(
     memory : int or str, optional
         Bytes that one process may use, as "2GiB".
     time : float or str, optional
-        Seconds that the run may take, as 600 or "1h", where landmarks, features or kernels are
-        left open: a block of the data is timed, and the most are taken whose run is predicted to
-        end in time. Which they are depends on the machine; the result says the number that repeats
-        it, and a checkpoint keeps it. No limit where not given.
+        Seconds that the run may take, as 600 or "1h", if landmarks, features or kernels are left
+        open. The run times a block of the data and takes the most whose predicted time is within
+        the limit. This choice depends on the machine: the result names the number that repeats it,
+        and a checkpoint keeps it. No limit by default.
     progress : bool or callable, optional
         Whether a bar shows how far the run is; where not given, one comes after two seconds in
         terminals and notebooks. Or what receives events of `dhsic.engine.events`.
@@ -368,8 +363,8 @@ def plan() -> None:
     Returns
     -------
     Plan
-        Its `processor_seconds` and `seconds` are those of one block of every pass, which is read
-        and computed when they are first asked for.
+        Its `processor_seconds` and `seconds` are predictions. The first access to either reads and
+        computes one block of each pass.
 
     Examples
     --------

@@ -67,8 +67,8 @@ class LandmarkWarning(UserWarning):
 class ApproximateNullWarning(UserWarning):
     """An approximate null distribution may be far from the truth for these data.
 
-    For example of two dummies with few ones, which few rows have both. It says what was measured
-    and which null distribution is exact.
+    Two dummies with few ones, which few rows have both, are an example. The message says what was
+    measured, and names an exact null distribution.
 
     Examples
     --------
@@ -87,10 +87,10 @@ class ApproximateNullWarning(UserWarning):
 class DependentRowsWarning(UserWarning):
     """Rows that are stored side by side are alike in two variables, as those of series or groups.
 
-    Then p-values for exchangeable rows are too small. It says what was measured and which arguments
-    are for such rows. Each column is looked at by itself, and near rows of a column by which a file
-    is sorted, so that rare events and a row number beside a series do not go unseen. One series
-    alone is no reason to warn: the rows of the other variable are exchangeable.
+    P-values for exchangeable rows are then too small. The message says what was measured, and names
+    the arguments for such rows. The check examines each column by itself, and near rows of a column
+    by which a file is sorted, to find rare events and series beside a row number. It does not warn
+    of a single series, since the rows of the other variable are exchangeable.
 
     Examples
     --------
@@ -109,8 +109,8 @@ class DependentRowsWarning(UserWarning):
 class UnexplainedWarning(UserWarning):
     """The given variables explain more of two variables than a conditional test could find.
 
-    Then what the regressions miss of both passes for dependence, and p-values are too small. It
-    says what was measured.
+    The parts of both variables that the regressions miss then look like dependence, and p-values
+    are too small. The message says what was measured.
 
     Examples
     --------

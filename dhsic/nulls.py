@@ -834,8 +834,9 @@ class Chain:
     n_resamples : int, optional
         The least number of replicates of a stage, for each of the M - 1 stages.
     combined_by : {"sidak", "fisher"}, optional
-        The smallest of the p-values, which gains where one stage shows dependence, and resolves it
-        down to 1 / n_resamples; or the sum of their logarithms, which gains where several do.
+        "sidak" takes the smallest p-value of the stages, with the most power if one stage shows
+        dependence, and resolves it down to 1 / n_resamples. "fisher" takes the sum of their
+        logarithms, with the most power if several stages do.
 
     Raises
     ------

@@ -464,7 +464,7 @@ def ranking(
     most: int = 40,
     ax: Axes | None = None,
 ) -> Axes:
-    """Bars of features, the largest first, with what an error control lets through.
+    """Draw bars of features, the largest first, and mark those that an error control rejects.
 
     Parameters
     ----------
@@ -537,7 +537,7 @@ def scaling(
     logarithmic: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Lines of measurements against a setting.
+    """Draw lines of measurements against a setting.
 
     Parameters
     ----------
@@ -655,7 +655,7 @@ def dependence_heatmap(
     quantity: str = "CKA",
     ax: Axes | None = None,
 ) -> Axes:
-    """Heat map of the dependence of all pairs of variables, those that depend side by side.
+    """Draw a heat map of the dependence of all pairs of variables, dependent ones side by side.
 
     Parameters
     ----------
@@ -781,7 +781,7 @@ def witness_function(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A function of one or two columns over the middle 99 % of the data.
+    """Draw a function of one or two columns over the middle 99 % of the data.
 
     Parameters
     ----------
@@ -867,7 +867,7 @@ def sensitivity_field(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Points of two variables, coloured by the norm of the gradient, with its vector field.
+    """Draw points of two variables, coloured by the norm of the gradient, and its vector field.
 
     The arrow at a row is the gradient of the dependence measure with respect to its two values: it
     points where the measure would grow. Rows at equal distances are drawn where there are many.
@@ -974,7 +974,7 @@ def _arrows(axes: Axes, points: Vector, gradients: Vector, most: int) -> None:
 def causal_graph(
     parents: ParentLists, names: Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
-    """A directed acyclic graph: nodes on a circle, causes first, arrows from cause to effect.
+    """Draw a directed acyclic graph: nodes on a circle, causes first, arrows from cause to effect.
 
     Parameters
     ----------
@@ -1043,7 +1043,7 @@ def dag_scores(
     most: int = 30,
     ax: Axes | None = None,
 ) -> Axes:
-    """Bars of the p-values of graphs, the largest first, and beside them the best graph.
+    """Draw bars of the p-values of graphs, the largest first, and the best graph.
 
     Parameters
     ----------

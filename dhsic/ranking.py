@@ -254,8 +254,8 @@ class ColumnRanking(RunFields):
         key = _KEYS[check_choice("by", by or self.by, get_args(By))]
         if by == "sensitivity" and self.by != by:
             msg = (
-                "a ranking has sensitivities where they were asked for, and this one is by "
-                f"{self.by!r}: rank the features with by='sensitivity'"
+                "only a ranking with by='sensitivity' has sensitivities, got one with "
+                f"by={self.by!r}: rank the features with by='sensitivity'"
             )
             raise InvalidArgumentError(msg)
         # Constants come last, whatever the key.
@@ -856,11 +856,11 @@ def rank_features(
 ) -> ColumnRanking:
     """Rank the columns of a variable by their dependence on a target.
 
-    Every column, or group of columns, is tested against the target as by `independence_test` with
-    one kernel each and the same seed: the same statistic, replicates and p-value. But all share the
-    passes over the data, the landmark rows, the target's tiles and the replicates. So their joint
-    distribution under the null hypothesis is known, and p-values adjusted for the number of
-    features lose nothing to dependence between these.
+    Each column, or group of columns, has the statistic, replicates and p-value of
+    `independence_test` with one kernel for each variable and the same seed. All columns share the
+    passes over the data, the landmark rows, the tiles of the target and the replicates. So the
+    joint distribution of their statistics under the null hypothesis is known, and "max-t" adjusts
+    p-values for the dependence between columns.
 
     Parameters
     ----------
@@ -882,9 +882,9 @@ def rank_features(
         replicates, does not depend on the scale of the kernels, as HSIC does, and is 0 on average
         for independent columns, however many categories they have. "sensitivity" takes the columns
         together: the mean square of the derivatives in a column of the statistic of all columns as
-        one variable, see `sensitivity_map`, summed over a group. It sees what columns tell only
-        together, depends on their units, has no p-value of its own and is exploratory; p-values
-        stay those of each feature by itself. It takes passes of its own and one differentiable
+        one variable, see `sensitivity_map`, summed over a group. It finds joint dependence on
+        several columns, depends on their units, and is exploratory, without a p-value; the p-values
+        are those of each feature by itself. It takes passes of its own and one differentiable
         kernel for all features.
     feature_kernels : str, Kernel or a sequence of them, optional
         One for all features, or one a feature; fitted to each by itself. Where not given, as those
@@ -892,11 +892,11 @@ def rank_features(
     target_kernel : str or Kernel, optional
         Kernel of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
-        "auto" takes "v-hsic" where that is quick, and beyond it the principal features of
-        "nystrom-hsic", see `NystromHSIC`, of 256 landmarks; or "nystrom-m" by "sensitivity". Or one
-        of these by name, or a value of it with its options: "v-hsic", quadratic in n;
-        "nystrom-hsic", linear in n, of all features of its landmarks; "nystrom-m", linear in n,
-        with uniformly drawn landmarks.
+        "auto" takes "v-hsic" for few rows and features, and "nystrom-hsic" with principal features
+        of 256 landmarks beyond, see `NystromHSIC`; with `by="sensitivity"` it takes "nystrom-m".
+        Otherwise a name, or a value with its options: "v-hsic", quadratic in n; "nystrom-hsic",
+        linear in n, of all features of its landmarks; "nystrom-m", linear in n, with uniformly
+        drawn landmarks.
     null : str, Shifts or Permutation, optional
         "auto" shifts the target within groups of rows, which is exact and nearly free.
     n_resamples : int, optional
@@ -1054,9 +1054,10 @@ def plan_ranking() -> None:
     Returns
     -------
     Plan
-        As if every feature kept all landmarks: pruning can only make it less. With "nystrom-hsic"
-        as if those of one column kept 32, about twice what a smooth kernel does; where they keep
-        more than fit the memory, `rank_features` says so before it reads the data.
+        An upper bound that assumes that each feature keeps all landmarks; pruning keeps fewer. For
+        "nystrom-hsic" it assumes 32 features for a single column, about twice the number of a
+        smooth kernel; if a column keeps more than fit the memory, `rank_features` raises an error
+        before it reads the data.
 
     Examples
     --------

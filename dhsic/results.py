@@ -1116,10 +1116,10 @@ class IndependenceTestResult(DependenceEstimate):
         it joins the standardised statistics, see `dhsic.Grid`: with aggregate="soft" by their soft
         maximum, which grows with the evidence. With "max" and "min-p", where the reference has a
         share of the level, it is -log10 of the smaller of p / share and q / (1 - share), with p and
-        q the ranks among the b replicates and the data, by the reference and by all others. Ranks
-        end where the data lie above all replicates, so that this score is the same for all stronger
-        evidence. For a chain it combines the p-values of the stages, see `dhsic.Chain`. None where
-        there is one statistic, which the p-value compares with `null_distribution`.
+        q the ranks among the b replicates and the data, by the reference and by all others. The
+        score has its maximum where the data lie above all replicates, and stays the same for
+        stronger evidence. For a chain it combines the p-values of the stages, see `dhsic.Chain`.
+        None for a single statistic, which the p-value compares with `null_distribution`.
     null_scores : ndarray, shape (b,), or None
         Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
@@ -1267,7 +1267,7 @@ class IndependenceTestResult(DependenceEstimate):
         return [*said, self.estimator, f"n = {self.n:,}", *tried]
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Histogram of the null distribution with the statistic and the critical value.
+        """Draw a histogram of the null distribution with the statistic and the critical value.
 
         Where there are several statistics, it has the score, which the p-value compares. For a
         grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.

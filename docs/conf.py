@@ -80,12 +80,17 @@ html_title = "dhsic"
 html_static_path = ["_static"]
 html_css_files = ["dhsic.css"]
 html_show_sourcelink = False
-html_sidebars = {"start": []}  # it has no pages below it
+html_sidebars = {"start": [], "which_function": []}  # they have no pages below them
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 8,
     # Wide tables take the room of the contents beside them.
-    "secondary_sidebar_items": {"**": ["page-toc"], "evidence": [], "how-to/coming-from": []},
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        "evidence": [],
+        "how-to/coming-from": [],
+        "which_function": [],
+    },
     "show_nav_level": 1,
     "navigation_with_keys": False,
     "pygments_light_style": "default",

@@ -129,7 +129,7 @@ class HSICBound(BarResult):
 
 @named_arguments
 def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
-    """The fewest landmarks for which the bounds are stated.
+    """Compute the fewest landmarks for which the bounds are stated.
 
     The least p from which p >= c log(p / delta), where c is the largest of 67 and 12 K^2 / |C|:
     -c W(-delta / c), on the lower branch of the Lambert W function.
@@ -290,7 +290,7 @@ def nystrom_m_bound(
 
 @named_arguments
 def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
-    """Landmarks that keep the rate 1 / sqrt(n) where N(lambda) <= c lambda^-gamma.
+    """Count landmarks to keep the rate 1 / sqrt(n) if N(lambda) <= c lambda^-gamma.
 
     Chatalic et al. (2022), corollary 4.1: n^(1 / (2 - gamma)) log(n / delta), where eigenvalues
     decay as i^(-1 / gamma). For gamma = 1 it holds of any bounded kernel, and asks for more
@@ -335,7 +335,7 @@ def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
 def landmarks_for_exponential_decay(
     n: int, delta: float, scale: float, *, supremum: float = 1.0
 ) -> int:
-    """Landmarks that keep the rate 1 / sqrt(n) where N(lambda) <= log(1 + c / lambda) / beta.
+    """Count landmarks to keep the rate 1 / sqrt(n) if N(lambda) <= log(1 + c / lambda) / beta.
 
     Chatalic et al. (2022), corollary 4.1: sqrt(n) log(sqrt(n) max(1 / delta, c / (6 K^2))), where
     eigenvalues decay exponentially, as those of a Gaussian kernel do under light tails.

@@ -136,7 +136,7 @@ class AccuracyCurve(Result):
 def accuracy_curve(
     scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None
 ) -> AccuracyCurve:
-    """Share of right decisions against the share that is decided, the most confident first.
+    """Compute the share of right decisions among the most confident ones.
 
     A decision is the sign of the score, and its confidence the absolute value.
 
@@ -451,7 +451,7 @@ def direction(
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> CausalDirection:
-    """Which of two variables is the cause of the other, under additive noise.
+    """Find which of two variables is the cause of the other, under additive noise.
 
     If y = f(x) + noise with noise independent of x, the residuals of y given x are independent of
     x, while those of x given y depend on y but for exceptions, such as linear f with normal noise
@@ -618,7 +618,7 @@ def directions(
     checkpoint: str | None = None,
     **options: Any,
 ) -> CausalDirections:
-    """The direction of each of many pairs.
+    """Find the direction of each of many pairs.
 
     Parameters
     ----------

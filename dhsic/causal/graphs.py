@@ -158,7 +158,7 @@ class DAG(Result):
         return tuple((self.names[cause], self.names[effect]) for cause, effect in numbers)
 
     def to_networkx(self) -> Any:
-        """The graph as a `networkx.DiGraph`.
+        """Return the graph as a `networkx.DiGraph`.
 
         Raises
         ------
@@ -1135,9 +1135,9 @@ def residual_independence_test(
     follow the functions. With x = sin 3z and y = cos 2z plus normal noise and 200 rows, the gamma
     null of V-HSIC rejected 5.4 % of 800 data sets at level 5 %, and 6.0 % with the noise itself in
     place of residuals. With the same square wave of z in x and y, twelve times up and down where
-    the splines have twenty knots, it rejected all of 400: what either residual keeps of it, both
-    keep. With the wave in x alone it was 6.0 %. No warning tells of this, as it does where
-    `dhsic.conditional_independence_test` finds that its regressions miss what z says.
+    the splines have twenty knots, it rejected all of 400: both residuals keep the same part of the
+    wave. With the wave in x alone it rejected 6.0 %. This test does not warn of such a misfit;
+    `dhsic.conditional_independence_test` does.
 
     Parameters
     ----------

@@ -149,8 +149,8 @@ def judge(row: Row, options: Options) -> None:
     """Refuse what is submitted as the run would, before it and as its data are opened."""
     if row.name == "plan" or options.get("only_plan"):
         msg = (
-            "a plan is of workers that are there, and none are where it is submitted: plan here, "
-            "with --threads of as many as a worker has"
+            "a plan needs workers that run, and a submission has none yet: plan here, with "
+            "--threads as of a worker"
         )
         raise click.UsageError(msg)
     _check_outputs(options)

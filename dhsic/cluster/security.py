@@ -127,7 +127,7 @@ def allow_insecure(way: str, insecure: bool) -> None:
     if not insecure:
         msg = (
             f"{way} leaves this machine and has no TLS: use tls:// and certificates, or allow it "
-            "by insecure where all on the network may read the data and run code"
+            "by insecure if everyone on the network may read the data and run code"
         )
         raise InvalidArgumentError(msg)
     msg = f"{way} is not encrypted: all on the network can read the data and run code"

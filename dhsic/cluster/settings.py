@@ -71,7 +71,7 @@ def process_share(limit: int) -> int:
 
 
 def processors() -> int:
-    """Processors that this process may use, by its affinity and its control group.
+    """Count the processors that this process may use, by affinity and control group.
 
     Returns
     -------

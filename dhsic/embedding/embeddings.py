@@ -315,7 +315,7 @@ class MeanEmbedding(BarResult):
         return self.kernel == other.kernel and np.array_equal(self.landmarks, other.landmarks)
 
     def merge(self, other: MeanEmbedding) -> MeanEmbedding:
-        """The embedding of the rows of both, at the landmarks that they share.
+        """Compute the embedding of the rows of both, at their common landmarks.
 
         Raises
         ------
@@ -347,7 +347,7 @@ class MeanEmbedding(BarResult):
         progress: Progress = None,
         checkpoint: str | None = None,
     ) -> MeanEmbedding:
-        """The embedding of other rows at the same landmarks, in one pass.
+        """Compute the embedding of other rows at the same landmarks, in one pass.
 
         Parameters
         ----------
@@ -806,7 +806,7 @@ def _store(path: str, *, read_only: bool) -> Any:
 
 @named_arguments
 def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
-    """Maximum mean discrepancy of two embeddings of the same kernel.
+    """Compute the maximum mean discrepancy of two embeddings of the same kernel.
 
     Each is projected on landmarks of its own, or both on the same.
 

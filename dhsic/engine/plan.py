@@ -94,7 +94,8 @@ class PassPlan:
     bytes_read : int
         Bytes read from the data, uncompressed; whole chunks where they are stored.
     worker_bytes : int
-        Predicted peak bytes of one worker, besides the interpreter and what it already holds.
+        Upper bound of the peak bytes of one worker, without the interpreter and data that it
+        already holds.
     bytes_to_driver : int
         Bytes of the result.
     pairs : bool

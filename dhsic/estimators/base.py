@@ -148,7 +148,7 @@ class Estimator(ABC):
         return cls.prepares() and cls.tests_all_rows
 
     def kernel(self, given: Kernel | None) -> Kernel:
-        """The kernel of a variable: what was given, or the Gaussian one."""
+        """Return the kernel of a variable: the given one, or the Gaussian one."""
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:

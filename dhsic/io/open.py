@@ -711,9 +711,9 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
     place : str, path or zarr.Array
         Path or URL of the array, or the array.
     allow_missing_chunks : bool, optional
-        Whether chunks may be absent, as where their writer left out those that hold the fill value
-        alone, which zarr does unless ``write_empty_chunks`` is set. They are read as the fill
-        value. Where not, a run over the array is refused with the rows that are absent.
+        Whether to read absent chunks as the fill value. zarr leaves out chunks that hold the fill
+        value alone, unless ``write_empty_chunks`` is set. By default a run over an array with
+        absent chunks raises an error that names their rows.
 
     Returns
     -------

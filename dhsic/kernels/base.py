@@ -658,7 +658,7 @@ def as_sample(sample: NDArray[Any]) -> Vector:
 def median_distance(
     sample: Vector, metric: Literal["euclidean", "cityblock"] = "euclidean"
 ) -> float:
-    """Median distance between the rows of a sample.
+    """Compute the median distance between the rows of a sample.
 
     Parameters
     ----------

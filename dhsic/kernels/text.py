@@ -214,7 +214,7 @@ _BY_NAME: dict[str, type[Kernel]] = {
 
 
 def plain_kernel(kernel: Kernel) -> dict[str, Any]:
-    """A fitted kernel of this package, with its origin.
+    """Write a fitted kernel of this package, with its origin, as plain types.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
     """
     name = type(kernel).__name__
     if _BY_NAME.get(name) is not type(kernel):
-        msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
+        msg = f"only kernels of dhsic.kernels can be saved, got {kernel!r}: take one of them"
         raise InvalidArgumentError(msg)
     values = {
         _INNER if field.name == "kernel" else field.name: plain_value(getattr(kernel, field.name))

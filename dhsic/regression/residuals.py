@@ -636,7 +636,7 @@ name_methods(
 
 @named_arguments
 def find_regression(regression: RegressionName | Regression) -> Regression:
-    """A regression by its name, or as it is.
+    """Return a regression by its name, or as it is.
 
     Parameters
     ----------

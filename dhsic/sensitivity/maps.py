@@ -456,7 +456,7 @@ def sensitivity_map(
     progress: Progress = None,
     checkpoint: str | None = None,
 ) -> SensitivityMap:
-    """How a measure of dependence changes with every entry of the data.
+    """Compute the derivatives of a measure of dependence by each entry of the data.
 
     The map S of a variable holds the derivatives of the measure in its entries, with landmarks,
     frequencies and bandwidths held. Large means squares over the rows mark the columns, and over

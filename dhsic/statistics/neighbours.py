@@ -219,8 +219,8 @@ class Neighbours:
                 "rows that are stored side by side are alike in "
                 f"{session.names[found.first]!r} and {session.names[found.second]!r} "
                 f"({100 * found.share:.2g} % of a row with itself, {found.errors:.0f} standard "
-                "errors), as those of series or groups are: for exchangeable rows alone p-values "
-                f"are right, and they are too small for these. {_remedy(self._arguments)}"
+                "errors), as in series and groups. P-values assume exchangeable rows and are too "
+                f"small for these. {_remedy(self._arguments)}"
             )
             warnings.warn(msg, DependentRowsWarning, stacklevel=_calls_of_the_package())
 
