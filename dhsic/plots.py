@@ -621,17 +621,17 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
 
 def _plain_ticks(axes: Axes) -> None:
     """Numbers that read without powers; at least a factor of four, or noise looks like a trend."""
+    from matplotlib.ticker import LogLocator
+
     low, high = axes.get_ylim()
     # Lines that hardly change are shown in a range of a factor of 4 at least.
     pad = max(1.0, math.sqrt(_LEAST_SPAN * low / high))
-    low, high = low / pad, high * pad
-    decades = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    steps = (1.0, 2.0, 5.0) if high / low > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-    ticks = np.outer(decades, steps).ravel() if high / low < _FEW_DECADES else decades
-    axes.set_ylim(low, high)
-    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    few = high * pad**2 / low
+    between = (1.0, 2.0, 5.0) if few > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    axes.set_ylim(low / pad, high * pad)
+    axes.yaxis.set_major_locator(LogLocator(subs=between if few < _FEW_DECADES else (1.0,)))
     axes.yaxis.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def _draw_bars_of_words(axes: Axes, measured: Mapping[str, Any]) -> None:

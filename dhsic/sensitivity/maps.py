@@ -41,7 +41,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
-from dhsic.results import TRANSIENT, DependenceEstimate, Result, kernel_text
+from dhsic.results import TRANSIENT, DependenceEstimate, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -378,16 +378,12 @@ class SensitivityMap(Result):
         firsts = [f"column {self.called(name, self.top(name, 1)[0])} of {name}" for name in wide]
         lead = f"The {self.of} of dependence is {self.value:.6g}"
         lead += f", most sensitive to {' and '.join(firsts)}" if firsts else ""
-        kernels = [
-            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
-            for v in self.measured.variables
-        ]
         names = ", ".join(v.name for v in self.measured.variables)
         return Findings(
             f"Which columns does the dependence of {names} rest on?",
             lead,
             self._pictures(),
-            {"Columns": self.records(), "Variables": kernels},
+            {"Columns": self.records(), "Variables": self.measured.variable_records()},
             [_MEANING],
         )
 

@@ -214,9 +214,9 @@ def test_ranking__has_a_row_a_feature_and_decides_by_the_control(read):
     result = ranked()
     page = read(result, control="holm")
     header, *rows = page.tables["Features"]
-    assert header[:5] == ["rank", "feature", "HSIC", "CKA", "p-value"]
+    assert header[:5] == ["rank", "term", "estimate", "cka", "p value"]
     assert [row[1] for row in rows] == [one.name for one in result.ranked()]
-    holm = [float(row[header.index("any error (Holm)")]) for row in rows]
+    holm = [float(row[header.index("p holm")]) for row in rows]
     assert holm == pytest.approx([one.pvalue_holm for one in result.ranked()], rel=1e-3)
     for control, alpha in (("holm", 0.05), ("holm", 0.01), ("by", 0.02)):
         chosen = result.rejected(alpha, control=control)
