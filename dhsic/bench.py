@@ -33,9 +33,8 @@ from dhsic._validation import (
 from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
-from dhsic.engine.memory import forget_peak, peak_bytes
-from dhsic.engine.runtime import Runtime
-from dhsic.engine.samples import describe_sources
+from dhsic.engine.inventory import describe_sources
+from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS

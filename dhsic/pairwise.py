@@ -18,16 +18,13 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
-from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_pairs
-from dhsic.estimators.reach import planned
+from dhsic.estimators.base import guard_features, plan_of
+from dhsic.estimators.choose import choose_pairs, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue

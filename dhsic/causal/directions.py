@@ -19,8 +19,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import (
@@ -33,8 +32,15 @@ from dhsic.estimators import (
     find_estimator,
 )
 from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import (
+    Offer,
+    Way,
+    choose_among,
+    first_that_fits,
+    plan_test,
+    powers_below,
+    telling,
+)
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing

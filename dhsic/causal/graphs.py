@@ -26,8 +26,8 @@ from dhsic._text import printable
 from dhsic._validation import check_choice, check_level, named_arguments, shown
 from dhsic.api import Kernels
 from dhsic.engine.blocks import Source
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, needing
@@ -40,8 +40,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     find_null,
 )
-from dhsic.estimators.choose import choose_among
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import choose_among, plan_once, planned
 from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source
@@ -818,7 +817,7 @@ def search_dag(
     fitted = run_regressions(session, regressor, wanted, **told, **method.described)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
-        session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
+        session = session.within(runtime.seconds / p**2)
 
     def tested(
         variables: Sequence[Source], kernels: Sequence[Kernel], part: Any

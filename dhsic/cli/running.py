@@ -25,7 +25,7 @@ from dhsic.cli.resources import RunResources
 from dhsic.cli.signature import Options, function_of
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, Listener, RunStarted
-from dhsic.engine.memory import peak_bytes, worker_peak_bytes
+from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.errors import DataError, needing
 from dhsic.io.urls import is_url, redacted
 from dhsic.plots import figure_of

@@ -251,7 +251,7 @@ ROWS: Final = (
         "dhsic:plan_ranking",
         "dhsic rank weather.csv --target ozone\n"
         "dhsic rank songs.zarr --features features --target year \\\n"
-        "    --group timbre=0:12 --group covariances=12:90 --control max-t",
+        "    --column-group timbre=0:12 --column-group covariances=12:90 --control max-t",
         (
             _level(),
             click.Option(

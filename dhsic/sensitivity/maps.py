@@ -27,13 +27,12 @@ from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tile, Tiling
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
+from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
 from dhsic.estimators.nystrom_m import LandmarkFit
-from dhsic.estimators.reach import planned
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
@@ -42,6 +41,7 @@ from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
 from dhsic.results import TRANSIENT, DependenceEstimate, Result
+from dhsic.statistics.tiles import Tile, Tiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
