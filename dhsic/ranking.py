@@ -343,11 +343,8 @@ class ColumnRanking(RunFields):
     def records(self) -> list[dict[str, Any]]:
         """Every column, the strongest first."""
         rows = ({_NAMES.get(name, name): x for name, x in vars(f).items()} for f in self.ranked())
-        return [{"rank": place, **row} for place, row in enumerate(rows, 1)]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.estimator}, {self.null}"
+        method = f"{self.estimator}, {self.null}"
+        return [{"rank": place, **row, "method": method} for place, row in enumerate(rows, 1)]
 
     def findings(self, alpha: float, control: str) -> Findings:
         check_choice("control", control, get_args(Control))

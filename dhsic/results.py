@@ -461,7 +461,7 @@ class Result(JsonValue):
 
     _label_width: ClassVar[int] = 0
     _tabular: ClassVar[bool] = False
-    _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all where there are none
+    _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
     def summary(self) -> list[tuple[str, str]]:
@@ -477,11 +477,6 @@ class Result(JsonValue):
             All with the same keys, the names of the columns.
         """
         raise NotImplementedError
-
-    @property
-    def _method(self) -> str:
-        """How dependence was measured; empty where nothing was."""
-        return ""
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts of the records, without columns that say nothing.
@@ -513,10 +508,10 @@ class Result(JsonValue):
         with needing("pandas", "tables", "A data frame"):
             import pandas as pd
         frame = pd.DataFrame.from_records(self.records())
-        if self._method:
+        if "method" in frame:
             origin: Any = self.origin
             names = [name for name in ("term", "x", "y") if name in frame]
-            told = {"n": getattr(origin, "n", None), "method": self._method, **frame}
+            told = {"n": getattr(origin, "n", None), **frame}
             first = {name: told.pop(name, math.nan) for name in (*names, *_STANDARD)}
             frame = pd.DataFrame({**first, **told}, frame.index)
         # None stands for NaN where no row has a number.
@@ -796,12 +791,8 @@ class DependenceEstimate(RunFields):
     def records(self) -> list[dict[str, Any]]:
         kernels = " x ".join(v.kernel for v in self.variables)
         names = ("estimate", "quantity", "n", "dropped", "precision", "seed", "seconds", "version")
-        told = {name: getattr(self, name) for name in names}
+        told = {"method": self.estimator, **{name: getattr(self, name) for name in names}}
         return [{"term": ", ".join(self._asked), **told, "kernels": kernels}]
-
-    @property
-    def _method(self) -> str:
-        return self.estimator
 
     @property
     def _asked(self) -> tuple[str, ...]:
@@ -1165,6 +1156,7 @@ class IndependenceTestResult(DependenceEstimate):
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
         told = {
+            "method": f"{self.estimator}, {self.null}",
             "statistic": self.statistic,
             "p_value": self.pvalue,
             "p_error": self.pvalue_error,
@@ -1173,10 +1165,6 @@ class IndependenceTestResult(DependenceEstimate):
             "combinations": count,
         }
         return [{**super().records()[0], **told}]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control

@@ -321,12 +321,8 @@ class CausalDirection(RunFields, BarResult):
             for name, value in (("hsic", side.hsic), ("p", side.pvalue))
         }
         told = {"x": first, "y": second, "direction": self.direction, "statistic": self.score}
-        return [{**told, **sides, "n": self.n, "method": self._method}]
-
-    @property
-    def _method(self) -> str:
-        null = [] if self.null is None else [self.null]
-        return ", ".join([self.criterion, self.regression, self.estimator, *null])
+        how = (self.criterion, self.regression, self.estimator, self.null)
+        return [{**told, **sides, "n": self.n, "method": ", ".join(filter(None, how))}]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         first, second = self.names
@@ -392,10 +388,6 @@ class CausalDirections(BarResult):
         # A stable sort keeps pairs of the same confidence in their order.
         order = np.argsort(-np.abs(self.scores), kind="stable")
         return [{"term": self.pairs[k], **self.results[k].records()[0]} for k in order]
-
-    @property
-    def _method(self) -> str:
-        return self.results[0]._method  # each row has its own
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         rows = self.records()

@@ -326,10 +326,10 @@ def _table(name: str, records: Records) -> str:
 
 def texts_of(records: Records, names: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
     """Header and rows of short texts of some columns, or all, without those that say nothing."""
-    texts = {
-        name: [as_text(row[name]) for row in records] for name in names or (records or [{}])[0]
-    }
-    said = {name.replace("_", " "): column for name, column in texts.items() if any(column)}
+    # The method is that of all rows, and stands above them.
+    chosen = names or [name for row in records[:1] for name in row if name != "method"]
+    texts = {name.replace("_", " "): [as_text(row[name]) for row in records] for name in chosen}
+    said = {name: column for name, column in texts.items() if any(column)}
     return list(said), [list(row) for row in zip(*said.values(), strict=True)]
 
 

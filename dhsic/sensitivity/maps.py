@@ -358,19 +358,15 @@ class SensitivityMap(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
-        rows = []
+        rows, method = [], f"sensitivity of the {self.of}, {self.measured.estimator}"
         for name, sizes in self.features.items():
             # A map of zeros has no shares, as that of a constant variable.
             total = float(sizes.sum()) or 1.0
             for j in self.top(name, len(sizes)):
                 size = float(sizes[j])
                 told = {"variable": name, "term": self.called(name, j), "estimate": size}
-                rows.append({**told, "share": size / total})
+                rows.append({**told, "share": size / total, "method": method})
         return rows
-
-    @property
-    def _method(self) -> str:
-        return f"sensitivity of the {self.of}, {self.measured.estimator}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
