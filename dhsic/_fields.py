@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from dhsic._random import generator
 from dhsic._version import __version__
@@ -16,15 +16,6 @@ from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import VariableSummary
 
 _SHOWN = 1000
-
-
-class _Named(Protocol):
-    """The thing that computed a result, with its name."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
 
 
 def tested_fields(session: Session, method: Method) -> dict[str, Any]:
@@ -59,7 +50,7 @@ def tested_fields(session: Session, method: Method) -> dict[str, Any]:
 
 
 def result_fields(
-    session: Session, estimator: _Named, reason: str, estimate: Estimate
+    session: Session, estimator: Any, reason: str, estimate: Estimate
 ) -> dict[str, Any]:
     """The fields that estimates and tests have."""
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from types import MappingProxyType, NoneType, UnionType
@@ -162,7 +163,13 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
     # By the type of the field: JSON alone does not tell a tuple from a list, or an array from
     # either.
     if origin in (Union, UnionType):
-        return _read_any(parts, data, name)
+        if data is None and NoneType in parts:
+            return None
+        *others, last = (part for part in parts if part is not NoneType)
+        for part in others:
+            with suppress(TypeError, ValueError, KeyError):
+                return _read_value(part, data, name)
+        return _read_value(last, data, name)
     if origin is tuple:
         return _read_tuple(parts, data, name)
     if (dtype := _dtype_of(kind)) is not None:
@@ -193,22 +200,9 @@ def _read_scalar(kind: Any, data: Any, name: str) -> Any:
         return _spelt_out(data)
     fits = data in get_args(kind) if get_origin(kind) is Literal else type(data) is kind
     if kind is not Any and not fits:
-        said = getattr(kind, "__name__", str(kind))
-        msg = f"{name} must be {'None' if kind is NoneType else said}, got {str(data)[:40]!r}"
+        msg = f"{name} must be {getattr(kind, '__name__', kind)}, got {str(data)[:40]!r}"
         raise TypeError(msg)
     return data
-
-
-def _read_any(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
-    """By the first of several types that it has."""
-    problem: Exception = TypeError()
-    for kind in kinds:
-        try:
-            return _read_value(kind, data, name)
-        except (TypeError, ValueError, KeyError) as error:
-            # What the kind None says against it tells the user nothing.
-            problem = error if kind is not NoneType else problem
-    raise problem
 
 
 def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
@@ -235,27 +235,19 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
         if callable(asked):
             yield asked
             return
-        show = _shown_by(bool(asked)) if asked or (asked is None and not nested) else None
+        wanted = asked or (asked is None and not nested)
+        draws = _on_page if _in_notebook() else _on_terminal if is_terminal(sys.stderr) else None
         # Two bars would write over each other: threads that test at once share the terminal.
-        if show is None or not _SHOWN.acquire(blocking=False):
-            yield None
+        if draws is None or not wanted or not _SHOWN.acquire(blocking=False):
+            yield _tell if asked and draws is None else None
             return
         try:
-            with show(0.0 if asked else _BAR_DELAY_SECONDS) as listener:
+            with draws(0.0 if asked else _BAR_DELAY_SECONDS) as listener:
                 yield listener
         finally:
             _SHOWN.release()
     finally:
         _WITHIN.reset(token)
-
-
-def _shown_by(asked: bool) -> Callable[[float], AbstractContextManager[Listener]] | None:
-    """What draws where somebody looks; None where nobody does."""
-    if _in_notebook():
-        return _on_page
-    if is_terminal(sys.stderr):
-        return _bar_on_terminal
-    return _in_lines if asked else None
 
 
 def _in_notebook() -> bool:
@@ -266,7 +258,7 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
-def _bar_on_terminal(seconds: float) -> Iterator[Listener]:
+def _on_terminal(seconds: float) -> Iterator[Listener]:
     with progress_bar(seconds=seconds) as bar:
         bar.begin("starting")
         yield bar.listen()
@@ -300,16 +292,10 @@ def _on_page(seconds: float) -> Iterator[Listener]:
             page.update({"text/plain": ""}, raw=True)
 
 
-@contextmanager
-def _in_lines(seconds: float) -> Iterator[Listener]:
+def _tell(event: Event) -> None:
     """A line on stderr for every pass that is done."""
-    del seconds
-
-    def tell(event: Event) -> None:
-        # Logs of batch jobs are files: a line that is drawn over would fill them.
-        if isinstance(event, PassFinished):
-            passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
-            with suppress(*NO_STREAM):
-                sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
-
-    yield tell
+    # Logs of batch jobs are files: a line that is drawn over would fill them.
+    if isinstance(event, PassFinished):
+        passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
+        with suppress(*NO_STREAM):
+            sys.stderr.write(f"dhsic: {event.name}: {passed}\n")

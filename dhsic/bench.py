@@ -40,7 +40,7 @@ from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS
 from dhsic.io.open import open_variables
 from dhsic.io.variables import Variable
-from dhsic.report import Pictures, as_text
+from dhsic.report import Pictures, as_text, texts_of
 from dhsic.results import Result
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class ScalingStudy(Result):
         """Label and text of every line that a person reads."""
         settings = format_count(len(self._settings), "setting")
         turns = len({run["repeat"] for run in self.runs})
-        varied = ", ".join(_LABELS.get(name, name).replace("_", " ") for name in self.varied)
+        varied = ", ".join(map(_label, self.varied))
         return [
             ("varied", varied or "nothing"),
             ("runs", f"{len(self.runs):,} of {settings}, {format_count(turns, 'turn')} each"),
@@ -341,9 +341,9 @@ class ScalingStudy(Result):
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts: settings that vary, and what was measured of each."""
+        names = (*self.varied, *self._shown)
         rows = self._settings[:most]
-        names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
-        return [_label(k) for k in names], [[_cell_text(k, row[k]) for k in names] for row in rows]
+        return texts_of([{_label(k): _cell_text(k, row[k]) for k in names} for row in rows])
 
     def _pictures(self) -> Pictures:
         # One setting alone makes no line.

@@ -162,11 +162,9 @@ class DependenceMatrix(RunFields):
             "y": [self.names[j] for j in second[order]],
             **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-    @property
-    def _method(self) -> str:
-        return f"nystrom-hsic, {self.null}"
+        method = {"method": f"nystrom-hsic, {self.null}"}
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True), **method) for row in rows]
 
     @property
     # Without making the records, of which a large matrix has many.

@@ -543,7 +543,7 @@ def scaling(
     ----------
     lines : mapping of str to pair
         Settings, and what was measured with them, by the name of the line. Settings that are words
-        make bars.
+        have points and no line.
     xlabel, ylabel : str
         Labels of the axes, with units.
     ideal : float, optional
@@ -584,10 +584,7 @@ def scaling(
         msg = "lines on logarithmic axes must be above 0: leave others out, or logarithmic=False"
         raise InvalidArgumentError(msg)
     axes = axes_of(ax, (5.2, 3.8))
-    if words:
-        _draw_bars_of_words(axes, measured)
-    else:
-        _draw_lines(axes, measured, ideal, logarithmic)
+    _draw_lines(axes, measured, ideal, logarithmic and not words, words)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.spines[["top", "right"]].set_visible(False)
@@ -596,7 +593,9 @@ def scaling(
     return axes
 
 
-def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, log: bool) -> None:
+def _draw_lines(
+    axes: Axes, measured: Mapping[str, Any], ideal: float | None, log: bool, words: bool
+) -> None:
     every = sorted({value for x, _ in measured.values() for value in x})
     for number, (name, (x, y)) in enumerate(measured.items()):
         colour, marker = _STYLES[number % len(_STYLES)]
@@ -605,7 +604,7 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
             # The exponent of a power law, by least squares of the logarithms.
             slope = rounded(float(np.polyfit(np.log(x), np.log(y), 1)[0]))
             label = f"{label}, slope {slope}" if label else f"slope {slope}"
-        dashes = "-" if number < len(_STYLES) else "--"
+        dashes = "none" if words else "-" if number < len(_STYLES) else "--"
         axes.plot(x, y, color=colour, marker=marker, markersize=5, linestyle=dashes, label=label)
     if ideal is not None:
         x = np.asarray(every, dtype=np.float64)
@@ -614,6 +613,11 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
     if log:
         axes.set(xscale="log", yscale="log")
         _plain_ticks(axes)
+    if words:
+        # Settings without an order: points, and distances from 0.
+        axes.set_ylim(0.0, 1.05 * axes.get_ylim()[1])
+        axes.margins(x=0.3)
+        return
     ticks = every if len(every) <= _TICKS else every[:: -(-len(every) // _TICKS)]
     axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
     axes.xaxis.minorticks_off()
@@ -621,28 +625,17 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
 
 def _plain_ticks(axes: Axes) -> None:
     """Numbers that read without powers; at least a factor of four, or noise looks like a trend."""
+    from matplotlib.ticker import LogLocator
+
     low, high = axes.get_ylim()
     # Lines that hardly change are shown in a range of a factor of 4 at least.
     pad = max(1.0, math.sqrt(_LEAST_SPAN * low / high))
-    low, high = low / pad, high * pad
-    decades = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    steps = (1.0, 2.0, 5.0) if high / low > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-    ticks = np.outer(decades, steps).ravel() if high / low < _FEW_DECADES else decades
-    axes.set_ylim(low, high)
-    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    few = high * pad**2 / low
+    between = (1.0, 2.0, 5.0) if few > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    axes.set_ylim(low / pad, high * pad)
+    axes.yaxis.set_major_locator(LogLocator(subs=between if few < _FEW_DECADES else (1.0,)))
     axes.yaxis.minorticks_off()
-
-
-def _draw_bars_of_words(axes: Axes, measured: Mapping[str, Any]) -> None:
-    words = list(dict.fromkeys(value for x, _ in measured.values() for value in x))
-    width = 0.8 / len(measured)
-    for number, (name, (x, y)) in enumerate(measured.items()):
-        shift = (number - (len(measured) - 1) / 2) * width
-        at = [words.index(value) + shift for value in x]
-        colour = _STYLES[number % len(_STYLES)][0]
-        axes.bar(at, y, 0.9 * width, color=colour, label=shortened(name, _LINE_NAME))
-    axes.set_xticks(range(len(words)), words)
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def dependence_heatmap(

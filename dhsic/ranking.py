@@ -165,6 +165,8 @@ _LEVEL = 0.05  # at which a summary tells whether there are replicates enough
 _NAMES = {"name": "term", "hsic": "estimate", "pvalue": "p_value", "pvalue_bh": "p_adjusted"}
 _NAMES |= {f"pvalue_{name}": f"p_{name}" for name in ("by", "bonferroni", "holm", "max_t")}
 
+_MORE_SHOWN = ("p_by", "p_bonferroni")  # in a report
+
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
     # P-values end at 1 / (b + 1); the standardised statistic goes on to tell strong ones apart.
@@ -225,6 +227,10 @@ class ColumnRanking(RunFields):
     """
 
     _tabular: ClassVar[bool] = True
+    _shown: ClassVar[Sequence[str]] = (
+        *("rank", "term", "sensitivity", "estimate", "cka", "p_value", "p_adjusted", "p_holm"),
+        *("p_max_t", "constant"),
+    )
 
     features: tuple[RankedColumn, ...]
     by: str
@@ -337,11 +343,8 @@ class ColumnRanking(RunFields):
     def records(self) -> list[dict[str, Any]]:
         """Every column, the strongest first."""
         rows = ({_NAMES.get(name, name): x for name, x in vars(f).items()} for f in self.ranked())
-        return [{"rank": place, **row} for place, row in enumerate(rows, 1)]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.estimator}, {self.null}"
+        method = f"{self.estimator}, {self.null}"
+        return [{"rank": place, **row, "method": method} for place, row in enumerate(rows, 1)]
 
     def findings(self, alpha: float, control: str) -> Findings:
         check_choice("control", control, get_args(Control))
@@ -353,10 +356,13 @@ class ColumnRanking(RunFields):
         )
         said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
         pictures = {said: partial(self.plot, alpha=alpha, control=by, most=_MOST)}
-        joint = self.by == "sensitivity"
-        rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
+        selected = (f.adjusted(by) <= alpha for f in self.ranked())
+        rows = [
+            {**{name: row[name] for name in (*self._shown, *_MORE_SHOWN)}, "selected": bool(chosen)}
+            for row, chosen in zip(self.records(), selected, strict=True)
+        ]
         title = f"Which columns does {self.target} depend on?"
-        notes = [_MEANING, *([_JOINT] if joint else [])]
+        notes = [_MEANING, *([_JOINT] if self.by == "sensitivity" else [])]
         return Findings(title, lead, pictures, {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
@@ -402,44 +408,6 @@ class ColumnRanking(RunFields):
         if needed > self.n_resamples:
             text += f"; bh needs {needed:,} to find so few at level {_LEVEL:g}, max-t no more"
         return [("p-values", text)]
-
-    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of short texts, the strongest column first.
-
-        Parameters
-        ----------
-        most : int, optional
-            Rows at most; all where not given.
-        """
-        joint = ["sensitivity"] if self.by == "sensitivity" else []
-        header = ["", "feature", *joint, "hsic", "cka", "p-value", "bh", "holm", "max-t"]
-        rows = [
-            [
-                str(place),
-                f"{f.name} (constant)" if f.constant else f.name,
-                *([f"{f.sensitivity:.4g}"] if joint else []),
-                f"{f.hsic:.4g}",
-                f"{f.cka:.4f}",
-                *(f"{p:.4g}" for p in (f.pvalue, f.pvalue_bh, f.pvalue_holm, f.pvalue_max_t)),
-            ]
-            for place, f in enumerate(self.ranked()[:most], 1)
-        ]
-        return header, rows
-
-
-def _reported(
-    place: int, f: RankedColumn, control: Control, alpha: float, joint: bool
-) -> dict[str, Any]:
-    return {
-        "rank": place,
-        "feature": f"{f.name} (constant)" if f.constant else f.name,
-        **({"sensitivity": f.sensitivity} if joint else {}),
-        "HSIC": f.hsic,
-        "CKA": f.cka,
-        "p-value": f.pvalue,
-        **{said: f.adjusted(name) for name, said in _CONTROLS.items()},
-        "selected": bool(f.adjusted(control) <= alpha),
-    }
 
 
 ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Sequence
@@ -24,9 +23,8 @@ from dhsic.report import (
     Findings,
     Pictures,
     Records,
-    as_text,
-    html_facts,
-    html_table,
+    html_result,
+    texts_of,
     write_report,
 )
 
@@ -439,24 +437,6 @@ _SHOWN = 20
 _REPR = 390  # characters
 _CELL = 64
 
-# Colours are those of the page around it, light or dark; narrow pages have labels above texts.
-_STYLE = """
-.dhsic-result{max-width:100%;overflow-x:auto;color:inherit;font-size:.93em;line-height:1.4}
-.dhsic-result table{border-collapse:collapse;background:transparent;margin:.2em 0 .6em;
-font-variant-numeric:tabular-nums}
-.dhsic-result caption{text-align:left;font-weight:600;padding:.2em .6em .3em 0;caption-side:top;
-color:inherit}
-.dhsic-result th,.dhsic-result td{text-align:left;vertical-align:top;padding:.15em 1em .15em 0;
-background:transparent;color:inherit;border:0;border-bottom:1px solid rgba(128,128,128,.3);
-max-width:46em;white-space:normal;overflow-wrap:break-word}
-.dhsic-result .facts td{overflow-wrap:anywhere}
-.dhsic-result tbody tr{background:transparent}
-.dhsic-result tbody th{font-weight:600;white-space:nowrap}
-.dhsic-result td.n,.dhsic-result th.n{text-align:right;white-space:nowrap}
-@media(max-width:36em){.dhsic-result table.facts :is(th,td){display:block;border:0;
-padding:0 0 .1em}.dhsic-result table.facts td{padding-bottom:.45em}}
-"""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(JsonValue):
@@ -481,6 +461,7 @@ class Result(JsonValue):
 
     _label_width: ClassVar[int] = 0
     _tabular: ClassVar[bool] = False
+    _shown: ClassVar[Sequence[str]] = ()  # columns of the text; all but the method where empty
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
     def summary(self) -> list[tuple[str, str]]:
@@ -497,22 +478,15 @@ class Result(JsonValue):
         """
         raise NotImplementedError
 
-    @property
-    def _method(self) -> str:
-        """How dependence was measured; empty where nothing was."""
-        return ""
-
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of short texts of the records.
+        """Header and rows of short texts of the records, without columns that say nothing.
 
         Parameters
         ----------
         most : int, optional
             Rows at most; all where not given.
         """
-        records = self.records()[:most]
-        header = [name.replace("_", " ") for name in records[0]] if records else []
-        return header, [[as_text(value) for value in row.values()] for row in records]
+        return texts_of(self.records()[:most], self._shown)
 
     def to_frame(self) -> Any:
         """The records as a tidy data frame.
@@ -534,10 +508,10 @@ class Result(JsonValue):
         with needing("pandas", "tables", "A data frame"):
             import pandas as pd
         frame = pd.DataFrame.from_records(self.records())
-        if self._method:
+        if "method" in frame:
             origin: Any = self.origin
             names = [name for name in ("term", "x", "y") if name in frame]
-            told = {"n": getattr(origin, "n", None), "method": self._method, **frame}
+            told = {"n": getattr(origin, "n", None), **frame}
             first = {name: told.pop(name, math.nan) for name in (*names, *_STANDARD)}
             frame = pd.DataFrame({**first, **told}, frame.index)
         # None stands for NaN where no row has a number.
@@ -635,11 +609,7 @@ class Result(JsonValue):
 
     def _repr_html_(self) -> str:
         facts, (header, *rows), more = self._texts()
-        table = html_table(header, rows) if rows else ""
-        notes = "".join(f"<p>{html.escape(line)}</p>" for line in more)
-        whole = html_facts(facts, self._title) + table + notes
-        # The style travels with the table: a notebook may be opened where dhsic is not installed.
-        return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
+        return html_result(self._title, facts, header, rows, more)
 
     def _texts(self) -> tuple[list[list[str]], list[list[str]], list[str]]:
         """Facts, the first rows of the table below its header, and how many more there are."""
@@ -821,12 +791,8 @@ class DependenceEstimate(RunFields):
     def records(self) -> list[dict[str, Any]]:
         kernels = " x ".join(v.kernel for v in self.variables)
         names = ("estimate", "quantity", "n", "dropped", "precision", "seed", "seconds", "version")
-        told = {name: getattr(self, name) for name in names}
+        told = {"method": self.estimator, **{name: getattr(self, name) for name in names}}
         return [{"term": ", ".join(self._asked), **told, "kernels": kernels}]
-
-    @property
-    def _method(self) -> str:
-        return self.estimator
 
     @property
     def _asked(self) -> tuple[str, ...]:
@@ -842,12 +808,15 @@ class DependenceEstimate(RunFields):
     def _subject(self) -> str:
         return f"Dependence of {', '.join(self._asked)}"
 
-    def _tables(self) -> dict[str, Records]:
-        variables = [
+    def variable_records(self) -> list[dict[str, Any]]:
+        """A row a variable, with its kernel."""
+        return [
             {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
             for v in self.variables
         ]
-        tables: dict[str, Records] = {"Variables": variables}
+
+    def _tables(self) -> dict[str, Records]:
+        tables: dict[str, Records] = {"Variables": self.variable_records()}
         for name, summary in (("Landmarks", self.landmarks), ("Features", self.features)):
             if summary is not None:
                 tables[name] = [vars(summary)]
@@ -1187,6 +1156,7 @@ class IndependenceTestResult(DependenceEstimate):
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
         told = {
+            "method": f"{self.estimator}, {self.null}",
             "statistic": self.statistic,
             "p_value": self.pvalue,
             "p_error": self.pvalue_error,
@@ -1195,10 +1165,6 @@ class IndependenceTestResult(DependenceEstimate):
             "combinations": count,
         }
         return [{**super().records()[0], **told}]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control

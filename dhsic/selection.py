@@ -130,13 +130,10 @@ class ColumnSelection(RunFields, BarResult):
                 "term": name,
                 "columns": ", ".join(map(str, columns)),
                 "estimate": score,
+                "method": f"{self.method}, {self.criterion}",
             }
             for place, (name, columns, score) in enumerate(rows, 1)
         ]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.method}, {self.criterion}"
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         return self.names, self.scores, f"score of {self.method} by {self.criterion}"

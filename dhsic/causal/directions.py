@@ -319,12 +319,8 @@ class CausalDirection(RunFields, BarResult):
             for name, value in (("hsic", side.hsic), ("p", side.pvalue))
         }
         told = {"x": first, "y": second, "direction": self.direction, "statistic": self.score}
-        return [{**told, **sides, "n": self.n, "method": self._method}]
-
-    @property
-    def _method(self) -> str:
-        null = [] if self.null is None else [self.null]
-        return ", ".join([self.criterion, self.regression, self.estimator, *null])
+        how = (self.criterion, self.regression, self.estimator, self.null)
+        return [{**told, **sides, "n": self.n, "method": ", ".join(filter(None, how))}]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         first, second = self.names
@@ -367,6 +363,9 @@ class CausalDirections(BarResult):
 
     _tabular: ClassVar[bool] = True
     _leading: ClassVar[int] = 1
+    _shown: ClassVar[Sequence[str]] = (
+        *("term", "direction", "statistic", "hsic_forward", "hsic_backward"),
+    )
 
     pairs: tuple[str, ...]
     results: tuple[CausalDirection, ...]
@@ -382,30 +381,16 @@ class CausalDirections(BarResult):
         """Share of right decisions against that of decided pairs, see `accuracy_curve`."""
         return accuracy_curve(self.scores, truth, weights)
 
-    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
-        """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
-        # A stable sort keeps pairs of the same confidence in their order.
-        order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
-        rows: list[list[str]] = []
-        for k in order:
-            result = self.results[k]
-            sides = (rounded(result.forward.hsic), rounded(result.backward.hsic))
-            rows.append([self.pairs[k], result.direction, f"{result.score:.4g}", *sides])
-        return ["pair", "direction", "score", "HSIC forward", "HSIC backward"], rows
-
     def records(self) -> list[dict[str, Any]]:
-        """Every pair, in their order."""
-        each = zip(self.pairs, self.results, strict=True)
-        return [{"term": pair, **result.records()[0]} for pair, result in each]
-
-    @property
-    def _method(self) -> str:
-        return self.results[0]._method  # each row has its own
+        """Every pair, by confidence."""
+        # A stable sort keeps pairs of the same confidence in their order.
+        order = np.argsort(-np.abs(self.scores), kind="stable")
+        return [{"term": self.pairs[k], **self.results[k].records()[0]} for k in order]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
-        order = np.argsort(-np.abs(self.scores), kind="stable")
-        names = [f"{self.pairs[k]}: {self.results[k].direction}" for k in order]
-        return names, self.scores[order].tolist(), "score"
+        rows = self.records()
+        names = [f"{row['term']}: {row['direction']}" for row in rows]
+        return names, [row["statistic"] for row in rows], "score"
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""

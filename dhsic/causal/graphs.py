@@ -431,6 +431,7 @@ class DAGScores(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every graph, the largest p-value first."""
+        method = f"{self.regression}, {self.estimator}, {self.null}"
         return [
             {
                 "rank": place,
@@ -438,13 +439,10 @@ class DAGScores(RunFields):
                 "edges": len(graph.dag.edges),
                 "statistic": graph.statistic,
                 "p_value": graph.pvalue,
+                "method": method,
             }
             for place, graph in enumerate(self.ranked, 1)
         ]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.regression}, {self.estimator}, {self.null}"
 
     def _pictures(self) -> Pictures:
         return {"Bars of the p-values of the graphs, the largest first.": self.plot}
@@ -567,6 +565,7 @@ class DAGSearch(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every test on the way, first those of the order and then those of the edges."""
+        method = f"{self.regression}, {self.estimator}, {self.null}"
         phases = (("order", self.ordering), ("edges", self.pruning))
         return [
             {
@@ -575,14 +574,11 @@ class DAGSearch(RunFields):
                 "given": ", ".join(test.given),
                 "statistic": test.statistic,
                 "p_value": test.pvalue,
+                "method": method,
             }
             for phase, tests in phases
             for test in tests
         ]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.regression}, {self.estimator}, {self.null}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`."""
@@ -1087,11 +1083,9 @@ class ResidualIndependenceTestResult(IndependenceTestResult):
         return [first, ("residuals", residuals), *others]
 
     def records(self) -> list[dict[str, Any]]:
-        return [{**super().records()[0], "given": ", ".join(self.given)}]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.regression}, {super()._method}"
+        (row,) = super().records()
+        method = f"{self.regression}, {row['method']}"
+        return [{**row, "given": ", ".join(self.given), "method": method}]
 
 
 @named_arguments

@@ -182,11 +182,9 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         ]
 
     def records(self) -> list[dict[str, Any]]:
-        return [{**super().records()[0], "given": ", ".join(self.given)}]
-
-    @property
-    def _method(self) -> str:
-        return f"{self.method}, {super()._method}"
+        (row,) = super().records()
+        method = f"{self.method}, {row['method']}"
+        return [{**row, "given": ", ".join(self.given), "method": method}]
 
 
 @named_arguments

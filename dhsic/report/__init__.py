@@ -39,6 +39,7 @@ Pictures = Mapping[str, Callable[["Axes"], object]]
 
 _NUMBER = re.compile(r"([-+]?[\d,.]+(e[-+]?\d+)?|inf)?")
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
+_FOLDER = Path(__file__).parent
 _MOST = 10_000  # rows of a table, or marks of a picture, that a browser shows while one waits
 _SAME = (
     "The same data, arguments and seed give the same answer: bit for bit for the same row "
@@ -224,11 +225,7 @@ def write_report(
     tables = (_table(name, records) for name, records in findings.tables.items())
     pictures = (_picture(words, draw) for words, draw in findings.pictures.items())
     main = [
-        _section(
-            "Result",
-            html_facts(result.summary()),
-            *pictures,
-        ),
+        _section("Result", html_facts(result.summary()), *pictures),
         _section("Data and method", *tables, *map(_note, findings.notes)),
         _timings(result.origin, known.memory),
         _reproduction(result.origin, known),
@@ -236,8 +233,7 @@ def write_report(
     data = f"Data: <code>{escape(known.data)}</code>" if known.data else ""
     place = f"on {escape(known.ran_on)}" if known.ran_on else ""
     template, script, style = (
-        Path(__file__).with_name(f"page.{kind}").read_text("utf-8")
-        for kind in ("html", "js", "css")
+        (_FOLDER / f"page.{kind}").read_text("utf-8") for kind in ("html", "js", "css")
     )
     # These texts alone may run in the page, by the digests of their bytes.
     digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
@@ -323,11 +319,18 @@ def _table(name: str, records: Records) -> str:
     """A table of records, which a click on a header sorts; empty where there are none."""
     if not records:
         return ""
-    header = [key.replace("_", " ") for key in records[0]]
     more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
-    rows = [[as_text(value) for value in row.values()] for row in records[:_MOST]]
-    table = html_table(header, rows, name=f"{name}{more}")
+    table = html_table(*texts_of(records[:_MOST]), name=f"{name}{more}")
     return f'<h3>{escape(name + more)}</h3>\n<div class="wide">{table}</div>'
+
+
+def texts_of(records: Records, names: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of short texts of some columns, or all, without those that say nothing."""
+    # The method is that of all rows, and stands above them.
+    chosen = names or [name for row in records[:1] for name in row if name != "method"]
+    texts = {name.replace("_", " "): [as_text(row[name]) for row in records] for name in chosen}
+    said = {name: column for name, column in texts.items() if any(column)}
+    return list(said), [list(row) for row in zip(*said.values(), strict=True)]
 
 
 def as_text(value: Any) -> str:
@@ -348,6 +351,21 @@ def html_facts(rows: Sequence[Sequence[str]], caption: str = "") -> str:
     )
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table class=facts>{above}<tbody>{''.join(lines)}</tbody></table>"
+
+
+def html_result(
+    title: str,
+    facts: Sequence[Sequence[str]],
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    more: Sequence[str],
+) -> str:
+    """Facts, a table and lines below it for a notebook, with their style."""
+    table = html_table(header, rows) if rows else ""
+    whole = html_facts(facts, title) + table + "".join(map(_note, more))
+    # The style travels with the table: a notebook may be opened where dhsic is not installed.
+    style = (_FOLDER / "result.css").read_text("utf-8")
+    return f"<div class='dhsic-result'><style>{style}</style>{whole}</div>"
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], name: str = "") -> str:

@@ -40,7 +40,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
 from dhsic.report import Findings, Pictures
-from dhsic.results import TRANSIENT, DependenceEstimate, Result, kernel_text
+from dhsic.results import TRANSIENT, DependenceEstimate, Result
 from dhsic.statistics.tiles import Tile, Tiling
 
 if TYPE_CHECKING:
@@ -346,21 +346,15 @@ class SensitivityMap(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, those of a variable by their sensitivity."""
-        return [
-            {
-                "variable": name,
-                "term": self.called(name, j),
-                "estimate": float(sizes[j]),
-                # A map of zeros has no shares, as that of a constant variable.
-                "share": float(sizes[j]) / (float(sizes.sum()) or 1.0),
-            }
-            for name, sizes in self.features.items()
-            for j in self.top(name, len(sizes))
-        ]
-
-    @property
-    def _method(self) -> str:
-        return f"sensitivity of the {self.of}, {self.measured.estimator}"
+        rows, method = [], f"sensitivity of the {self.of}, {self.measured.estimator}"
+        for name, sizes in self.features.items():
+            # A map of zeros has no shares, as that of a constant variable.
+            total = float(sizes.sum()) or 1.0
+            for j in self.top(name, len(sizes)):
+                size = float(sizes[j])
+                told = {"variable": name, "term": self.called(name, j), "estimate": size}
+                rows.append({**told, "share": size / total, "method": method})
+        return rows
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
@@ -368,16 +362,12 @@ class SensitivityMap(Result):
         firsts = [f"column {self.called(name, self.top(name, 1)[0])} of {name}" for name in wide]
         lead = f"The {self.of} of dependence is {self.value:.6g}"
         lead += f", most sensitive to {' and '.join(firsts)}" if firsts else ""
-        kernels = [
-            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
-            for v in self.measured.variables
-        ]
         names = ", ".join(v.name for v in self.measured.variables)
         return Findings(
             f"Which columns does the dependence of {names} rest on?",
             lead,
             self._pictures(),
-            {"Columns": self.records(), "Variables": kernels},
+            {"Columns": self.records(), "Variables": self.measured.variable_records()},
             [_MEANING],
         )
 

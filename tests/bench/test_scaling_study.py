@@ -184,7 +184,8 @@ def test_plot__has_the_quantity_against_the_setting(made):
     assert memory.get_ylabel() == "peak memory of a process (MiB)"
     np.testing.assert_allclose(memory.lines[0].get_ydata(), [1.0, 2.0])
     words = made(precision=["float64", "float32"], seconds=[2.0, 1.0]).plot(quantity="seconds")
-    assert [bar.get_height() for bar in words.patches] == [2.0, 1.0]
+    assert [*words.lines[0].get_ydata()] == [2.0, 1.0]
+    assert [tick.get_text() for tick in words.get_xticklabels()] == ["float64", "float32"]
     with pytest.raises(InvalidArgumentError, match="needs a setting that varies"):
         made(rows=[100]).plot()
     for options in ({"quantity": "hours"}, {"along": "workers"}):
