@@ -32,7 +32,13 @@ from dhsic._validation import (
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
-from dhsic.io.frames import as_frame, categories_of_pandas, frame_source, index_of_pandas
+from dhsic.io.frames import (
+    as_frame,
+    categories_of_pandas,
+    frame_source,
+    index_of_pandas,
+    list_of_columns,
+)
 from dhsic.io.libraries import is_of
 from dhsic.io.missing import Missing, check_missing
 from dhsic.io.variables import Variable
@@ -129,12 +135,20 @@ class Reading:
         InvalidArgumentError
             One of them is none of its kind.
         """
-        sign = self.delimiter
-        one = isinstance(sign, str) and len(sign) == 1 and sign.isascii() and sign not in '"\r\n'
-        if sign is not None and not one:
-            msg = f"delimiter must be one character such as ';' or a tab, got {shown(sign)}"
-            raise InvalidArgumentError(msg)
+        thousands, decimal = self.notation
         check_choice("quotes", self.quotes, get_args(Quotes))
+        check_choice("decimal", decimal, (".", ","))
+        for name, sign, what, others in (
+            ("delimiter", self.delimiter, "such as ';' or a tab", '"\r\n'),
+            ("thousands", thousands, "between digits such as ','", "0123456789+-eE"),
+        ):
+            one = isinstance(sign, str) and len(sign) == 1 and sign not in others
+            if sign is not None and not (one and (sign.isascii() or name == "thousands")):
+                msg = f"{name} must be one character {what}, got {shown(sign)}"
+                raise InvalidArgumentError(msg)
+        if thousands == decimal:
+            msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
+            raise InvalidArgumentError(msg)
         try:
             codecs.getincrementaldecoder(self.encoding)()
             " ".encode(self.encoding)
@@ -148,23 +162,11 @@ class Reading:
             if not listed or not all(isinstance(word, str) for word in words):
                 msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
                 raise InvalidArgumentError(msg)
-        thousands, decimal = self.notation
-        check_choice("decimal", decimal, (".", ","))
-        sign = thousands
-        one = isinstance(sign, str) and len(sign) == 1 and sign not in "0123456789+-eE"
-        if thousands is not None and not one:
-            msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
-            raise InvalidArgumentError(msg)
-        if thousands == decimal:
-            msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
-            raise InvalidArgumentError(msg)
         # The decimal sign of a CSV file is that of all its columns.
         unread = [name for name in self.notation.signs if name == "thousands" or not is_csv(path)]
         if unread and not self.numeric:
-            msg = (
-                f"{unread[0]} is read in the columns of numeric, got none: name them, as "
-                "numeric=['price'] (--numeric price)"
-            )
+            what = f"{unread[0]} is read in the columns of numeric, got none"
+            msg = f"{what}: name them, as numeric=['price'] (--numeric price)"
             raise InvalidArgumentError(msg)
 
 
@@ -172,13 +174,12 @@ class Reading:
 
 
 class _Counted(NamedTuple):
-    """What the rows of a CSV file are."""
+    """What the rows of a table are: below the header, and without empty lines."""
 
     rows: int
-    """Rows below the header; empty lines are none."""
-    longest: int
-    """Characters of the longest row."""
-    line_breaks: bool
+    longest: int = 0
+    """Characters of the longest row of CSV."""
+    line_breaks: bool = False
     """Whether a field holds a line break."""
 
 
@@ -255,11 +256,11 @@ def _refuse_swallowed(
     for field in quoted.finditer("".join(lines)):
         first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
         if first < last and is_row(lines[first]) and is_row(lines[last]):
+            opening = field[0][:_SHOWN].splitlines()[0]
             msg = (
-                f"line {line + first:,} of {path} opens a field by "
-                f"{field[0][:_SHOWN].splitlines()[0]!r} that closes in line {line + last:,}, and "
-                f"each of these lines would be a row of {width} fields by itself: the quote looks "
-                f"stray and would make one row of {last - first + 1:,}; {_NO_QUOTES}{_LINE_BREAKS}"
+                f"line {line + first:,} of {path} opens a field by {opening!r} that closes in line "
+                f"{line + last:,}, and each of them would be a row of {width} fields by itself, so "
+                f"the quote looks stray: {_NO_QUOTES}{_LINE_BREAKS}"
             )
             raise DataError(msg)
 
@@ -268,47 +269,41 @@ def _misquoted(path: Path, line: int, lines: list[str], said: str) -> DataError:
     """The error of a row that Python's reader does not take."""
     if "limit" in said:
         told = "begins a row that is longer than 16 MiB, perhaps by a quote that nothing closes"
-        return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}, or leave long text out")
-    if "end of data" in said:
+    elif "end of data" in said:
         told = "opens a field with a quote that nothing closes"
-        return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}")
-    opening = f", which opens in line {line:,}" if len(lines) > 1 else ""
-    return DataError(
-        f"line {line + len(lines) - 1:,} of {path} must have a delimiter behind the quote that "
-        f"closes a field{opening}, got {lines[-1].strip()[: 2 * _SHOWN]!r}: {_NO_QUOTES}"
-    )
+    else:
+        opening = f", which opens in line {line:,}" if len(lines) > 1 else ""
+        got = lines[-1].strip()[: 2 * _SHOWN]
+        told = f"must have a delimiter behind the quote that closes a field{opening}, got {got!r}"
+        line += len(lines) - 1
+    return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}")
 
 
 def _undecodable(path: Path, line: int, encoding: str, error: UnicodeError) -> DataError:
     """The error of bytes that are no text, in a piece of a file that begins in some line."""
-    shown = ""
+    got, usual = "", "latin-1"
     if isinstance(error, UnicodeDecodeError):
         at, piece = error.start, error.object
         if not at and piece.startswith(_UTF_16):
-            return DataError(
-                f"{path} must be text in UTF-8, and line 1 begins as UTF-16 does: store it in "
-                "UTF-8, or tell 'dhsic convert table' the encoding: --encoding utf-16 "
-                "(encoding='utf-16')"
-            )
-        line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(encoding, "replace")))
-        near = piece[max(at - _SHOWN, 0) : at + _SHOWN].decode("ascii", "replace")
-        shown = f", and has the byte 0x{piece[at]:02x} in {near!r}"
+            got, usual = ", and line 1 begins as UTF-16 does", "utf-16"
+        else:
+            line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(encoding, "replace")))
+            near = piece[max(at - _SHOWN, 0) : at + _SHOWN].decode("ascii", "replace")
+            got = f", and has the byte 0x{piece[at]:02x} in {near!r}"
     return DataError(
-        f"line {line:,} of {path} must be text in {encoding}{shown}: store the file in "
-        "UTF-8, or tell 'dhsic convert table' the encoding, as --encoding latin-1 "
-        "(encoding='latin-1')"
+        f"line {line:,} of {path} must be text in {encoding}{got}: store the file in UTF-8, or "
+        f"tell 'dhsic convert table' the encoding, as --encoding {usual} (encoding={usual!r})"
     )
 
 
 def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
     """Say what to do where fields are not separated as they were taken to be."""
-    separator = next((candidate for candidate in separators if candidate in text), None)
-    if separator is None:
+    sign = next((candidate for candidate in separators if candidate in text), None)
+    if sign is None:
         return ""
     return (
-        f"its fields seem to be separated by {separator!r}: convert it by 'dhsic convert table "
-        f"--delimiter' (delimiter={separator!r}), or read it by pandas.read_csv(..., "
-        f"sep={separator!r})"
+        f"its fields seem to be separated by {sign!r}: convert it by 'dhsic convert table "
+        f"--delimiter' (delimiter={sign!r}), or read it by pandas.read_csv(..., sep={sign!r})"
     )
 
 
@@ -385,25 +380,21 @@ class Table:
             There are two, or it holds something else.
         """
         if column not in self.columns:
-            if len(self.columns) == 1 and (
-                hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
-            ):
-                msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
-                raise InvalidArgumentError(msg)
             some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
-            msg = (
-                f"{what} needs column {column!r}, which is not in {self.path}"
-                f"; there are: {some}{nearest(column, self.columns)}"
-            )
+            hint = f"; there are: {some}{nearest(column, self.columns)}"
+            if len(self.columns) == 1:
+                told = _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
+                hint = f"; {told}" if told else hint
+            msg = f"{what} needs column {column!r}, which is not in {self.path}{hint}"
             raise InvalidArgumentError(msg)
         if self.columns.count(column) > 1:
             msg = f"{self.path} has more than one column {column!r}: rename them"
             raise DataError(msg)
-        if column not in self.kinds and usable:
-            msg = (
-                f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
-                "numbers nor labels: convert it first, a time for example to seconds"
-            )
+        type_ = self.types[column]
+        if type_.startswith(_NESTED) or (usable and column not in self.kinds):
+            remedy = "make a column of each part, or convert it, a time for example to seconds"
+            what = f"is of type {type_}, neither numbers nor labels"
+            msg = f"column {column!r} of {self.path} {what}: {remedy}"
             raise DataError(msg)
 
     def check_chosen(self) -> None:
@@ -421,12 +412,6 @@ class Table:
             if column in self.reading.categorical and column in self.reading.numeric:
                 msg = f"column {column!r} must be categorical or numeric, got both: choose one"
                 raise InvalidArgumentError(msg)
-            if self.types[column].startswith(_NESTED):
-                msg = (
-                    f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
-                    "numbers nor labels: make a column of each part of it"
-                )
-                raise DataError(msg)
 
     def check_text(self, columns: Sequence[str]) -> None:
         """Refuse columns of text most of which is numbers, by their first rows.
@@ -436,12 +421,17 @@ class Table:
         DataError
             Tells the lines and values that are no numbers.
         """
-        texts = [c for c in columns if self.holds_text(c)]
-        batch = next(self.batches(texts, _ROWS_SEEN), None) if texts else None
-        if batch is not None:
-            for column in texts:
-                if written_numbers(batch.column(column).unique().drop_null().to_pylist())[0]:
-                    raise self.stray(column)
+        import pyarrow as pa
+
+        texts, seen = [c for c in columns if self.holds_text(c)], list[Any]()
+        for batch in self.batches(texts, _ROWS_SEEN) if texts else ():
+            seen.append(batch)
+            if sum(map(len, seen)) >= _ROWS_SEEN:
+                break
+        for column in texts if seen else ():
+            labels = pa.Table.from_batches(seen).column(column).unique().drop_null()
+            if written_numbers(labels.to_pylist())[0]:
+                raise self.stray(column)
 
     def holds_text(self, column: str) -> bool:
         """Whether a column is text that nobody called labels."""
@@ -580,11 +570,26 @@ class Table:
         )
 
     def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow.parquet as pq
+        from pyarrow.dataset import ParquetFragmentScanOptions
 
         # Buffered, because otherwise whole column chunks are read: all of a one-group file.
-        with pq.ParquetFile(self.path, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False) as file:
-            yield from file.iter_batches(rows, columns=list(columns))
+        options = ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
+        )
+        return _parquet(self.path).to_batches(
+            columns=list(columns),
+            batch_size=rows,
+            batch_readahead=1,
+            fragment_readahead=1,
+            fragment_scan_options=options,
+        )
+
+
+def _parquet(path: Path) -> Any:
+    """A Parquet file, or a folder of some, whose names may hold columns, as ``year=2011``."""
+    from pyarrow import dataset
+
+    return dataset.dataset(path, format="parquet", partitioning="hive" if path.is_dir() else None)
 
 
 def open_table(path: Path, reading: Reading | None = None) -> Table:
@@ -612,8 +617,8 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     """
     reading = (reading or Reading()).of(path)
     with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
-        import pyarrow.parquet as pq
-    if not os.path.isfile(path):
+        import pyarrow  # noqa: F401
+    if not (os.path.isfile(path) or (is_parquet(path) and path.is_dir())):
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if is_csv(path):
@@ -624,19 +629,24 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
-    with _readable(path), pq.ParquetFile(path) as file:
-        counted = _Counted(file.metadata.num_rows, 0, False)
-        return _described_table(path, reading, file.schema_arrow, counted)
+    with _readable(path):
+        held = _parquet(path)
+        return _described_table(path, reading, held.schema, _Counted(held.count_rows()))
 
 
 def is_table(path: object) -> bool:
-    """Whether a path is named as a table is."""
-    return _ends_with(path, _CSV_NAMES + _PARQUET_NAMES)
+    """Whether a path is that of a table."""
+    return is_csv(path) or is_parquet(path)
 
 
 def is_parquet(path: object) -> bool:
-    """Whether a path is named as a Parquet file is."""
-    return _ends_with(path, _PARQUET_NAMES)
+    """Whether a path is named as a Parquet file is, or is a folder of such files."""
+    if _ends_with(path, _PARQUET_NAMES):
+        return True
+    if not isinstance(path, str | os.PathLike) or not os.path.isdir(path):
+        return False
+    # Of partitions as Hive writes them, year=2011; arrays of zarr have no such names.
+    return any(_ends_with(name, _PARQUET_NAMES) or "=" in name for name in os.listdir(path))
 
 
 def is_csv(path: object) -> bool:
@@ -655,9 +665,7 @@ def _described_table(path: Path, reading: Reading, schema: Any, counted: _Counte
     for name in categories_of_pandas(schema):
         if not pa.types.is_dictionary(types[name]):
             types[name] = pa.dictionary(pa.int32(), types[name])
-    kinds = {
-        name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
-    }
+    kinds = {name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_))}
     names = {name: str(type_) for name, type_ in types.items()}
     unnamed = index_of_pandas(schema, named=False)
     columns = tuple(name for name in schema.names if name not in unnamed)
@@ -756,12 +764,10 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
 
 def table_index(data: Any) -> Any:
     """The labels of the rows of a Parquet file or a table of Arrow, as a table, or None."""
-    if not is_parquet(data):
-        return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(data) as file:
-        return file.read(index_of_pandas(file.schema_arrow))
+    if is_parquet(data):
+        held = _parquet(Path(data))
+        return held.to_table(columns=index_of_pandas(held.schema))
+    return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
 
 
 def usable_columns(
@@ -862,11 +868,11 @@ def columns_by_variable(
     """
     columns_of: dict[str, list[str]] = {}
     for text in variables:
-        name, columns = (
-            _variable_of_text(text, known, named)
-            if isinstance(text, str)
-            else _joined_variable(text)
-        )
+        if isinstance(text, str):
+            name, columns = _variable_of_text(text, known, named)
+        else:
+            columns = list_of_columns(text)
+            name = "+".join(columns)
         if not name or not columns or not all(columns):
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
             msg = f"--variable must be {form}; got {text!r}: name the columns"
@@ -889,17 +895,6 @@ def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str
     return name.strip(), [name if name in known else name.strip() for name in columns]
 
 
-def _joined_variable(columns: Any) -> tuple[str, list[str]]:
-    """Columns of one variable, which is named after them."""
-    if isinstance(columns, Sequence) and all(isinstance(column, str) for column in columns):
-        return "+".join(columns), list(columns)
-    msg = (
-        "a variable of a table must be the name of a column or a list of names, got "
-        f"{type(columns).__name__}: leave out data= to pass arrays"
-    )
-    raise InvalidArgumentError(msg)
-
-
 def _held(table: Table, columns: Sequence[str]) -> Any:
     import psutil
     import pyarrow as pa
@@ -911,10 +906,8 @@ def _held(table: Table, columns: Sequence[str]) -> Any:
         batches.append(batch)
         read += batch.nbytes
         if read > allowed:
-            msg = (
-                f"{table.path} does not fit the memory of this machine: convert it by 'dhsic "
-                "convert table', and test the zarr group"
-            )
+            what = f"{table.path} does not fit the memory of this machine"
+            msg = f"{what}: convert it by 'dhsic convert table', and test the zarr group"
             raise DataError(msg)
     if not any(batch.num_rows for batch in batches):
         msg = f"{table.path} has no rows: give a table with some"

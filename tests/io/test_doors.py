@@ -370,6 +370,21 @@ def test_columns__of_a_table_are_variables(form, tmp_path):
     assert samples.pvalue == dhsic.two_sample_test(X[:, 0], X[:, 1], rng=0).pvalue
 
 
+def test_columns__of_partitions_and_of_any_name_are_variables(tmp_path):
+    whole = frame().sort_values("label", kind="stable")
+    whole.to_parquet(tmp_path / "t", partition_cols=["label"])
+    expected = dhsic.hsic(whole["label"], whole["number"], rng=0).estimate
+    for data in (tmp_path / "t", whole.set_axis([3, ("a", 4), "c", "3.0"], axis=1)):
+        names = (3, ("a", 4)) if isinstance(data, pd.DataFrame) else ("label", "number")
+        assert dhsic.hsic(*names, data=data, rng=0).estimate == pytest.approx(expected)
+    twofold = pd.DataFrame(X, columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")]))
+    for data, names in ((pd.DataFrame(X), (0, "1")), (twofold, (("a", "b"), "('a', 'c')"))):
+        found = dhsic.hsic(*names, data=data, rng=0)
+        assert found.estimate == dhsic.hsic(*X.T, rng=0).estimate
+    with pytest.raises(DataError, match=r"got Int128: make a column of each part, or numbers"):
+        dhsic.hsic(polars().Series(PLACES, dtype=polars().Int128), Y)
+
+
 FORM_OF = dict(zip(FUNCTIONS, [*FRAMES] * len(FUNCTIONS), strict=False))
 
 
@@ -481,7 +496,7 @@ def test_columns__that_a_group_does_not_have_are_refused(group, text, says):
     [
         (("label", "number=b,"), r"must be \[NAME=\]COL,COL,...; got 'number=b,'"),
         (("other", "other"), "'other' is given twice"),
-        (("other", [1.0]), "name of a column or a list of names, got list: leave out data="),
+        (("other", [1.0]), r"name of a column or a list of names, got \[1.0\]: leave out data="),
     ],
 )
 def test_columns__of_a_file_are_named(variables, told, tmp_path):
