@@ -22,7 +22,14 @@ from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels
 from dhsic.engine.graphs import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.chunks import METADATA, piece_shape, url_of
-from dhsic.io.encode import Labels, check_whole, encode_matrix, joined, rare_labels_taken, unusable
+from dhsic.io.encode import (
+    Labels,
+    check_type,
+    check_whole,
+    encode_matrix,
+    joined,
+    rare_labels_taken,
+)
 from dhsic.io.frames import (
     as_frame,
     frame_source,
@@ -663,8 +670,7 @@ def _dense(block: Any) -> NDArray[Any]:
 
 def _checked(source: Variable) -> Variable:
     """Refuse what is stored or computed as anything but numbers in rows and columns."""
-    if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
-        raise error
+    check_type(f"variable {source.name!r}", source.array.dtype)
     if source.array.ndim not in (1, 2):
         raise _shape_error(source.name, source.array.shape)
     n, d = source.shape

@@ -1037,7 +1037,11 @@ def convert_table(
             table.check_column(column, f"variable {name!r}")
     table.check_text(list(dict.fromkeys(c for names in variables.values() for c in names)))
     for name, names in variables.items():
-        _check_kinds(table, name, names)
+        if len({table.kinds[column] for column in names}) > 1:
+            told = ", ".join(f"{column} ({table.kinds[column]})" for column in names)
+            what = f"variable {name!r} mixes numeric and categorical columns: {told}"
+            msg = f"{what}; split it into two variables"
+            raise InvalidArgumentError(msg)
     widths = {name: len(names) for name, names in variables.items()}
     encoder = _Encoder(table, variables, missing)
     written = write_group(
@@ -1090,15 +1094,29 @@ class _Encoder:
 
     def blocks(self, widths: Mapping[str, int]) -> Iterator[dict[str, NDArray[np.float64]]]:
         for batch in self._table.batches(self._columns, chunk_rows(widths)):
-            read = {column: self._readable(batch, column) for column in self._columns}
-            kept = self._kept(read, batch.num_rows)
-            values = {column: self._values(read[column], column, kept) for column in self._columns}
+            values: dict[str, NDArray[np.float64]] = {}
+            labels: dict[str, Any] = {}
+            gaps: dict[str, NDArray[np.bool_]] = {}
+            for column in self._columns:
+                if column in self._codes:
+                    labels[column] = self._labels(batch.column(column), column)
+                    gone = labels[column].is_null(nan_is_null=True)
+                    gaps[column] = gone.to_numpy(zero_copy_only=False)
+                else:
+                    values[column] = self._numbers(batch.column(column), column)
+                    gaps[column] = np.isnan(values[column])
+                self._missed[column] += int(gaps[column].sum())
+            self._refuse("missing", gaps if self._missing == "refuse" else {})
+            kept = ~np.logical_or.reduce([*gaps.values()])
+            self._refuse("infinite", {c: np.isinf(x) & kept for c, x in values.items()})
+            coded = {column: self._coded(one, column, kept) for column, one in labels.items()}
+            held = coded | {column: x[kept] for column, x in values.items()}
             yield {
-                name: np.stack([values[column] for column in columns], axis=1)
+                name: np.stack([held[column] for column in columns], axis=1)
                 for name, columns in self._variables.items()
             }
-            self._read += batch.num_rows
-            self.dropped += batch.num_rows - len(kept)
+            self._read += len(kept)
+            self.dropped += len(kept) - int(kept.sum())
         # Known at the end alone: rows are dropped as they are read.
         if self.dropped == self._read:
             none = f"all {self._read:,} rows miss a chosen column" if self._read else "it has none"
@@ -1117,11 +1135,35 @@ class _Encoder:
                 told[name] |= {"kind": "categorical", "categories": labels}
         return told
 
-    def _readable(self, batch: Any, column: str) -> Any:
-        """The labels of a column as they are, or numbers, NaN where one is missing."""
-        array, reading = batch.column(column), self._table.reading
-        if column in self._codes:
-            return _labels_of_arrow(array, reading.na_values, as_text=column in reading.chosen)
+    def _refuse(self, what: str, found: Mapping[str, NDArray[np.bool_]]) -> None:
+        """Refuse the first row that has a value of a kind."""
+        rows = {column: int(np.argmax(there)) for column, there in found.items() if there.any()}
+        if rows:
+            column = min(rows, key=lambda column: rows[column])
+            remedy = "leave out such rows" + " with missing='drop'" * (what == "missing")
+            place = f"is {what} in row {self._read + rows[column]:,} (from 0)"
+            msg = f"{self._where(column)} {place}: {remedy}, or mend them first"
+            raise DataError(msg)
+
+    def _labels(self, array: Any, column: str) -> Any:
+        """Labels of Arrow, null where one is missing."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        tokens = self._table.reading.na_values
+        named = column in self._table.reading.chosen
+        if named or (tokens and pa.types.is_dictionary(array.type)):
+            array = array.cast("string")
+        if tokens and (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+            gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
+            array = pc.if_else(gone, pa.scalar(None, array.type), array)
+        return array
+
+    def _numbers(self, array: Any, column: str) -> NDArray[np.float64]:
+        """Numbers, NaN where one is missing."""
+        from pyarrow import ArrowInvalid
+
+        reading = self._table.reading
         if column in reading.chosen:
             texts = array.cast("string")
             values, stray = numbers_of_text(texts, reading.notation)
@@ -1132,45 +1174,14 @@ class _Encoder:
                 raise self._table.stray(column)
             self._rejected[column] += int(stray.sum())
         else:
-            values = self._numbers(array, column)
+            try:
+                values = array.cast("float64").to_numpy(zero_copy_only=False)
+            except ArrowInvalid as error:
+                msg = f"{self._where(column)} does not fit float64: {error}"
+                raise DataError(msg) from error
         return np.where(np.isin(values, self._missing_numbers), np.nan, values)
 
-    def _kept(self, read: Mapping[str, Any], rows: int) -> NDArray[np.intp]:
-        gaps = {column: _missing_in_arrow(values) for column, values in read.items()}
-        incomplete = np.any(list(gaps.values()), axis=0)
-        if self._missing == "refuse" and incomplete.any():
-            row = int(np.argmax(incomplete))
-            column = next(column for column, gap in gaps.items() if gap[row])
-            msg = (
-                f"{self._where(column)} is missing in row {self._read + row:,} (from 0): "
-                "leave out such rows with missing='drop', or fill them in first"
-            )
-            raise DataError(msg)
-        self._missed.update({column: int(gap.sum()) for column, gap in gaps.items()})
-        return np.flatnonzero(~incomplete)
-
-    def _values(self, read: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
-        if column in self._codes:
-            return self._coded(read, column, kept)
-        values: NDArray[np.float64] = read[kept]
-        infinite = np.flatnonzero(np.isinf(values))
-        if infinite.size:
-            row = self._read + kept[infinite[0]]
-            msg = f"{self._where(column)} is infinite in row {row:,} (from 0): remove it"
-            raise DataError(msg)
-        return values
-
-    def _numbers(self, array: Any, column: str) -> NDArray[np.float64]:
-        from pyarrow import ArrowInvalid
-
-        try:
-            numbers = array.cast("float64")
-        except ArrowInvalid as error:
-            msg = f"{self._where(column)} does not fit float64: {error}"
-            raise DataError(msg) from error
-        return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
-
-    def _coded(self, array: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _coded(self, array: Any, column: str, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
         coded = array if hasattr(array, "dictionary") else array.dictionary_encode()
         labels = coded.dictionary.to_pylist()
         # Rows with a missing label are not among those that are kept.
@@ -1185,10 +1196,8 @@ class _Encoder:
             translated[used[at]] = codes.setdefault(label, len(codes))
             self._counts[column][label] += int(counts[at])
         if len(codes) > _MAX_CATEGORIES:
-            msg = (
-                f"{self._where(column)} has more than {_MAX_CATEGORIES:,} labels, so it names rows "
-                "rather than groups of rows: leave it out, or make it numeric first"
-            )
+            what = f"has more than {_MAX_CATEGORIES:,} labels, so it names rows, not groups of rows"
+            msg = f"{self._where(column)} {what}: leave it out, or make it numeric first"
             raise DataError(msg)
         return translated[local]
 
@@ -1197,54 +1206,20 @@ class _Encoder:
         return f"column {column!r} (variable {name!r}) of {self._table.path}"
 
 
-def _labels_of_arrow(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any:
-    """Labels of Arrow, null where one is a token of a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if as_text or (tokens and pa.types.is_dictionary(array.type)):
-        array = array.cast("string")
-    if not tokens or not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
-        return array
-    gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
-    return pc.if_else(gone, pa.scalar(None, array.type), array)
-
-
-def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
-    if isinstance(values, np.ndarray):
-        return np.isnan(values)
-    return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
-
-
 def _check_options(variables: Variables, missing: str) -> None:
     check_missing(missing, pairwise=False)
-    if not isinstance(variables, Mapping) or not all(
-        isinstance(name_of_variable, str) for name_of_variable in variables
-    ):
+    named = isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables)
+    if not named:
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
         raise InvalidArgumentError(msg)
     for name, columns in variables.items():
-        if not isinstance(columns, Sequence) or isinstance(columns, str) or not columns:
-            msg = f"variable {name!r} needs a list of one or more columns, got {columns!r}"
-            raise InvalidArgumentError(msg)
-        if not all(isinstance(column, str) for column in columns):
-            msg = f"variable {name!r} needs names of columns, got {shown(columns)}"
+        listed = isinstance(columns, Sequence) and not isinstance(columns, str) and len(columns)
+        if not listed or not all(isinstance(column, str) for column in columns):
+            got = shown(columns)
+            msg = f"variable {name!r} needs a list of names of one or more columns, got {got}"
             raise InvalidArgumentError(msg)
         if repeated := sorted({c for c in columns if list(columns).count(c) > 1}):
-            msg = (
-                f"variable {name!r} has columns more than once: {', '.join(repeated)}; "
-                "name each column once"
-            )
+            got = ", ".join(repeated)
+            msg = f"variable {name!r} has columns more than once: {got}; name each column once"
             raise InvalidArgumentError(msg)
-
-
-def _check_kinds(table: Table, name: str, columns: Sequence[str]) -> None:
-    kinds = {column: table.kinds[column] for column in columns}
-    if len(set(kinds.values())) > 1:
-        described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())
-        msg = (
-            f"variable {name!r} mixes numeric and categorical columns: {described}; "
-            "split it into two variables"
-        )
-        raise InvalidArgumentError(msg)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,10 +193,8 @@ class Variable:
         what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
         # Where the folder is not there, zarr would read fill values.
         if (folder := missing_folder(self.array)) is not None:
-            msg = (
-                f"{what}: process {os.getpid()} on {socket.gethostname()} sees no folder {folder}; "
-                "put the data where every worker finds it by the same path"
-            )
+            where = f"process {os.getpid()} on {socket.gethostname()} sees no folder {folder}"
+            msg = f"{what}: {where}; put the data where every worker finds it by the same path"
             raise DataError(msg)
         try:
             block = self._as_rows(_insist(slicing))
@@ -310,24 +308,8 @@ def _insist(slicing: Callable[[], Any]) -> Any:
 # --- rows that are made of others
 
 
-class RowFunction(Protocol):
-    """Rows of a variable from the same rows of others."""
-
-    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """Rows (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
-        ...
-
-
-class Spans(Protocol):
-    """Which rows of some inputs are the rows of a variable; every input keeps its order."""
-
-    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
-        """For every input which of some increasing rows are of it, and its rows there."""
-        ...
-
-    def before(self, rows: Indices) -> list[Indices]:
-        """For every input the first of its rows that does not come before each of some rows."""
-        ...
+RowFunction = Callable[[Indices, Sequence[NDArray[Any]]], NDArray[np.float64]]
+"""Rows of a variable (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
 
 
 @dataclass(frozen=True)
@@ -346,8 +328,11 @@ class Mapped:
         Bytes that are read for a row.
     function : RowFunction, optional
         Computes it from the same rows of the inputs; travels to the tasks.
-    spans : Spans, optional
-        Whose rows these are, where no function is given; inputs are of the same columns then.
+    spans : optional
+        Whose rows these are, where no function is given; inputs are of the same columns then, and
+        every one keeps its order. ``of(rows)`` says of every input which of some increasing rows
+        are of it, and its rows there; ``before(rows)`` the first of its rows that does not come
+        before each of some rows.
     """
 
     name: str
@@ -355,7 +340,7 @@ class Mapped:
     shape: tuple[int, int]
     row_bytes: int
     function: RowFunction | None = None
-    spans: Spans | None = None
+    spans: Rest | _Mixed | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = tuple(getattr(self, one.name) for one in fields(self))
