@@ -115,7 +115,12 @@ def marks_of(array: Any, name: str) -> Marks | None:
 
 
 def unmasked(x: Any) -> NDArray[Any]:
-    """An array without a mask: NaN in the place of masked numbers, None in that of others."""
+    """An array without a mask: NaN in the place of masked numbers, None in that of others.
+
+    One of sparse rows has its zeros.
+    """
+    if hasattr(x, "todense"):  # of SciPy, and of the library sparse
+        x = np.asarray(x.todense())
     # Records, which are refused, have masks of several fields.
     if getattr(x.dtype, "names", None) or not np.ma.is_masked(x):
         return np.asarray(x)

@@ -42,7 +42,7 @@ from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
 from dhsic.io.urls import failure_of, is_url, storage_error
-from dhsic.io.variables import ColumnChoice, Densified, Variable
+from dhsic.io.variables import ColumnChoice, Variable
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -490,7 +490,7 @@ def open_one(x: Any, name: str) -> Variable:
         if x.ndim != 2:
             raise _shape_error(name, x.shape)
         # CSR is the format of SciPy whose rows are sliced without a search.
-        return _checked(Variable(name, Densified(x.tocsr())))
+        return _checked(Variable(name, x.tocsr()))
     # Categories as of pandas.cut, and others whose type NumPy would lose.
     if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
         x = sys.modules["pandas"].Series(x)
@@ -522,7 +522,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
     """
     check_row_labels(columns.values())
     arrays = [open_one(x, key) for key, x in columns.items()]
-    if not arrays or not all(isinstance(one.array, np.ndarray | Densified) for one in arrays):
+    if not arrays or any(one.is_stored or one.place == "graph" for one in arrays):
         msg = (
             f"columns of one variable must be in memory, one or more, got {list(columns)} for "
             f"{name!r}: read them first, as by .load() of xarray, pass each as a variable, or "
@@ -658,14 +658,7 @@ def _graph(x: Any, name: str) -> Variable:
     # Of every array: whether a block has a mask, or is sparse, shows when it is computed.
     floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
     meta = np.empty((0, 0), np.float64 if floats else x.dtype)
-    return replace(source, array=source.array.map_blocks(_dense, dtype=meta.dtype, meta=meta))
-
-
-def _dense(block: Any) -> NDArray[Any]:
-    """A block of a Dask array without masks, and of one of sparse blocks with its zeros."""
-    if hasattr(block, "todense"):  # of SciPy, and of the library sparse
-        block = np.asarray(block.todense())
-    return unmasked(block)
+    return replace(source, array=source.array.map_blocks(unmasked, dtype=meta.dtype, meta=meta))
 
 
 def _checked(source: Variable) -> Variable:

@@ -576,7 +576,7 @@ class Table:
         options = ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
         )
-        return _parquet(self.path).to_batches(
+        yield from _parquet(self.path).to_batches(
             columns=list(columns),
             batch_size=rows,
             batch_readahead=1,

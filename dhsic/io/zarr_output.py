@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -150,15 +150,9 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return stored
 
 
-class _Destination(NamedTuple):
-    """Where a group is written."""
-
-    scratch: Path
-    """A folder for temporary files, in which the group is made."""
-    target: Path | str
-    """Where it will be."""
-    send: Callable[[bool], None]
-    """Moves what is complete of the group there, at the end its metadata too."""
+_Destination = tuple[Path, Path | str, Callable[[bool], None]]
+"""A folder for temporary files, in which a group is made; where the group will be; and what moves
+there what is complete of it, at the end its metadata too."""
 
 
 def write_group(
@@ -364,7 +358,7 @@ def _on_disk(destination: str, overwrite: bool) -> Iterator[_Destination]:
     try:
         with disk_errors(target):
             scratch.mkdir()
-        yield _Destination(scratch, target, lambda complete: None)
+        yield scratch, target, lambda complete: None
         # Something may have taken the place meanwhile.
         _checked_destination(destination, overwrite)
         with disk_errors(target):
@@ -412,7 +406,7 @@ def _in_store(url: str, overwrite: bool) -> Iterator[_Destination]:
     with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
         group = Path(scratch, _GROUP)
         try:
-            yield _Destination(Path(scratch), url, send)
+            yield Path(scratch), url, send
         # An interrupt leaves nothing, either.
         except BaseException:
             with suppress(Exception):  # chunks alone do not open
