@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dhsic._files import check_regular
 from dhsic._validation import check_flag, named_arguments, nearest, shown
 from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels_of
-from dhsic.engine.graphs import compute_graphs
+from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.chunks import METADATA, piece_shape, url_of
 from dhsic.io.encode import (
@@ -180,7 +180,7 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
         return given
     if _is_stored(data):
         return open_group_labels(data, given, what)
-    return _picked([given], data)[0][0]
+    return pick_variables([given], data)[0][0]
 
 
 def _is_stored(data: Any) -> bool:
@@ -198,11 +198,11 @@ def _chosen(
         return (_several(opened) if every else opened), names
     if every and not variables:
         return [data], names
-    picked, of_columns = _picked(variables, data)
+    picked, of_columns = pick_variables(variables, data)
     return picked, of_columns if names is None else names
 
 
-def _picked(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
+def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
     """Variables of a frame or dictionary by the names of their columns, and their names."""
     frame = data
     if not holds_columns(data) and not is_of(data, "dask.dataframe", "DataFrame"):
