@@ -15,6 +15,7 @@ from dhsic.errors import DataError
 
 _META = "pairmeta.txt"
 _FILE = re.compile(r"pair(\d+)\.txt")
+_Known = dict[int, tuple[list[int], float]]
 
 
 class CauseEffectPair(NamedTuple):
@@ -70,73 +71,61 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     """
     place = Path(folder)
     listed = place.glob("pair*.txt") if os.path.isdir(place) else ()
-    files = [path for path in listed if _FILE.fullmatch(path.name)]
+    # By number: as text pair10 comes before pair2.
+    files = sorted((_number_of(path), path) for path in listed if _FILE.fullmatch(path.name))
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
-    # By number: as text pair10 comes before pair2.
-    files.sort(key=lambda path: (_number_of_pair(path), path.name))
-    for first, other in pairwise(files):
-        if _number_of_pair(first) == _number_of_pair(other):
-            msg = (
-                f"pairs must differ in their numbers, got {first.name} and {other.name}: rename one"
-            )
+    for (first, one), (other, path) in pairwise(files):
+        if first == other:
+            msg = f"pairs must differ in their numbers, got {one.name} and {path.name}: rename one"
             raise DataError(msg)
-    known = _meta(place / _META)
-    return [_pair(path, known) for path in files]
+    known = _meta(place / _META) if (place / _META).exists() else None
+    return [_pair(path, number, known) for number, path in files]
 
 
-def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
+def _meta(path: Path) -> _Known:
     """Columns of cause and effect, and the weight, by the number of the pair."""
-    if not path.exists():
-        return None
-    rows = {}
+    rows: _Known = {}
     for row in np.atleast_2d(_numbers_of_file(path)):
         # All numbers of the file are read as floats, columns among them.
         whole = np.isfinite(row).all() and (row[:5] == np.floor(row[:5])).all()
         if len(row) != 6 or not whole or (row[1:5] < 1).any() or row[5] < 0:
-            msg = (
-                f"{path} must have six numbers a line, columns counted from 1 and a weight of at "
-                f"least 0, got {row}: mend that line"
-            )
+            what = "six numbers a line, columns counted from 1 and a weight of at least 0"
+            msg = f"{path} must have {what}, got {row}: mend that line"
             raise DataError(msg)
-        number, *columns = map(int, row[:5])
-        if number in rows:
+        if (number := int(row[0])) in rows:
             msg = f"{path} must have one line a pair, got two of pair {number}: leave one out"
             raise DataError(msg)
-        rows[number] = (columns[0], columns[1], columns[2], columns[3], float(row[5]))
+        rows[number] = [int(column) for column in row[1:5]], float(row[5])
     return rows
 
 
-def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None) -> CauseEffectPair:
+def _pair(path: Path, number: int, known: _Known | None) -> CauseEffectPair:
     data = _numbers_of_file(path)
-    number = _number_of_pair(path)
+    d, what = data.shape[1], None
     if known is None:
-        if data.shape[1] != 2:
-            msg = f"{path} must have two columns where there is no {_META}, got {data.shape[1]}"
+        if d != 2:
+            msg = f"{path} must have two columns where there is no {_META}, got {d}"
             raise DataError(msg)
         return CauseEffectPair(path.stem, data[:, :1], data[:, 1:], None, 1.0)
+    (first, last, start, end), weight = known.get(number, ([1, 0, 1, 0], 0.0))
     if number not in known:
-        msg = f"{_META} must have a line for every pair, and has none for {path.name}: add it"
+        what = f"have a line for every pair, and has none for {path.name}: add it"
+    elif not d >= max(last, end) or last < first or end < start:
+        what = f"choose columns of the {d} of {path.name}: mend its line"
+    elif first <= end and start <= last:  # a column of both would be regressed on itself
+        what = f"choose other columns for cause and effect of {path.name}: mend its line"
+    if what:
+        msg = f"{_META} must {what}"
         raise DataError(msg)
-    first, last, effect_first, effect_last, weight = known[number]
-    if not data.shape[1] >= max(last, effect_last) or last < first or effect_last < effect_first:
-        msg = f"{_META} must choose columns of the {data.shape[1]} of {path.name}: mend its line"
-        raise DataError(msg)
-    # A column of both would be regressed on itself.
-    if first <= effect_last and effect_first <= last:
-        msg = (
-            f"{_META} must choose other columns for cause and effect of {path.name}: mend its line"
-        )
-        raise DataError(msg)
-    cause, effect = data[:, first - 1 : last], data[:, effect_first - 1 : effect_last]
+    cause, effect = data[:, first - 1 : last], data[:, start - 1 : end]
     # x is the variable whose columns come first, so that the answer is not in the order.
-    forward = first < effect_first
-    x, y = (cause, effect) if forward else (effect, cause)
-    return CauseEffectPair(path.stem, x, y, forward, weight)
+    x, y = (cause, effect) if first < start else (effect, cause)
+    return CauseEffectPair(path.stem, x, y, first < start, weight)
 
 
-def _number_of_pair(path: Path) -> int:
+def _number_of(path: Path) -> int:
     return int(path.stem.removeprefix("pair"))
 
 

@@ -129,21 +129,16 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     # Chunks may cut the columns too: rows are there where all of theirs are.
     columns = list(product(*map(range, counts[1:])))
     key_of = array.metadata.encode_chunk_key
-    chunks = tuple(
-        tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
-    )
+    places = [[(row, *others) for others in columns] for row in range(counts[0])]
+    chunks = tuple(tuple(stamps.get(key_of(place)) for place in across) for across in places)
     fill = _fill_value_text(array, name)
-    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
+    checksums = tuple(dict.fromkeys(_checksums(array.metadata.to_dict())))
+    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, checksums)
     _refuse_others(inventory)
     if array.shards is None or fill is None or not within:
         return inventory
-    shards = (
-        (row, *others)
-        for row, across in enumerate(chunks)
-        for others, stamp in zip(columns, across, strict=True)
-        if stamp is not None
-    )
-    return replace(inventory, within=tuple(absent_within(array, list(shards))))
+    shards = [place for across in places for place in across if key_of(place) in stamps]
+    return replace(inventory, within=tuple(absent_within(array, shards)))
 
 
 def inventory_of_file(array: Any, name: str) -> Inventory | None:
@@ -247,13 +242,11 @@ def _refuse_others(inventory: Inventory) -> None:
         # Stores that tell no sizes tell no marks either.
         for stamp in (stamp for stamp in across if stamp and stamp.mark and not stamp.size):
             start = inventory.chunk_rows * number
+            last = min(start + inventory.chunk_rows, inventory.rows) - 1
             got = f"a {stamp.mark}" if stamp in (_FOLDER, _PIPE) else "an empty or cut off one"
-            msg = (
-                f"stored chunk {number} along the rows of variable {inventory.name!r} must be a "
-                f"file, not {got}, for rows {start} to "
-                f"{min(start + inventory.chunk_rows, inventory.rows) - 1}: write it again, or take "
-                "an intact copy of the data"
-            )
+            what = f"stored chunk {number} along the rows of variable {inventory.name!r}"
+            remedy = "write it again, or take an intact copy of the data"
+            msg = f"{what} must be a file, not {got}, for rows {start} to {last}: {remedy}"
             raise DataError(msg)
 
 
@@ -264,26 +257,19 @@ def _fill_value_text(array: Any, name: str) -> str | None:
     return f"{value[0]:g}" if np.isfinite(read).all() else None
 
 
-def _checksums(array: Any) -> tuple[str, ...]:
-    """Names of the codecs that notice damaged bytes."""
-    return tuple(dict.fromkeys(_checksum_codecs(array.metadata.to_dict())))
-
-
-def _checksum_codecs(value: Any) -> Iterator[str]:
-    """Codecs with a checksum, wherever they are in metadata; those of an index check it alone."""
+def _checksums(value: Any) -> Iterator[str]:
+    """Codecs that notice damaged bytes, wherever they are in metadata."""
     if isinstance(value, Mapping):
         name = str(value.get("name", value.get("id", ""))).removeprefix("numcodecs.")
         options = value.get("configuration", value)
         zstd = name == "zstd" and isinstance(options, Mapping) and options.get("checksum")
         if name in _CHECKED or zstd:
             yield name
-        # Attributes are of the user, and the index of a shard has no data.
-        parts = (part for key, part in value.items() if key not in ("attributes", "index_codecs"))
-        for part in parts:
-            yield from _checksum_codecs(part)
-    elif isinstance(value, list | tuple):
+        # Attributes are of the user, and the codecs of the index of a shard check it alone.
+        value = [part for key, part in value.items() if key not in ("attributes", "index_codecs")]
+    if isinstance(value, list | tuple):
         for part in value:
-            yield from _checksum_codecs(part)
+            yield from _checksums(part)
 
 
 # --- which are absent within shards
@@ -395,10 +381,9 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
 
     def held(count: int, stored: int) -> int:
         """Bytes of chunks, as stored and decoded, and of those that decoders work on."""
-        if not decoder:
-            return int(count * inner)
         working = min(count, (os.cpu_count() or 1) + _POOL)
-        return int(count * (stored + inner) + working * (decoder - 1) * inner)
+        used = count * (stored + inner) + working * (decoder - 1) * inner
+        return int(used if decoder else count * inner)
 
     if not array.shards:
         return held(min(pieces, at_once), stored)
@@ -406,9 +391,8 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
     piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
     read = piece * (pieces if piece == inner else min(pieces, at_once))
     gathered = int(read * (1 + min(1.0, stored / shard)))
-    if not decoder:
-        return gathered
-    return gathered + held(min(read // inner, math.ceil(read / shard) * at_once), 0)
+    several = min(read // inner, math.ceil(read / shard) * at_once)
+    return gathered + (held(several, 0) if decoder else 0)
 
 
 def piece_shape(array: Any) -> tuple[int, ...]:

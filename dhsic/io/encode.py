@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
@@ -60,13 +60,19 @@ EncodedColumns = tuple[NDArray[Any], tuple[ValueKind, ...], tuple[Labels, ...]]
 """Columns of any kinds as numbers, shape (n,) or (n, d), their kinds, and labels of codes."""
 
 
-def unusable(data_name: str, dtype: Any) -> DataError | None:
-    """The error of a type that no kernel takes as it is; None of numbers."""
+def check_type(data_name: str, dtype: Any) -> None:
+    """Refuse a type that no kernel takes as it is.
+
+    Raises
+    ------
+    DataError
+        Its values are no real numbers.
+    """
     kind = np.dtype(dtype).kind
-    if kind in "fiub":
-        return None
-    remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
-    return DataError(f"{data_name} must hold real numbers, got {dtype}: {remedy}")
+    if kind not in "fiub":
+        remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
+        msg = f"{data_name} must hold real numbers, got {dtype}: {remedy}"
+        raise DataError(msg)
 
 
 @contextmanager
@@ -102,15 +108,10 @@ def encode(values: NDArray[Any], data_name: str) -> Encoded:
         Times, complex numbers, text beside numbers, numbers that are written as text, or labels
         that all differ.
     """
-    if values.dtype.kind in "fiu":
-        return Encoded(values, "number")
-    if values.dtype.kind == "b":
-        return Encoded(values, "boolean")
-    if values.dtype.kind not in "OUST":
-        error = unusable(data_name, values.dtype)
-        assert error is not None
-        raise error
-    return _of_objects(values.tolist(), data_name)
+    if values.dtype.kind in "OUST":
+        return _of_objects(values.tolist(), data_name)
+    check_type(data_name, values.dtype)
+    return Encoded(values, "boolean" if values.dtype.kind == "b" else "number")
 
 
 def encode_codes(
@@ -144,9 +145,8 @@ def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> En
         how = f"pandas.read_csv or 'dhsic convert table' with {signs}, or " if signs else ""
         msg = (
             f"{data_name} holds numbers that are written as text, as {numbers[0]!r}{beside}: make "
-            f"numbers of them, as by {how}pandas.to_numeric after .str.replace (a decimal comma by "
-            "a point, units by nothing; dates by to_datetime), or a categorical column if they are "
-            "labels"
+            f"numbers of them, as by {how}pandas.to_numeric after .str.replace (units by nothing, "
+            "a decimal comma by a point), or a categorical column of labels"
         )
         raise DataError(msg)
     return encode_codes(codes, texts, data_name, _ALONE)
@@ -258,11 +258,8 @@ def _encoded_numbers(values: list[Any], some_missing: bool, data_name: str) -> N
     try:
         numbers = plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
     except OverflowError:  # Python's whole numbers have no end
-        msg = (
-            f"{data_name} must hold numbers between -1.8e308 and 1.8e308, as float64 does, and has "
-            "one beyond them: divide by a power of ten, or take logarithms, before they become "
-            "floats"
-        )
+        remedy = "divide by a power of ten, or take logarithms, before"
+        msg = f"{data_name} must hold numbers between -1.8e308 and 1.8e308: {remedy}"
         raise DataError(msg) from None
     check_whole(values, numbers, data_name)
     return numbers
@@ -303,11 +300,12 @@ def check_repeated(
     if rows <= _ROWS_OF_NAMES or (len(single) < rows and len(single) <= most_alone * rows):
         return
     where = f"a label of its own in {len(single):,} of {rows:,} rows"
+    where = "another label in every row" if len(single) == rows else where
+    some = ", ".join(repr(labels[at]) for at in single[:3])
     msg = (
-        f"{data_name} has {'another label in every row' if len(single) == rows else where}, so it "
-        f"names rows or quantities, as {', '.join(repr(labels[at]) for at in single[:3])}: leave "
-        "it out, or make numbers of it, as by pandas.to_numeric without units or 'dhsic convert "
-        "table' --numeric (--thousands, --decimal)"
+        f"{data_name} has {where}, so it names rows or quantities, as {some}: leave it out, or "
+        "make numbers of it, as by pandas.to_numeric without units or 'dhsic convert table' "
+        "--numeric"
     )
     if most_alone < 1.0 and len(single) < rows:
         msg += "; or tell that it is a category, by .astype('category') of pandas or --categorical"
@@ -337,32 +335,21 @@ def written_numbers(labels: Sequence[Any]) -> tuple[list[str], list[Any]]:
 
 def _refusal(values: list[Any], data_name: str) -> DataError:
     """Error of values that are neither numbers nor labels."""
-    rows = [row for row, value in enumerate(values) if not _is_missing(value)]
-    tests: list[tuple[Callable[[Any], bool], str]] = [
-        (lambda value: isinstance(value, _TIMES) or type(value).__name__ == "Period", "M"),
-        (lambda value: isinstance(value, complex), "c"),
-    ]
-    for is_such, kind in tests:
-        for row in rows:
-            if is_such(values[row]):
-                what = type(values[row]).__name__
-                return DataError(
-                    f"{data_name} must hold real numbers, got {what}: {_REMEDIES[kind]}"
-                )
-    texts = [row for row in rows if isinstance(values[row], str | bytes)]
-    if texts and any(_is_real_number(values[row]) for row in rows):
+    there = [(row, value) for row, value in enumerate(values) if not _is_missing(value)]
+    for _, value in there:
+        is_time = isinstance(value, _TIMES) or type(value).__name__ == "Period"
+        if is_time or isinstance(value, complex):
+            got = f"{type(value).__name__}: {_REMEDIES['M' if is_time else 'c']}"
+            return DataError(f"{data_name} must hold real numbers, got {got}")
+    texts = [(row, value) for row, value in there if isinstance(value, str | bytes)]
+    if texts and any(_kind_of_labels(type(value)) == "number" for _, value in there):
         return DataError(
-            f"{data_name} holds text beside numbers, first {values[texts[0]]!r} in row {texts[0]}: "
+            f"{data_name} holds text beside numbers, first {texts[0][1]!r} in row {texts[0][0]}: "
             "make all of them numbers, as by pandas.to_numeric, or all text, for categories"
         )
-    kinds = ", ".join(sorted({type(values[row]).__name__ for row in rows}))
-    return DataError(
-        f"{data_name} must hold numbers or labels, got values of type {kinds}: convert it"
-    )
-
-
-def _is_real_number(value: Any) -> bool:
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
+    kinds = ", ".join(sorted({type(value).__name__ for _, value in there}))
+    what = f"must hold numbers or labels, got values of type {kinds}"
+    return DataError(f"{data_name} {what}: convert it")
 
 
 def _is_missing(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -41,15 +42,12 @@ class Folder:
         """
         url = os.fspath(url) if isinstance(url, os.PathLike) else url
         if not isinstance(url, str) or not url.strip() or not url.isprintable() or "::" in url:
-            msg = (
-                f"{what} must be the path or URL of a folder, as runs/first or s3://bucket/first; "
-                f"got {redacted(repr(url))}"
-            )
+            what = f"{what} must be the path or URL of a folder, as runs/first or s3://bucket/first"
+            msg = f"{what}; got {redacted(repr(url))}"
             raise InvalidArgumentError(msg)
-        if "://" not in url:
-            return cls(os.path.abspath(os.path.expanduser(url)))
-        if url.startswith(("file://", "local://")):
-            return cls(os.path.abspath(url.partition("://")[2]))
+        path = re.sub("^(file|local)://", "", url)
+        if "://" not in path:
+            return cls(os.path.abspath(os.path.expanduser(path)))
         return cls(checked_url(url, what))
 
     def __str__(self) -> str:
@@ -81,12 +79,9 @@ class Folder:
                 listed = fs.ls(path, detail=True)
             except FileNotFoundError:
                 return []
-        entries = (
-            _folder_entry(entry)
-            for entry in listed
-            if entry["name"].rstrip("/") != path.rstrip("/")
-        )
-        return sorted(entries)
+        # Of a file, and in some stores of a folder, itself.
+        here = path.rstrip("/")
+        return sorted(_folder_entry(one) for one in listed if one["name"].rstrip("/") != here)
 
     def is_file(self) -> bool:
         """Whether a file is in its place."""
@@ -135,8 +130,16 @@ class Folder:
         with self._in_words("write to"):
             if self.is_local:
                 put_new(Path(self.url, name), data)
-            elif self.read(name) is None:  # stores that do not know the request may replace it
-                self._put_new(name, data)
+                return
+            fs, path = self._opened(name)
+            # Stores that do not know the request may replace what is there.
+            if self.read(name) is None:
+                try:
+                    fs.pipe_file(path, data, mode="create")
+                except FileExistsError:
+                    return
+                except Exception:  # of several writers the last one wins
+                    fs.pipe_file(path, data)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -149,17 +152,6 @@ class Folder:
         if self.is_local:
             with suppress(OSError):
                 os.rmdir(self.url)
-
-    def _put_new(self, name: str, data: bytes) -> None:
-        fs, path = self._opened(name)
-        try:
-            fs.pipe_file(path, data, mode="create")
-        except FileExistsError:
-            return
-        except Exception:
-            # The store may know no request for new objects alone: of several writers the last one
-            # wins.
-            fs.pipe_file(path, data)
 
     def _opened(self, name: str = "") -> tuple[Any, str]:
         from fsspec.core import url_to_fs
@@ -175,11 +167,10 @@ class Folder:
             raise
         except Exception as error:
             failure = failure_of(error)
+            said, remedy = failure.said, failure.remedy(self.url)
             if self.is_local:
-                said = getattr(error, "strerror", None) or failure.said
+                said = getattr(error, "strerror", None) or said
                 remedy = "check that it exists, has room and may be written"
-            else:
-                said, remedy = failure.said, failure.remedy(self.url)
             msg = f"cannot {doing} {self} ({said}): {remedy}"
             raise DataError(msg) from error
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import nearest
+from dhsic._validation import nearest, shown
 from dhsic.engine.blocks import check_exact
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import (
@@ -23,6 +23,7 @@ from dhsic.io.encode import (
 from dhsic.io.variables import Variable
 
 _LISTED = 20
+_WIDE = ("Int128", "UInt128")  # which NumPy has not
 
 
 def as_frame(x: Any) -> Any:
@@ -46,6 +47,10 @@ def as_frame(x: Any) -> Any:
         x = x.drop_columns(index_of_pandas(x.schema, named=False))
         for at in map(x.schema.get_field_index, categories_of_pandas(x.schema)):
             x = x.set_column(at, x.schema.names[at], x.column(at).dictionary_encode())
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(x, pandas.DataFrame):
+        # Names may be numbers or tuples, which narwhals does not select by.
+        x = x.set_axis(list(map(str, x.columns)), axis=1)
     try:
         frame = nw.from_native(x, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
@@ -89,16 +94,14 @@ def frame_source(frame: Any, name: str) -> Variable:
     data_name = f"variable {name!r}"
     if not hasattr(frame, "columns"):
         values, kind, categories = _encoded_column(frame, data_name)
-        labels_of_series = _own_name(frame.name)
-        return Variable(
-            name, values, kinds=(kind,), labels=labels_of_series, categories=(categories,)
-        )
+        own = None if frame.name in (None, "") else (str(frame.name),)
+        return Variable(name, values, kinds=(kind,), labels=own, categories=(categories,))
     labels = tuple(map(str, frame.columns))
     if not labels:
         msg = f"{data_name} must have rows and columns, got {len(frame)} x 0"
         raise DataError(msg)
     types = list(frame.schema.values())
-    if len(set(map(str, types))) == 1 and types[0].is_numeric():
+    if len(set(map(str, types))) == 1 and types[0].is_numeric() and str(types[0]) not in _WIDE:
         values = frame.to_numpy()
         if values.dtype.kind in "fiu":
             for column in frame.iter_columns():
@@ -114,19 +117,22 @@ def frame_source(frame: Any, name: str) -> Variable:
     return Variable(name, values, kinds=kinds, labels=labels, categories=categories)
 
 
-def part_of_frame(frame: Any, names: Sequence[str]) -> Any:
-    """Columns of a data frame by name, in the order of the names, as its library has them.
+def list_of_columns(variable: Any) -> list[str]:
+    """The names of several columns that make one variable.
 
     Raises
     ------
     InvalidArgumentError
-        There is no such column.
+        It is no list of names.
     """
-    known: dict[str, Hashable] = {str(column): column for column in frame.columns}
-    for name in names:
-        if name not in known:
-            raise unknown_column(name, list(known))
-    return frame.select([known[name] for name in names]).to_native()
+    listed = isinstance(variable, Sequence) and len(variable)
+    if not listed or not all(isinstance(name, str | int | tuple) for name in variable):
+        msg = (
+            "with data=, a variable must be the name of a column or a list of names, got "
+            f"{shown(variable)}: leave out data= to pass arrays"
+        )
+        raise InvalidArgumentError(msg)
+    return [str(name) for name in variable]
 
 
 def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
@@ -155,13 +161,13 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
         return encode(np.array([], "M8[s]"), data_name)
     if column.dtype in (nw.Duration, nw.Time):
         return encode(np.array([], "m8[s]"), data_name)
-    values = column.to_numpy()
     # Lists and structures of several values, and types that Arrow stores as another.
     held = getattr(native, "type", column.dtype)
-    if values.ndim > 1 or hasattr(held, "extension_name"):
+    unknown = str(held) in _WIDE or hasattr(held, "extension_name")
+    if unknown or (values := column.to_numpy()).ndim > 1:
         msg = (
             f"{data_name} must have one number or label a row, got {held}: make a column of each "
-            "part, or numbers or text of it"
+            "part, or numbers of 64 bits or text of it"
         )
         raise DataError(msg)
     _check_digits(column, values, data_name)
@@ -188,7 +194,3 @@ def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:
     coded = column.unify_dictionaries().combine_chunks()
     codes = coded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
     return codes, coded.dictionary.to_pylist()
-
-
-def _own_name(name: Any) -> tuple[str, ...] | None:
-    return None if name in (None, "") else (str(name),)

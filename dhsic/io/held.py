@@ -143,25 +143,21 @@ def held_sources(
     MemoryBudgetError
         They take more than a quarter of the memory.
     """
-    in_memory: list[Source] = [
+    held: list[Source] = [
         source if source.place == "memory" and strata is None else held_in_memory(source, strata)
         for source in sources
     ]
     # The rest of the memory is for tiles and sums of the passes.
-    needed = sum(
-        source.row_bytes * source.shape[0] for source in in_memory if isinstance(source, HeldSource)
-    )
+    needed = sum(s.row_bytes * s.shape[0] for s in held if isinstance(s, HeldSource))
     what = "rows that move within strata or as groups are"
     _check_quarter(what, needed, memory, ", or test fewer rows or columns")
-    return in_memory
+    return held
 
 
 def _check_quarter(what: str, needed: int, memory: int, otherwise: str = "") -> None:
     if _SHARE * needed > memory:
-        msg = (
-            f"{what} held in memory, in a quarter of what is allowed: they take "
-            f"{format_bytes(needed)}. Allow memory={_SHARE * needed} or more{otherwise}"
-        )
+        told = f"{what} held in memory, in a quarter of it, and take {format_bytes(needed)}"
+        msg = f"{told}. Allow memory={_SHARE * needed} or more{otherwise}"
         raise MemoryBudgetError(msg)
 
 
@@ -189,28 +185,19 @@ def read_weights(source: Source, memory: int) -> RowWeights:
         raise DataError(msg)
     _check_quarter("weights are", 8 * n, memory)
     values = read_whole(source).astype(np.float64).ravel()
-    _check_positive(values)
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
+    if len(wrong):
+        got = f"{values[wrong[0]]} in row {wrong[0]} and {len(wrong):,} such in all"
+        remedy = "leave out such rows, as by missing='drop' (--missing drop)"
+        msg = f"weights must be positive finite numbers, got {got}: {remedy}"
+        raise DataError(msg)
     # About 1, so that neither sums nor squares overflow, whatever their unit.
     values /= values.max()
     values /= values.mean()
     squares, cubes = (float((values**power).mean()) for power in (2, 3))
     # Kish's number of rows that tell as much, (sum w)^2 / sum w^2.
     if n / squares < _FEWEST:
-        msg = (
-            f"weights must be of several rows, and one of {n:,} has nearly all of them, so that "
-            f"they are worth {n / squares:.3g} rows: correct it, or leave that row out"
-        )
+        what = f"one of {n:,} has nearly all of them, worth {n / squares:.3g} rows"
+        msg = f"weights must be of several rows, and {what}: correct it, or leave that row out"
         raise DataError(msg)
     return RowWeights(Variable("weights", values[:, None]), squares, cubes)
-
-
-def _check_positive(values: NDArray[np.float64]) -> None:
-    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
-    if len(wrong):
-        row = int(wrong[0])
-        msg = (
-            f"weights must be positive finite numbers, got {values[row]} in row {row} and "
-            f"{len(wrong):,} such in all: leave out rows of weight 0, or those without a weight, "
-            "as by missing='drop' (--missing drop)"
-        )
-        raise DataError(msg)

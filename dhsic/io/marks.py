@@ -115,7 +115,12 @@ def marks_of(array: Any, name: str) -> Marks | None:
 
 
 def unmasked(x: Any) -> NDArray[Any]:
-    """An array without a mask: NaN in the place of masked numbers, None in that of others."""
+    """An array without a mask: NaN in the place of masked numbers, None in that of others.
+
+    One of sparse rows has its zeros.
+    """
+    if hasattr(x, "todense"):  # of SciPy, and of the library sparse
+        x = np.asarray(x.todense())
     # Records, which are refused, have masks of several fields.
     if getattr(x.dtype, "names", None) or not np.ma.is_masked(x):
         return np.asarray(x)
@@ -140,10 +145,9 @@ def _numbers(key: str, value: Any, name: str) -> list[float]:
         numbers = []
     count = 0 if key == "scale_factor" and numbers == [0] else _COUNTS.get(key, len(numbers))
     if not numbers or len(numbers) != count or not (key in _FILLS or np.isfinite(numbers).all()):
-        msg = (
-            f"attribute {key!r} of variable {name!r} must hold {_COUNTS.get(key, 'only')} finite "
-            f"number(s), a scale other than 0, got {shown(value)}: correct or remove the attribute"
-        )
+        what = f"{_COUNTS.get(key, 'only')} finite number(s), a scale other than 0"
+        where = f"attribute {key!r} of variable {name!r}"
+        msg = f"{where} must hold {what}, got {shown(value)}: correct or remove it"
         raise DataError(msg)
     return numbers
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,15 +99,30 @@ def convert_million_song(
 
 
 def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
-    rows = None
+    start, empty = 1, 0
     try:
         with _open_text(path) as text:
-            for rows in _rows_of_file(text, path):
-                yield {"features": rows[:, 1:], "year": rows[:, :1]}
+            while lines := text.readlines(_BLOCK_BYTES):
+                # All lines at once, many times as quick as one by one; a refusal looks at each.
+                rows = _numbers_of_lines(lines, _FIELDS)
+                for number, line in enumerate(lines, start) if rows is None or empty else ():
+                    fault = _fault(line)
+                    if not line.strip():  # which is allowed at the end alone
+                        empty = empty or number
+                    elif empty or fault:
+                        at, fault = (empty, "is empty") if empty else (number, fault)
+                        what = f"must be {_FIELDS} finite numbers with commas between them"
+                        msg = f"line {at} of {path} {what}, and {fault}: correct or remove it"
+                        raise DataError(msg)
+                if rows is None:
+                    rows = _numbers_of_lines([line for line in lines if line.strip()], _FIELDS)
+                if rows is not None:
+                    yield {"features": rows[:, 1:], "year": rows[:, :1]}
+                start += len(lines)
     except _DAMAGE as error:
         msg = f"cannot read {path}: {error}"
         raise DataError(msg) from error
-    if rows is None:
+    if start == 1 or empty == 1:
         msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
         raise DataError(msg)
 
@@ -115,53 +130,22 @@ def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
 @contextmanager
 def _open_text(path: Path) -> Iterator[TextIO]:
     with ExitStack() as stack:
-        stream: BinaryIO = stack.enter_context(path.open("rb"))
+        stream: Any = stack.enter_context(path.open("rb"))
         # By the first bytes, since a file may have any name.
         magic = stream.read(4)
         stream.seek(0)
         if magic == b"PK\x03\x04":
             archive = stack.enter_context(zipfile.ZipFile(stream))
-            member = archive.open(_text_member(archive, path))
-            stream = cast(BinaryIO, stack.enter_context(member))
+            names = [name for name in archive.namelist() if not name.startswith("__MACOSX")]
+            texts = [name for name in names if name.endswith(".txt")]
+            if len(texts) != 1:
+                msg = f"{path} must hold exactly one .txt file, got {len(texts)}: unpack it first"
+                raise DataError(msg)
+            stream = stack.enter_context(archive.open(texts[0]))
         elif magic[:2] == b"\x1f\x8b":
-            stream = cast(BinaryIO, stack.enter_context(gzip.open(stream)))
+            stream = stack.enter_context(gzip.open(stream))
         # Latin-1 decodes every byte, so that stray bytes end up in the message about their line.
         yield stack.enter_context(io.TextIOWrapper(stream, encoding="latin-1"))
-
-
-def _text_member(archive: zipfile.ZipFile, path: Path) -> str:
-    members = [n for n in archive.namelist() if n.endswith(".txt") and not n.startswith("__MACOSX")]
-    if len(members) != 1:
-        msg = (
-            f"{path} must hold exactly one .txt file, got {len(members)}: "
-            "unpack it and give the path of YearPredictionMSD.txt"
-        )
-        raise DataError(msg)
-    return members[0]
-
-
-def _rows_of_file(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
-    start, empty = 1, 0
-    while lines := text.readlines(_BLOCK_BYTES):
-        rows = _numbers_of_lines(lines, _FIELDS)
-        # Line by line where one is wrong or empty, which is allowed at the end alone.
-        for number, line in enumerate(lines, start) if rows is None or empty else ():
-            if not line.strip():
-                empty = empty or number
-            elif empty:
-                msg = f"line {empty} of {path} is empty, and more lines follow: remove it"
-                raise DataError(msg)
-            elif _numbers_of_lines([line], _FIELDS) is None:
-                msg = (
-                    f"line {number} of {path} {_fault(line)}; "
-                    f"every line must be {_FIELDS} finite numbers with commas between them"
-                )
-                raise DataError(msg)
-        if rows is None:
-            rows = _numbers_of_lines([line for line in lines if line.strip()], _FIELDS)
-        if rows is not None:
-            yield rows
-        start += len(lines)
 
 
 def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:
@@ -169,16 +153,16 @@ def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] 
     if not lines or not all(line.strip() for line in lines):
         return None
     try:
-        # All lines at once, many times as quick as one by one; only a refusal looks at each.
         rows = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)
     except ValueError:
         return None
     return rows if rows.shape == (len(lines), fields) and np.isfinite(rows).all() else None
 
 
-def _fault(line: str) -> str:
+def _fault(line: str) -> str | None:
     fields = line.strip().split(",")
     if len(fields) != _FIELDS:
         return f"has {len(fields)} fields ({line.strip()[:40]!r})"
-    at, field = next((i, x) for i, x in enumerate(fields, 1) if _numbers_of_lines([x], 1) is None)
-    return f"has {field[:40]!r} as field {at}"
+    wrong = (at for at, field in enumerate(fields) if _numbers_of_lines([field], 1) is None)
+    at = next(wrong, None)
+    return None if at is None else f"has {fields[at][:40]!r} as field {at + 1}"

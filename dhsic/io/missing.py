@@ -34,34 +34,26 @@ def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Sou
     if missing == "pairwise":
         return list(sources), 0
     if missing == "refuse":
+        # NaN among numbers is refused by the pass that reads them, in any place and with its row.
         for source in sources:
-            _refuse_missing_categories(source)
+            held = source.categorical and source.place != "graph" and not source.is_stored
+            if held and len(gaps := np.flatnonzero(_rows_with_nan(source))):
+                told = f"missing values in {len(gaps):,} rows, first in row {gaps[0]}"
+                msg = f"variable {source.name!r} has {told}: drop them by missing='drop', or fill"
+                raise DataError(msg)
         return list(sources), 0
-    gaps = np.logical_or.reduce([_rows_with_nan(source) for source in sources])
-    left_out = np.flatnonzero(gaps)
-    if len(left_out) == len(gaps):
-        counts = ", ".join(
-            f"{source.name!r} {int(_rows_with_nan(source).sum()):,}" for source in sources
-        )
-        msg = f"all {len(gaps):,} rows miss a value ({counts}): leave out the variable that does"
+    of_each = [_rows_with_nan(source) for source in sources]
+    gaps = np.logical_or.reduce(of_each)
+    if gaps.all():
+        counts = [f"{s.name!r} {x.sum():,}" for s, x in zip(sources, of_each, strict=True)]
+        told = f"all {len(gaps):,} rows miss a value ({', '.join(counts)})"
+        msg = f"{told}: leave out the variable that does"
         raise DataError(msg)
     # No row is missing: the variables stay what they are, and are read as before.
-    if not len(left_out):
+    if not gaps.any():
         return list(sources), 0
+    left_out = np.flatnonzero(gaps)
     return [without_rows(source, left_out) for source in sources], len(left_out)
-
-
-def _refuse_missing_categories(source: Variable) -> None:
-    # NaN among numbers is refused by the pass that reads them, in any place and with its row.
-    if not source.categorical or source.place == "graph" or source.is_stored:
-        return
-    gaps = np.flatnonzero(_rows_with_nan(source))
-    if len(gaps):
-        msg = (
-            f"variable {source.name!r} has missing values in {len(gaps):,} rows, first in row "
-            f"{gaps[0]}: drop them by missing='drop', or fill them"
-        )
-        raise DataError(msg)
 
 
 def count_gaps(sources: Sequence[Source]) -> tuple[Gaps, ...]:
@@ -95,12 +87,13 @@ def check_missing(missing: str, *, pairwise: bool) -> None:
 
 def _gaps_of_source(source: Source) -> Gaps:
     rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
-    for length, gaps, of_columns, infinite in _of_blocks(source, _counts):
-        if infinite >= 0:
-            row = start + infinite
+    for incomplete, of_columns, infinite in _of_blocks(source, _counts):
+        if len(infinite):
+            row = start + infinite[0]
             msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
             raise DataError(msg)
-        rows, values, start = rows + gaps, values + of_columns, start + length
+        rows, values = rows + int(incomplete.sum()), values + of_columns
+        start += len(incomplete)
     if (values == start).any():
         column = int(np.argmax(values == start))
         msg = f"variable {source.name!r} has no value in column {column}: leave it out"
@@ -108,16 +101,10 @@ def _gaps_of_source(source: Source) -> Gaps:
     return Gaps(rows, tuple(values.tolist()))
 
 
-def _counts(block: NDArray[Any]) -> tuple[int, int, NDArray[np.intp], int]:
-    """Rows, rows with gaps, gaps of columns, and the first row with infinity, -1 without one."""
+def _counts(block: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp], NDArray[np.intp]]:
+    """Whether each row has gaps, the gaps of every column, and rows with infinity."""
     infinite = np.flatnonzero(np.isinf(block).any(axis=1))
-    gaps = np.isnan(block).sum(axis=0)
-    return (
-        len(block),
-        int(_incomplete(block).sum()),
-        gaps,
-        int(infinite[0]) if len(infinite) else -1,
-    )
+    return _incomplete(block), np.isnan(block).sum(axis=0), infinite
 
 
 def _rows_with_nan(source: Source) -> NDArray[np.bool_]:

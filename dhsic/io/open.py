@@ -22,14 +22,27 @@ from dhsic.engine.blocks import Source, ValueKind, check_exact, kinds_of, labels
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.chunks import METADATA, piece_shape, url_of
-from dhsic.io.encode import Labels, check_whole, encode_matrix, joined, rare_labels_taken, unusable
-from dhsic.io.frames import as_frame, frame_source, index_of_pandas, part_of_frame, unknown_column
+from dhsic.io.encode import (
+    Labels,
+    check_type,
+    check_whole,
+    encode_matrix,
+    joined,
+    rare_labels_taken,
+)
+from dhsic.io.frames import (
+    as_frame,
+    frame_source,
+    index_of_pandas,
+    list_of_columns,
+    unknown_column,
+)
 from dhsic.io.libraries import holds_columns, is_of, is_sparse
 from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
 from dhsic.io.urls import failure_of, is_url, storage_error
-from dhsic.io.variables import ColumnChoice, Densified, Variable
+from dhsic.io.variables import ColumnChoice, Variable
 
 _KNOWN = (
     "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
@@ -78,41 +91,13 @@ def open_variables(
     """
     check_row_labels([*data, *beside])
     if len(data) == 1:
-        data, names = columns_as_variables(data[0], names)
+        data, names = _columns_as_variables(data[0], names)
     if len(data) < 2:
-        msg = (
-            f"an independence test needs at least two variables, got {len(data)}: give another, or "
-            "one of several columns, which stand for variables"
-        )
+        got = len(data)
+        msg = f"a test needs at least two variables, got {got}: give another, or several columns"
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
-    return _aligned_sources([open_one(x, name) for x, name in zip(data, given, strict=True)])
-
-
-def open_data(
-    variables: Sequence[Any], names: Sequence[str] | None, data: Any, missing: str
-) -> tuple[list[Source], int]:
-    """Open variables, or what is named of data, and leave out rows that miss a value if asked to.
-
-    Parameters
-    ----------
-    variables : sequence
-        As for `open_variables`; or names where data is given, none for all that it has.
-    names : sequence of str or None
-        As for `open_variables`.
-    data : object
-        A data frame, Dataset, dictionary of columns, zarr group or its path, or path of a CSV or
-        Parquet file; None for none. One variable that is a zarr group is taken for the data.
-    missing : {"refuse", "drop"}
-        Treatment of rows with a missing value.
-
-    Returns
-    -------
-    sources, dropped : list of source, int
-        The variables, and how many rows were left out.
-    """
-    sources, _, dropped = open_labelled_data(variables, names, data, missing, {})
-    return sources, dropped
+    return _aligned([open_one(x, name) for x, name in zip(data, given, strict=True)])
 
 
 def open_labelled_data(
@@ -124,12 +109,20 @@ def open_labelled_data(
     *,
     pairwise: bool = False,
 ) -> tuple[list[Source], dict[str, Source], int]:
-    """As `open_data`, with labels of the same rows.
+    """Open variables and labels of their rows, and leave out rows that miss a value if asked to.
 
     Parameters
     ----------
-    variables, names, data, missing
-        As for `open_data`.
+    variables : sequence
+        As for `open_variables`; or names where data is given, none for all that it has.
+    names : sequence of str or None
+        As for `open_variables`.
+    data : object
+        A data frame, Dataset, dictionary of columns, zarr group or its path, or path of a CSV or
+        Parquet file or of a folder of Parquet files; None for none. One variable that is a zarr
+        group is taken for the data.
+    missing : {"refuse", "drop", "pairwise"}
+        Treatment of rows with a missing value.
     labels : dict of str to object
         By what they are for, a variable each; or names, where data is given.
     pairwise : bool, optional
@@ -150,28 +143,31 @@ def open_labelled_data(
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
     with rare_labels_taken():  # a group of rows may have one
-        told = [_labels_of(given, what, data) for what, given in labels.items()]
+        told = {what: _labels_of(given, what, data) for what, given in labels.items()}
     try:
         chosen, names = _chosen(variables, names, data, every=True)
         # A table of Arrow has the labels of its rows in a column beside those that are named.
-        opened = open_variables(chosen, names, [table_index(data), *told])
+        opened = open_variables(chosen, names, [table_index(data), *told.values()])
     except DataError as error:
         if data is None and any(isinstance(variable, str) for variable in variables):
             msg = f"{error}; to choose columns by name, pass the table too, as data=table"
             raise DataError(msg) from error
         raise
-    with rare_labels_taken():
-        beside = [open_one(x, what) for x, what in zip(told, labels, strict=True)]
     # Before gaps are looked for, which pairs the rows of all.
-    n = opened[0].shape[0]
-    for what, labelled in zip(labels, beside, strict=True):
-        if labelled.shape[0] != n:
-            msg = f"{what} must have a value for each of the {n} rows, got {labelled.shape[0]}"
-            raise DataError(msg)
+    beside = [_opened_labels(x, what, opened[0]) for what, x in told.items()]
     # Together: a row that misses its label is left out of all variables.
     kept, dropped = without_missing([*opened, *beside], missing)
-    sources = kept[: len(opened)]
-    return sources, dict(zip(labels, kept[len(opened) :], strict=True)), dropped
+    return kept[: len(opened)], dict(zip(labels, kept[len(opened) :], strict=True)), dropped
+
+
+def _opened_labels(given: Any, what: str, variable: Variable, whose: str = "") -> Variable:
+    with rare_labels_taken():
+        labels = open_one(given, what + whose)
+    if labels.shape[0] != (n := variable.shape[0]):
+        got = labels.shape[0]
+        msg = f"{what} must have a value for each of the {n} rows{whose}, got {got}: add or drop"
+        raise DataError(msg)
+    return labels
 
 
 def _labels_of(given: Any, what: str, data: Any) -> Any:
@@ -182,10 +178,13 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
     )
     if data is None or not named:
         return given
-    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+    if _is_stored(data):
         return open_group_labels(data, given, what)
-    (chosen,), _ = pick_variables([given], data)
-    return chosen
+    return pick_variables([given], data)[0][0]
+
+
+def _is_stored(data: Any) -> bool:
+    return isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group")
 
 
 def _chosen(
@@ -194,13 +193,46 @@ def _chosen(
     """What is named of data and its names, or all of it where asked; else what is given itself."""
     if data is None:
         return variables, names
-    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+    if _is_stored(data):
         opened = _members(data, variables, every=every)
         return (_several(opened) if every else opened), names
     if every and not variables:
         return [data], names
-    picked, names_of_columns = pick_variables(variables, data)
-    return picked, names_of_columns if names is None else names
+    picked, of_columns = pick_variables(variables, data)
+    return picked, of_columns if names is None else names
+
+
+def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
+    """Variables of a frame or dictionary by the names of their columns, and their names."""
+    frame = data
+    if not holds_columns(data) and not is_of(data, "dask.dataframe", "DataFrame"):
+        frame = as_frame(data)
+    keys = list(data) if holds_columns(data) else getattr(frame, "columns", None)
+    if keys is None:
+        msg = (
+            "data must be a data frame, an xarray Dataset, a dict of columns, a zarr group, or the "
+            f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out"
+        )
+        raise InvalidArgumentError(msg)
+    # Names may be numbers and, of pandas, tuples, which texts name all the same.
+    known = {str(key): key for key in keys}
+    picked, names = [], []
+    for variable in variables:
+        alone = isinstance(variable, str | int) or str(variable) in known
+        listed = [str(variable)] if alone else list_of_columns(variable)
+        for column in listed:
+            if column not in known:
+                raise unknown_column(column, list(known))
+        names.append("+".join(listed))
+        if not holds_columns(data):
+            chosen = frame[[known[column] for column in listed]]
+            picked.append(chosen.to_native() if hasattr(chosen, "to_native") else chosen)
+        elif len(listed) == 1:
+            picked.append(data[known[listed[0]]])
+        else:
+            parts = {column: data[known[column]] for column in listed}
+            picked.append(join_columns(parts, names[-1]))
+    return picked, names
 
 
 def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[Variable]:
@@ -228,10 +260,7 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
     # A small sample may have a few of the labels that repeat in others.
     with rare_labels_taken(fewer_than=len(data)):
-        sources = [open_one(x, name) for x, name in pairs]
-    check_same_columns(sources)
-    # Samples are of the same columns, and equal texts in them are to have equal codes.
-    return coded_alike(sources)
+        return coded_alike([open_one(x, name) for x, name in pairs])
 
 
 def open_sample_data(
@@ -248,7 +277,7 @@ def open_sample_data(
     samples : sequence
         As for `open_samples`; or names where data is given.
     names, data, missing
-        As for `open_data`.
+        As for `open_labelled_data`.
     labels : dict of str to sequence
         Labels of the rows by what they are for, of every sample in their order; or names, where
         data is given.
@@ -268,44 +297,27 @@ def open_sample_data(
     check_missing(missing, pairwise=False)
     chosen, names = _chosen(samples, names, data)
     opened = open_samples(chosen, names)
-    with rare_labels_taken():
-        beside = [
-            _labels_of_samples(given, what, data, chosen, opened) for what, given in labels.items()
-        ]
+    beside = []
+    for what, given in labels.items():
+        if not isinstance(given, list | tuple) or len(given) != len(opened):
+            got = len(given) if isinstance(given, list | tuple) else f"one {type(given).__name__}"
+            msg = (
+                f"{what} must be a list with the labels of each of the {len(opened)} samples, got "
+                f"{got}: give [labels of the first, labels of the second]"
+            )
+            raise InvalidArgumentError(msg)
+        with rare_labels_taken():
+            told = [_labels_of(of_sample, what, data) for of_sample in given]
+        for rows in zip(chosen, told, strict=True):
+            check_row_labels([table_index(data), *rows])
+        # Labels of all samples are compared, as moves go between samples.
+        whose = [f" of {sample.name!r}" for sample in opened]
+        of_samples = zip(told, opened, whose, strict=True)
+        beside.append(coded_alike([_opened_labels(x, what, s, of) for x, s, of in of_samples]))
     # Each by itself, since samples are of different rows.
     parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
     kept = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
     return kept[0], dict(zip(labels, kept[1:], strict=True)), sum(count for _, count in parts)
-
-
-def _labels_of_samples(
-    given: Any, what: str, data: Any, chosen: Sequence[Any], samples: Sequence[Variable]
-) -> list[Variable]:
-    """Labels of the rows of every sample; equal ones are equal in all of them."""
-    if not isinstance(given, list | tuple) or len(given) != len(samples):
-        got = len(given) if isinstance(given, list | tuple) else f"one {type(given).__name__}"
-        msg = (
-            f"{what} must be a list with the labels of each of the {len(samples)} samples, in "
-            f"their order, got {got}: give [labels of the first, labels of the second]"
-        )
-        raise InvalidArgumentError(msg)
-    told = [_labels_of(labels_of_sample, what, data) for labels_of_sample in given]
-    index = table_index(data)
-    for rows in zip(chosen, told, strict=True):
-        check_row_labels([index, *rows])
-    opened = [
-        open_one(x, f"{what} of {sample.name!r}") for x, sample in zip(told, samples, strict=True)
-    ]
-    for source, sample in zip(opened, samples, strict=True):
-        if source.shape[0] != sample.shape[0]:
-            msg = (
-                f"{what} must have a label for each of the {sample.shape[0]} rows of "
-                f"{sample.name!r}, got {source.shape[0]}"
-            )
-            raise DataError(msg)
-    # Labels of all samples are compared, as moves go between samples.
-    check_same_columns(opened)
-    return coded_alike(opened)
 
 
 def open_group(
@@ -317,7 +329,7 @@ def open_group(
     ----------
     path : str or zarr.Group
         Path or URL of the group, or the group; a URL holds no credentials. Or a CSV or Parquet
-        file, which is read into memory.
+        file, or a folder of Parquet files, which is read into memory.
     variables : sequence of str
         Each ``array``, ``array[:, columns]`` or ``name=array[:, columns]``, where columns are
         written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
@@ -338,7 +350,7 @@ def open_group(
     MissingDependencyError
         The library that reads the URL is not installed.
     """
-    return _aligned_sources(_several(_members(path, variables, allow_missing_chunks)))
+    return _aligned(_several(_members(path, variables, allow_missing_chunks)))
 
 
 def _several(opened: list[Variable]) -> list[Variable]:
@@ -358,7 +370,7 @@ def open_group_labels(
     """
     listed = [labels] if isinstance(labels, str) else labels
     with rare_labels_taken():
-        members = _aligned_sources(_members(path, listed, allow_missing_chunks))
+        members = _aligned(_members(path, listed, allow_missing_chunks))
         if len(members) > 1:
             crossed = [member.read(0, member.shape[0]) for member in members]
             return open_one(np.concatenate(crossed, axis=1), what)
@@ -384,18 +396,17 @@ def _members(
     if every and not variables:
         # By name, since a store lists its arrays in any order.
         variables = sorted(key for key, _ in group.arrays())
-    if not all(isinstance(variable, str) for variable in variables):
-        msg = (
-            "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
-            f"got {list(variables)}: store several arrays as one, (n, d), or read them where they "
-            "fit the memory, and pass a dictionary of arrays for each variable"
-        )
-        raise InvalidArgumentError(msg)
     opened: list[Variable] = []
     for text in variables:
+        if not isinstance(text, str):
+            msg = (
+                "of a zarr group, variables must be arrays or columns of one, as 'features[:, "
+                f"0:12]', got {text!r}: store several arrays as one, (n, d)"
+            )
+            raise InvalidArgumentError(msg)
         name, key, chosen = parse_variable(text)
-        array = member_of(group, key, text, str(path))
-        columns = None if chosen is None else chosen_columns(chosen, array, text)
+        array = _member_of(group, key, text, str(path))
+        columns = None if chosen is None else _chosen_columns(chosen, array, text)
         source = open_array(array, name, columns)
         opened.append(replace(source, allow_missing_chunks=allow_missing_chunks))
     return opened
@@ -405,30 +416,37 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
     """The names that were given, or those that the data have, all different."""
     # Names of NumPy are a sequence too, and a text is one of letters.
     listed = np.ndim(names) == 1 if isinstance(names, np.ndarray) else isinstance(names, Iterable)
-    if isinstance(names, str | Mapping) or not (listed or names is None):
+    if names is not None and (isinstance(names, str | Mapping) or not listed):
         msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
-    given = (
-        names_of(data)
-        if names is None
-        else [
-            str(name) if isinstance(name, str) else name  # of NumPy too
-            for name in names
-        ]
-    )
-    words = {name for name in given if isinstance(name, str)}
+    given = names_of(data) if names is None else list(names)
+    words = {str(name) for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {shown(given)}"
         raise InvalidArgumentError(msg)
-    return given
+    return [str(name) for name in given]  # of NumPy too
 
 
-def _aligned_sources(sources: Sequence[Variable]) -> list[Variable]:
+def _aligned(sources: Sequence[Variable]) -> list[Variable]:
+    """Variables of the same rows; arrays of zarr that are the same are one object.
+
+    Their chunks are decoded once so.
+    """
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
-    return sharing(sources)
+    arrays = [one.array for one in sources if _is_zarr(one.array)]
+    return [
+        replace(one, array=next(x for x in arrays if x.store_path == one.array.store_path))
+        if _is_zarr(one.array)
+        else one
+        for one in sources
+    ]
+
+
+def _is_zarr(x: Any) -> bool:
+    return is_of(x, "zarr", "Array")
 
 
 # --- one variable
@@ -458,7 +476,7 @@ def open_one(x: Any, name: str) -> Variable:
         return replace(x, name=name)
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
         return open_array(open_stored(os.fsdecode(x), "array"), name)
-    if is_of(x, "zarr", "Array"):
+    if _is_zarr(x):
         return open_array(x, name)
     if holds_columns(x):
         return join_columns({str(key): x[key] for key in x}, name)
@@ -469,29 +487,29 @@ def open_one(x: Any, name: str) -> Variable:
     if is_of(x, "dask.array", "Array"):
         return _graph(x, name)
     if is_sparse(x):
-        return _sparse(x, name)
-    if isinstance(x, list | tuple | range):
-        # A list of texts would be an array of fixed width, in which labels are cut.
-        return _array_source(_array_of_list(x, name), name)
-    if isinstance(x, np.ndarray):
-        return _array_source(x, name)
+        if x.ndim != 2:
+            raise _shape_error(name, x.shape)
+        # CSR is the format of SciPy whose rows are sliced without a search.
+        return _checked(Variable(name, x.tocsr()))
     # Categories as of pandas.cut, and others whose type NumPy would lose.
     if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
         x = sys.modules["pandas"].Series(x)
     if (frame := as_frame(x)) is not None:
         return _checked(frame_source(frame, name))
-    if _is_sliced(x):
+    # HDF5 data sets and what else is read by slices; what has DLPack is in memory.
+    typed = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
+    if typed and not hasattr(x, "__dlpack__"):
         chunks = getattr(x, "chunks", None)
         rows = int(chunks[0]) if chunks else None
         return _checked(Variable(name, x, rows, marks=marks_of(x, name)))
-    return _array_source(_as_array(x, name), name)
-
-
-def _is_sliced(x: Any) -> bool:
-    """HDF5 data sets and what else has shape and type of an array, and is read by slices."""
-    array = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
-    # What has DLPack is in memory, and is taken whole.
-    return array and not hasattr(x, "__dlpack__")
+    x = _in_memory(x, name)
+    # Masked booleans stay such, beside None.
+    boolean = x.dtype == bool and np.ma.is_masked(x)
+    x = unmasked(x.astype(object) if boolean else x)
+    if x.ndim not in (1, 2):
+        raise _shape_error(name, x.shape)
+    values, kinds, categories = encode_matrix(x, f"variable {name!r}")
+    return _checked(Variable(name, values, kinds=kinds, categories=categories))
 
 
 def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
@@ -503,9 +521,8 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
         They are not in memory, or of unequal lengths, or labels of rows differ.
     """
     check_row_labels(columns.values())
-    opened = [open_one(x, key) for key, x in columns.items()]
-    arrays = [array for array in opened if isinstance(array.array, np.ndarray | Densified)]
-    if not opened or len(arrays) < len(opened):
+    arrays = [open_one(x, key) for key, x in columns.items()]
+    if not arrays or any(one.is_stored or one.place == "graph" for one in arrays):
         msg = (
             f"columns of one variable must be in memory, one or more, got {list(columns)} for "
             f"{name!r}: read them first, as by .load() of xarray, pass each as a variable, or "
@@ -516,53 +533,38 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
         lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
         msg = f"columns of one variable must have the same rows; got {lengths}"
         raise DataError(msg)
-    parts = [array.read(0, array.shape[0]) for array in arrays]
-    values = joined(parts, f"variable {name!r}")
+    labels: list[str] = []
+    for one in arrays:
+        d = one.shape[1]
+        labels += [one.name] if d == 1 else [f"{one.name}[{j}]" for j in one.labels or range(d)]
     return Variable(
         name,
-        values,
+        joined([array.read(0, array.shape[0]) for array in arrays], f"variable {name!r}"),
         kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
-        labels=tuple(label for array in arrays for label in _labels_of_source(array)),
+        labels=tuple(labels),
         categories=tuple(
             c for array in arrays for c in array.categories or (None,) * array.shape[1]
         ),
     )
 
 
-def _labels_of_source(source: Variable) -> tuple[str, ...]:
-    d = source.shape[1]
-    if d == 1:
-        return (source.name,)
-    return tuple(f"{source.name}[{label}]" for label in source.labels or range(d))
-
-
-def _array_source(x: NDArray[Any], name: str) -> Variable:
-    """An array in memory; masked values are missing."""
-    # Masked booleans stay such, beside None.
-    boolean = x.dtype == bool and np.ma.is_masked(x)
-    x, described = unmasked(x.astype(object) if boolean else x), f"variable {name!r}"
-    if x.ndim not in (1, 2):
-        raise _shape_error(name, x.shape)
-    values, kinds, categories = encode_matrix(x, described)
-    return _checked(Variable(name, values, kinds=kinds, categories=categories))
-
-
-def _array_of_list(x: Any, name: str) -> NDArray[Any]:
-    try:
+def _in_memory(x: Any, name: str) -> NDArray[Any]:
+    """An array of NumPy, of a list or of what shares its memory by a protocol of arrays."""
+    if isinstance(x, np.ndarray):
+        return x
+    if isinstance(x, list | tuple | range):
         # NumPy would leave out the masks of rows.
         masked = any(isinstance(row, np.ma.MaskedArray) for row in x)
-        array = (np.ma.array if masked else np.asarray)(x)
-    except ValueError as error:
-        msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
-        raise DataError(msg) from error
-    if array.dtype.kind in "US":
-        return np.array(x, object)  # numbers stay numbers
-    check_whole(x, array, f"variable {name!r}")
-    return array
-
-
-def _as_array(x: Any, name: str) -> NDArray[Any]:
-    """Read an object that shares its memory by a protocol of arrays."""
+        try:
+            array = (np.ma.array if masked else np.asarray)(x)
+        except ValueError as error:
+            msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
+            raise DataError(msg) from error
+        # Labels would be cut to a fixed width, and numbers would not stay numbers.
+        if array.dtype.kind in "US":
+            return np.array(x, object)
+        check_whole(x, array, f"variable {name!r}")
+        return array
     try:
         if hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x):
             return np.asarray(x)
@@ -570,14 +572,11 @@ def _as_array(x: Any, name: str) -> NDArray[Any]:
             return np.from_dlpack(x)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        msg = (
-            f"variable {name!r} is a {type(x).__name__} that NumPy cannot read ({said}): copy it "
-            "to the memory of the processor as a NumPy array first"
-        )
+        kind = type(x).__name__
+        msg = f"variable {name!r} is a {kind} that NumPy cannot read ({said}): copy it to an array"
         raise DataError(msg) from error
-    msg = f"variable {name!r} must be {_KNOWN}, got {type(x).__name__}"
-    if hasattr(x, "__iter__"):
-        msg += ": call list() on it"
+    remedy = ": call list() on it" if hasattr(x, "__iter__") else ""
+    msg = f"variable {name!r} must be {_KNOWN}, got {type(x).__name__}{remedy}"
     raise DataError(msg)
 
 
@@ -602,7 +601,7 @@ def _labelled(x: Any, name: str) -> Variable:
             data = marks.decoded(data, name)
         source = open_one(data, name)
         source = source if source.is_stored else replace(source, marks=marks)
-    source = replace(source, kinds=kinds_said(x.attrs, source.shape[1]) or source.kinds)
+    source = replace(source, kinds=_kinds_said(x.attrs, source.shape[1]) or source.kinds)
     if x.ndim == 2 and x.dims[1] in x.coords:
         return replace(source, labels=tuple(map(str, x.coords[x.dims[1]].values.tolist())))
     return source
@@ -646,7 +645,7 @@ def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
         return "number"
     msg = (
         f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
-        f"{column.dtype}: call .astype('category').cat.as_known() on labels, or make numbers of it"
+        f"{column.dtype}: call .astype('category').cat.as_known() on labels"
     )
     raise DataError(msg)
 
@@ -655,34 +654,16 @@ def _graph(x: Any, name: str) -> Variable:
     if any(np.isnan(size) for size in x.shape):
         msg = f"variable {name!r} has unknown chunk sizes: call .compute_chunk_sizes() on it first"
         raise DataError(msg)
-    if x.ndim not in (1, 2):
-        raise _shape_error(name, x.shape)
     source = _checked(Variable(name, x[:, None] if x.ndim == 1 else x))
     # Of every array: whether a block has a mask, or is sparse, shows when it is computed.
     floats = isinstance(x._meta, np.ma.MaskedArray) and x.dtype.kind != "f"
     meta = np.empty((0, 0), np.float64 if floats else x.dtype)
-    return replace(source, array=source.array.map_blocks(_dense, dtype=meta.dtype, meta=meta))
-
-
-def _dense(block: Any) -> NDArray[Any]:
-    """A block of a Dask array without masks, and of one of sparse blocks with its zeros."""
-    if hasattr(block, "todense"):  # of SciPy, and of the library sparse
-        block = np.asarray(block.todense())
-    return unmasked(block)
-
-
-def _sparse(x: Any, name: str) -> Variable:
-    if x.ndim != 2:
-        raise _shape_error(name, x.shape)
-    # CSR is the format of SciPy whose rows are sliced without a search.
-    source = Variable(name, Densified(x.tocsr()))
-    return _checked(source)
+    return replace(source, array=source.array.map_blocks(unmasked, dtype=meta.dtype, meta=meta))
 
 
 def _checked(source: Variable) -> Variable:
     """Refuse what is stored or computed as anything but numbers in rows and columns."""
-    if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
-        raise error
+    check_type(f"variable {source.name!r}", source.array.dtype)
     if source.array.ndim not in (1, 2):
         raise _shape_error(source.name, source.array.shape)
     n, d = source.shape
@@ -743,7 +724,7 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
     array = place
     if isinstance(place, str | os.PathLike):
         array = open_stored(os.fspath(place), "array", fills=allow_missing_chunks)
-    if not is_of(array, "zarr", "Array"):
+    if not _is_zarr(array):
         msg = f"place must be a zarr array, its path or its URL, got {shown(place)}"
         raise InvalidArgumentError(msg)
     return replace(open_array(array, name), allow_missing_chunks=allow_missing_chunks)
@@ -788,8 +769,7 @@ def _opened_array(
         if isinstance(place, str) and os.path.isfile(place):
             msg = (
                 f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
-                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python, by pandas for "
-                "instance, and pass what it holds"
+                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python by pandas"
             )
             raise DataError(msg) from error
         url = url_of(place)
@@ -808,14 +788,13 @@ def check_metadata(folder: str | os.PathLike[str]) -> None:
     DataError
         They are.
     """
-    for name in METADATA:
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            try:
+    for path in (os.path.join(folder, name) for name in METADATA):
+        try:
+            if os.path.exists(path):
                 check_regular(path)
-            except OSError as error:
-                msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
-                raise DataError(msg) from error
+        except OSError as error:
+            msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
+            raise DataError(msg) from error
 
 
 def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
@@ -833,14 +812,14 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     # Its own metadata: those that a group or an open array has may be older.
     array = _opened_array(zarr.open_array, array.store_path, "array", array.metadata.zarr_format)
     if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
+        got = shown(tuple(array.chunks))
         msg = (
             f"the metadata of variable {name!r} must have chunks of 1 row and column or more, got "
-            f"{shown(tuple(array.chunks))}: write it again, or take an intact copy of the data"
+            f"{got}: write it again, or take an intact copy of the data"
         )
         raise DataError(msg)
-    d = 1 if array.ndim < 2 else int(array.shape[1])
-    chosen = range(d) if columns is None else columns
-    labels, known = column_labels(array), array.attrs.get("categories")
+    chosen = range(_width(array)) if columns is None else columns
+    labels, known = _column_labels(array), array.attrs.get("categories")
     categories: tuple[Labels, ...] | None = None
     if labels and isinstance(known, dict):
         told = [known.get(labels[j]) for j in chosen]
@@ -850,7 +829,7 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
         array,
         int(piece_shape(array)[0]),
         columns,
-        kinds=kinds_said(array.attrs, len(chosen)),
+        kinds=_kinds_said(array.attrs, len(chosen)),
         labels=None if labels is None else tuple(labels[j] for j in chosen),
         categories=categories,
         marks=marks_of(array, name),
@@ -858,82 +837,50 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> Variable:
     return _checked(source)
 
 
-def kinds_said(attributes: Mapping[str, Any], d: int) -> tuple[ValueKind, ...] | None:
+def _kinds_said(attributes: Mapping[str, Any], d: int) -> tuple[ValueKind, ...] | None:
     """Categories where attributes of `dhsic convert` or of climate and forecasts say so."""
     kind: ValueKind = "category"
     said = attributes.get("kind") == "categorical" or "flag_meanings" in attributes
     return (kind,) * d if said else None
 
 
-def sharing(sources: Sequence[Any]) -> list[Any]:
-    """With one object for arrays of zarr that are the same, whose chunks are then decoded once."""
-    arrays: list[Any] = []
-    shared = []
-    for source in sources:
-        place = getattr(getattr(source, "array", None), "store_path", None)
-        if place is not None:
-            same = next((array for array in arrays if array.store_path == place), source.array)
-            arrays.append(same)
-            source = replace(source, array=same)
-        shared.append(source)
-    return shared
+def _width(array: Any) -> int:
+    return 1 if array.ndim < 2 else int(array.shape[1])
 
 
-def column_labels(array: Any) -> list[str] | None:
+def _column_labels(array: Any) -> list[str] | None:
     """The names of all columns of an array, as `dhsic convert` writes them."""
-    d = 1 if array.ndim < 2 else int(array.shape[1])
     labels = array.attrs.get("columns")
-    there = isinstance(labels, list) and len(labels) == d == len(set(map(str, labels)))
+    there = isinstance(labels, list) and len(labels) == _width(array) == len({*map(str, labels)})
     return list(map(str, labels)) if there else None
 
 
-def member_of(group: Any, key: str, variable: str, path: str) -> Any:
-    """An array of a group; names are listed only where it is not there, since https lists none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        It is not there.
-    """
+def _member_of(group: Any, key: str, variable: str, path: str) -> Any:
+    """An array of a group; names are listed only where it is not there, since https lists none."""
     import zarr
 
     root = getattr(group.store, "root", None)  # of a store on a disk
     if root is not None:
         check_metadata(os.path.join(root, group.path, key))
     try:
-        array = group[key]
-    except KeyError:
-        array = None
+        array = group.get(key)
+        if isinstance(array, zarr.Array):
+            return array
+        known = sorted(name for name, _ in group.arrays())
     except DhsicError:
         raise
     except Exception as error:
-        raise _damaged(key, path, error) from error
-    if isinstance(array, zarr.Array):
-        return array
-    try:
-        known = sorted(name for name, _ in group.arrays())
-    except Exception as error:
-        raise _damaged(key, path, error) from error
-    parts = [part.strip() for part in key.split(",")]
-    if len(parts) > 1 and set(parts) <= set(known):
+        reason = " ".join(str(error).split())[:200]
         msg = (
-            f"variable {variable!r} must be one array of {path!r}, or columns of one, got "
-            f"{len(parts)} arrays: give each as a variable, or store them as one array (n, d)"
+            f"the metadata of {key!r} in {path!r} cannot be read ({type(error).__name__}: "
+            f"{reason}): write it again, or take an intact copy of the data"
         )
-        raise InvalidArgumentError(msg)
-    msg = (
-        f"variable {variable!r} needs an array {key!r} in {path!r}; there are: "
-        f"{', '.join(known) or 'none'}{nearest(key, known)}"
-    )
+        raise DataError(msg) from error
+    several = {part.strip() for part in key.split(",")} <= {*known}
+    near = "; give each array as a variable" if several else nearest(key, known)
+    listed = ", ".join(known) or "none"
+    msg = f"variable {variable!r} needs an array {key!r} in {path!r}; there are: {listed}{near}"
     raise InvalidArgumentError(msg)
-
-
-def _damaged(key: str, path: str, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:200]
-    return DataError(
-        f"the metadata of {key!r} in {path!r} cannot be read ({type(error).__name__}: {reason}): "
-        "write it again, or take an intact copy of the data"
-    )
 
 
 def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]:
@@ -956,10 +903,9 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]
     return name, array, _parse_columns(match["columns"], text)
 
 
-def chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
+def _chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
     """Column numbers of a choice, all within the array."""
-    d = 1 if array.ndim < 2 else int(array.shape[1])
-    labels = column_labels(array) or []
+    d, labels = _width(array), _column_labels(array) or []
     numbers: Any = chosen
     if isinstance(chosen, list):
         numbers = [labels.index(label) if label in labels else label for label in chosen]
@@ -972,10 +918,8 @@ def chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -
     # NumPy cuts a slice at the end in silence, where a mistyped column would go unseen.
     beyond = isinstance(chosen, slice) and max(chosen.start or 0, chosen.stop or 0) > d
     if not columns or beyond or len(set(columns)) < len(columns):
-        msg = (
-            f"variable {variable!r} must choose columns of the {d} of the array, each once; "
-            f"got {chosen}"
-        )
+        what = f"columns of the {d} of the array, each once"
+        msg = f"variable {variable!r} must choose {what}; got {chosen}"
         raise InvalidArgumentError(msg)
     return columns
 
@@ -989,11 +933,9 @@ def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] |
     parts = [part.strip() for part in columns.split(",")]
     if rows.strip() != ":" or not comma or not all(parts):
         msg = (
-            "columns are written behind the rows, as [:, 0:10], [:, 3], [:, 0,2,5] or by name, got "
-            f"[{text}] in {variable!r}"
+            "columns are written behind the rows, as [:, 0:10], [:, 0,2,5] or by name, got "
+            f"[{text}] in {variable!r}: write [:, {text.strip(' :,') or 0}] if these are columns"
         )
-        if rows.strip() != ":":
-            msg += f": write [:, {text.strip() or 0}] if these are columns"
         raise InvalidArgumentError(msg)
     if len(parts) == 1 and _SLICE.fullmatch(parts[0]):
         return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
@@ -1015,42 +957,37 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     >>> names_of([pd.Series([1, 2], name="AT"), [3, 4]])
     ['AT', 'x2']
     """
-    # Columns of two tables may have one name: it tells neither then.
-    given_names = [_name_of_column(x) for x in data]
-    counts = Counter(given_names)
+    own = [_own_name(x) for x in data]
+    counts = Counter(own)
     opened = [isinstance(x, Variable) for x in data]
     others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
     names = [
         name if name is not None and (counts[name] == 1 or is_source) else other
-        for name, other, is_source in zip(given_names, others, opened, strict=True)
+        for name, other, is_source in zip(own, others, opened, strict=True)
     ]
     # A name of a user may be x2: all take the usual ones then, so that no two are alike.
     return names if len(set(names)) == len(names) or any(opened) else others
 
 
-def _name_of_column(x: Any) -> str | None:
+def _own_name(x: Any) -> str | None:
     # A variable that is opened already has the name that its user gave.
     if isinstance(x, Variable):
         return x.name
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
         return PurePosixPath(os.fsdecode(x).replace(os.sep, "/")).name.removesuffix(".zarr") or None
-    if is_of(x, "zarr", "Array"):
+    if _is_zarr(x):
         return x.basename or None
-    if is_of(x, "dask.dataframe", "DataFrame") or is_of(x, "pandas", "DataFrame"):
-        return str(x.columns[0]) if len(x.columns) == 1 else None
-    if is_of(x, "dask.dataframe", "Series") or is_of(x, "xarray", "DataArray"):
-        return None if x.name is None else str(x.name)
     if is_of(x, "dask.array", "Array") or holds_columns(x):
         return None
-    frame = as_frame(x)
-    columns = getattr(frame, "columns", None)
-    if columns is not None:
-        return str(columns[0]) if len(columns) == 1 else None
-    name = getattr(frame, "name", None)
-    return None if name in (None, "") else str(name)
+    lazy = is_of(x, "dask.dataframe", "DataFrame", "Series")
+    named = x if lazy or is_of(x, "xarray", "DataArray") else as_frame(x)
+    name = getattr(named, "name", None)
+    if not is_of(x, "xarray", "DataArray") and hasattr(named, "columns"):
+        name = named.columns[0] if len(named.columns) == 1 else None
+    return None if name is None or name == "" else str(name)
 
 
-def columns_as_variables(
+def _columns_as_variables(
     x: Any, names: Sequence[str] | None
 ) -> tuple[list[Any], Sequence[str] | None]:
     """Split one table, dictionary or matrix into a variable a column, with their names."""
@@ -1059,96 +996,32 @@ def columns_as_variables(
         return list(held.values()), list(held) if names is None else names
     source = open_one(x, "data")
     labels = labels_of(source) or [f"x{j}" for j in range(1, source.shape[1] + 1)]
-    columns: list[Any] = single_columns(source, labels)
+    columns: list[Any] = []
+    for at, (name, kind) in enumerate(zip(labels, kinds_of(source), strict=True)):
+        known = source.categories
+        alone = replace(source, name=name, kinds=(kind,), labels=(name,))
+        columns.append(
+            replace(alone, array=source.array[:, at : at + 1])
+            if source.place == "graph"
+            else replace(
+                alone,
+                columns=(at if source.columns is None else source.columns[at],),
+                categories=None if known is None else (known[at],),
+            )
+        )
     return columns, list(labels) if names is None else names
 
 
-def single_columns(source: Variable, names: Sequence[str]) -> list[Variable]:
-    """Every column of a variable as a variable of its own."""
-    changes: list[dict[str, Any]]
-    d = source.shape[1]
-    if source.place == "graph":
-        changes = [{"array": source.array[:, j : j + 1]} for j in range(d)]
-    else:
-        known = source.categories
-        changes = [
-            {"columns": (j,), "categories": None if known is None else (known[at],)}
-            for at, j in enumerate(source.columns or range(d))
-        ]
-    return [
-        replace(source, name=name, kinds=(kind,), labels=(name,), **change)
-        for name, kind, change in zip(names, kinds_of(source), changes, strict=True)
-    ]
+def coded_alike(samples: Sequence[Variable]) -> list[Variable]:
+    """Samples of the same columns in which equal labels have equal codes.
 
-
-def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
-    """Variables that are named, from the data that have them.
-
-    Parameters
-    ----------
-    variables : sequence of str, or of sequences of str
-        A column each, or several that make one variable.
-    data : object
-        A data frame, Dataset, dictionary, or zarr group or its path.
-
-    Returns
-    -------
-    variables, names : list, list of str
-
-    Raises
-    ------
-    InvalidArgumentError
-        A name is not there, or data has no names.
-    """
-    listed = [[columns] if isinstance(columns, str) else columns for columns in variables]
-    for columns in listed:
-        known = (
-            isinstance(columns, Sequence)
-            and len(columns) > 0
-            and all(isinstance(c, str) for c in columns)
-        )
-        if not known:
-            msg = (
-                "with data=, a variable must be the name of a column or a list of names, got "
-                f"{shown(columns)}: leave out data= to pass arrays"
-            )
-            raise InvalidArgumentError(msg)
-    names = ["+".join(columns) for columns in listed]
-    return [_part(data, columns, name) for columns, name in zip(listed, names, strict=True)], names
-
-
-def _part(data: Any, columns: Sequence[str], name: str) -> Any:
-    if holds_columns(data):
-        # Keys may be numbers, which texts name all the same.
-        known = {str(key): key for key in data}
-        for column in columns:
-            if column not in known:
-                raise unknown_column(column, list(known))
-        parts = {column: data[known[column]] for column in columns}
-        return parts[columns[0]] if len(columns) == 1 else join_columns(parts, name)
-    if is_of(data, "dask.dataframe", "DataFrame"):
-        for column in columns:
-            if column not in data.columns:
-                raise unknown_column(column, list(map(str, data.columns)))
-        return data[list(columns)]
-    frame = as_frame(data)
-    if not hasattr(frame, "columns"):
-        msg = (
-            "data must be a data frame, an xarray Dataset, a dict of columns, a zarr group, or the "
-            f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out to "
-            "pass arrays as variables"
-        )
-        raise InvalidArgumentError(msg)
-    return part_of_frame(frame, columns)
-
-
-def check_same_columns(samples: Sequence[Variable]) -> None:
-    """Refuse samples whose columns are others, hold something else, or have another order.
+    Codes of arrays in memory are changed.
 
     Raises
     ------
     DataError
-        The message says what they hold.
+        Columns are others, hold something else, or have another order; or stored codes stand for
+        other labels than those of another sample.
     """
     # Booleans compare as numbers do; only codes mean something else in another sample.
     held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
@@ -1162,22 +1035,10 @@ def check_same_columns(samples: Sequence[Variable]) -> None:
     named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
     for sample in named[1:]:
         if labels_of(sample) != labels_of(named[0]):
-            msg = (
-                f"samples must have the same columns in the same order, got {labels_of(named[0])} "
-                f"in {named[0].name!r} and {labels_of(sample)} in {sample.name!r}: choose those "
-                "they share, or rename them"
-            )
+            got = f"{shown(labels_of(named[0]))} and {shown(labels_of(sample))}"
+            what = "samples must have the same columns in the same order"
+            msg = f"{what}, got {got}: choose those they share, or rename them"
             raise DataError(msg)
-
-
-def coded_alike(samples: Sequence[Variable]) -> list[Variable]:
-    """Samples in which equal labels have equal codes; those of arrays in memory are changed.
-
-    Raises
-    ------
-    DataError
-        Stored codes stand for other labels than those of another sample.
-    """
     known = [sample.categories for sample in samples]
     if len(samples) < 2 or len(set(known)) == 1 or not all(known):
         return list(samples)
@@ -1201,13 +1062,12 @@ def _recoded(source: Variable, joint: Sequence[Labels]) -> Variable:
     values = source.read(0, source.shape[0])
     check_exact(f"variable {source.name!r}", values)
     values = values.astype(np.float64)
-    for j, (labels_here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
-        if labels_here is not None and labels is not None:
+    for j, (here, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
+        if here is not None and labels is not None:
             places = {label: code for code, label in enumerate(labels)}
             # NaN stands behind the codes, for missing values.
-            codes = np.array([*(places[label] for label in labels_here), np.nan])
-            gaps = np.isnan(values[:, j])
-            values[:, j] = codes[np.where(gaps, len(labels_here), values[:, j]).astype(np.intp)]
+            codes = np.array([*(places[label] for label in here), np.nan])
+            values[:, j] = codes[np.nan_to_num(values[:, j], nan=len(here)).astype(np.intp)]
     return replace(source, array=values, columns=None, categories=tuple(joint))
 
 
@@ -1231,10 +1091,18 @@ def check_row_labels(data: Iterable[Any]) -> None:
         Labels differ or have another order, or the first dimension is that of others' columns.
     """
     every = list(_single(data))
-    _check_dimensions([x for x in every if is_of(x, "xarray", "DataArray")])
+    arrays = [x for x in every if is_of(x, "xarray", "DataArray")]
+    for x, other in ((x, other) for x in arrays for other in arrays):
+        # The rows of one are columns of the other: the lengths may agree by chance.
+        if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
+            got = f"{x.dims} and {other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
+            msg = f"rows must be the first dimension of every variable, got {got}"
+            raise DataError(msg)
     # Polars has no index, nor have arrays.
     held = [index for x in every if (index := _index_in_memory(x)) is not None]
-    lazy = {_origin(x): x for x in every if _is_labelled_later(x)}
+    # An index of Dask is a series without one.
+    frames = (x for x in every if is_of(x, "dask.dataframe", "DataFrame", "Series"))
+    lazy = {_origin(x): x for x in frames if hasattr(x, "index")}
     alike = all(index.equals(held[0]) for index in held[1:])
     if alike and len(lazy) + bool(held) < 2:
         return
@@ -1246,10 +1114,10 @@ def check_row_labels(data: Iterable[Any]) -> None:
             return
     what = "in the same order" if len({total[:2] for total in sums}) == 1 else "the same"
     msg = (
-        f"pandas, xarray and Dask variables must have the same index: rows are paired by position, "
+        "pandas, xarray and Dask variables must have the same index: rows are paired by position, "
         f"and their labels are not {what}. Align them, as by pandas.concat(..., axis=1, "
-        "join='inner'), xarray.align or .join of Dask, or call .reset_index(drop=True), "
-        ".drop_vars(...) or .to_dask_array(lengths=True) on each if positions are right"
+        "join='inner') or xarray.align; or, if positions are right, call .reset_index(drop=True), "
+        ".drop_vars(...) or .to_dask_array(lengths=True) on each"
     )
     raise DataError(msg)
 
@@ -1258,18 +1126,6 @@ def _single(data: Iterable[Any]) -> Iterator[Any]:
     """Variables, and those that are held by name, one by one."""
     for x in data:
         yield from _single(x[key] for key in x) if holds_columns(x) else (x,)
-
-
-def _check_dimensions(arrays: Sequence[Any]) -> None:
-    for x in arrays:
-        for other in arrays:
-            # The rows of one are columns of the other: the lengths may agree by chance.
-            if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
-                msg = (
-                    f"rows must be the first dimension of every variable, got {x.dims} and "
-                    f"{other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
-                )
-                raise DataError(msg)
 
 
 def _index_in_memory(x: Any) -> Any:
@@ -1281,11 +1137,6 @@ def _index_in_memory(x: Any) -> Any:
     if is_of(x, "pyarrow", "Table", "RecordBatch") and (stored := index_of_pandas(x.schema)):
         return x.select(stored).to_pandas().index
     return None
-
-
-def _is_labelled_later(x: Any) -> bool:
-    # An index of Dask is a series without one.
-    return is_of(x, "dask.dataframe", "DataFrame", "Series") and hasattr(x, "index")
 
 
 def _origin(x: Any) -> str:

@@ -24,10 +24,9 @@ class _WholeStore(FsspecStore):  # type: ignore[misc]
         data = await super().get(key, prototype, byte_range)
         if (data is None or not len(data)) and key.rpartition("/")[2] not in METADATA:
             msg = (
-                f"stored chunk {self.path}/{key} is absent or empty: complete the data; or, where "
-                "its writer left out chunks that hold the fill value alone, allow it by "
-                "--allow-missing-chunks, in Python by dhsic.stored_array(..., "
-                "allow_missing_chunks=True)"
+                f"stored chunk {self.path}/{key} is absent or empty: complete the data; or, if it "
+                "holds the fill value alone, allow it by --allow-missing-chunks "
+                "(dhsic.stored_array(..., allow_missing_chunks=True))"
             )
             raise StorageError(msg)
         return data

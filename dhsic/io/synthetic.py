@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -81,17 +80,24 @@ def generate(
     {'features': (1000, 5), 'year': (1000, 1)}
     >>> folder.cleanup()
     """
-    design = _Design(seed, features, dependence)
-    check_integer("rows", rows, minimum=1)
+    blocks = _blocks(rows, features, dependence, seed)
     check_progress(progress)
     columns = {"features": features, "year": 1}
-    row_bytes = (features + 1) * check_dtype(dtype).itemsize
-    _check_disk(check_path("destination", destination), rows * row_bytes)
+    needed = rows * (features + 1) * check_dtype(dtype).itemsize
+    place = check_path("destination", destination)
+    folder = os.path.dirname(os.path.abspath(place))
+    # A store has its own bound, and a folder that is not there is refused later.
+    if not is_url(place) and os.path.isdir(folder):
+        free = shutil.disk_usage(folder).free
+        if needed > free:
+            what = f"they take {needed:,} bytes, and {free:,} are free in {folder}"
+            msg = f"rows must fit the disk: {what}: write fewer"
+            raise InvalidArgumentError(msg)
     facts = {"synthetic": {"dependence": float(dependence), "seed": int(seed)}}
     return write_group(
         destination,
         columns,
-        ({"features": x, "year": year} for x, year in design.blocks(0, rows)),
+        ({"features": x, "year": year} for x, year in blocks),
         lambda: dict.fromkeys(columns, facts),
         dtype=dtype,
         # Random numbers compress by 6 % in float32, and raw ones are read three times as fast.
@@ -158,136 +164,59 @@ def synthetic(
     >>> bool(1922 <= year.min() and year.max() <= 2011)
     True
     """
-    check_integer("rows", rows, minimum=1)
-    stored = check_dtype(dtype)
-    block, year = synthetic_block(seed, 0, rows, features, dependence)
-    return block.astype(stored, copy=False), year.astype(stored, copy=False)
-
-
-def synthetic_block(
-    seed: int, start: int, stop: int, features: int = 90, dependence: float = 0.3
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Rows `start` to `stop` of the endless data set that `synthetic` begins.
-
-    Parameters
-    ----------
-    seed : int
-        From 0. Names the data.
-    start, stop : int
-        The first row, from 0, and the one after the last.
-    features : int
-        At least 1.
-    dependence : float
-        From 0, independent, to 1.
-
-    Returns
-    -------
-    features : ndarray, shape (stop - start, features)
-    year : ndarray, shape (stop - start, 1)
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an option is out of range.
-
-    Examples
-    --------
-    >>> features, year = synthetic_block(0, 5000, 5010)
-    >>> bool(np.all(features == synthetic(5010)[0][5000:]))
-    True
-    """
-    design = _Design(seed, features, dependence)
-    check_integer("start", start, minimum=0)
-    check_integer("stop", stop, minimum=start + 1)
-    x = np.empty((stop - start, features), np.float32)
-    year = np.empty((stop - start, 1), np.float32)
-    done = 0
-    for block_x, block_year in design.blocks(start, stop):
-        x[done : done + len(block_x)] = block_x
-        year[done : done + len(block_x)] = block_year
-        done += len(block_x)
+    stored, blocks = check_dtype(dtype), _blocks(rows, features, dependence, seed)
+    x, year = np.empty((rows, features), stored), np.empty((rows, 1), stored)
+    for number, (some_x, some_year) in enumerate(blocks):
+        at = slice(number * _BLOCK_ROWS, (number + 1) * _BLOCK_ROWS)
+        x[at], year[at] = some_x, some_year
     return x, year
 
 
-def _check_disk(destination: str, needed: int) -> None:
-    """Refuse what would fill the disk before it is complete."""
-    folder = os.path.dirname(os.path.abspath(destination))
-    if is_url(destination) or not os.path.isdir(folder):
-        return  # a store has its own bound, and a folder that is not there is refused later
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        msg = (
-            f"rows must fit the disk: they take {needed:,} bytes, and {free:,} are free in "
-            f"{folder}: write fewer"
-        )
-        raise InvalidArgumentError(msg)
+def _blocks(
+    rows: int, features: int, dependence: float, seed: int
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Features and years of 4,096 rows at a time, which check their options when they are made."""
+    check_integer("rows", rows, minimum=1)
+    check_integer("features", features, minimum=1)
+    check_integer("seed", seed, minimum=0)
+    check_number("dependence", dependence, "from 0 to 1", lambda s: 0.0 <= s <= 1.0, "as 0.5")
 
-
-@dataclass(frozen=True)
-class _Design:
-    """The checked options that, with a row's number, decide the row."""
-
-    seed: int
-    features: int
-    dependence: float
-
-    def __post_init__(self) -> None:
-        check_integer("seed", self.seed, minimum=0)
-        check_integer("features", self.features, minimum=1)
-        requirement = "from 0 to 1"
-        check_number(
-            "dependence", self.dependence, requirement, lambda s: 0.0 <= s <= 1.0, "as 0.5"
-        )
-
-    def blocks(
-        self, start: int, stop: int
-    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        structure = self._structure()
-        for index in range(start // _BLOCK_ROWS, -(-stop // _BLOCK_ROWS)):
-            x, year = self._whole_block(index, *structure)
-            first = index * _BLOCK_ROWS
-            part = slice(max(start - first, 0), min(stop - first, _BLOCK_ROWS))
-            yield x[part], year[part]
-
-    def _structure(self) -> tuple[NDArray[np.float32], ...]:
-        rng = self._rng(0)
-        directions = rng.standard_normal((_FACTORS, self.features), np.float32)
+    def blocks() -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        rng = _stream(seed, 0)
+        directions = rng.standard_normal((_FACTORS, features), np.float32)
         # The factors then give every feature the same part of its variance.
         directions /= np.sqrt(np.sum(directions**2, axis=0))
-        scales = np.exp(rng.uniform(np.log(5.0), np.log(500.0), self.features)).astype(np.float32)
-        means = scales * rng.standard_normal(self.features, np.float32)
+        scales = np.exp(rng.uniform(np.log(5.0), np.log(500.0), features)).astype(np.float32)
+        means = scales * rng.standard_normal(features, np.float32)
         loadings = np.sqrt(np.float32(_SHARED)) * directions * scales
-        return loadings, np.sqrt(np.float32(1 - _SHARED)) * scales, means
+        noise_scales = np.sqrt(np.float32(1 - _SHARED)) * scales
+        for start in range(0, rows, _BLOCK_ROWS):
+            # Always whole blocks: then the rows never depend on how many there are.
+            rng = _stream(seed, 1, start // _BLOCK_ROWS)
+            factors = rng.standard_normal((_BLOCK_ROWS, _FACTORS), np.float32)
+            x = rng.standard_normal((_BLOCK_ROWS, features), np.float32)
+            x *= noise_scales
+            x += factors @ loadings
+            x += means
+            noise = rng.standard_normal((_BLOCK_ROWS, 1), np.float32)
+            yield x[: rows - start], _year(factors, noise, dependence)[: rows - start]
 
-    def _whole_block(
-        self,
-        index: int,
-        loadings: NDArray[np.float32],
-        noise_scales: NDArray[np.float32],
-        means: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        # Always the whole block, whatever part is wanted: then its rows never depend on the part.
-        rng = self._rng(1, index)
-        factors = rng.standard_normal((_BLOCK_ROWS, _FACTORS), np.float32)
-        x = rng.standard_normal((_BLOCK_ROWS, self.features), np.float32)
-        x *= noise_scales
-        x += factors @ loadings
-        x += means
-        return x, self._year(factors, rng.standard_normal((_BLOCK_ROWS, 1), np.float32))
+    return blocks()
 
-    def _year(
-        self, factors: NDArray[np.float32], noise: NDArray[np.float32]
-    ) -> NDArray[np.float32]:
-        first, second = factors[:, :1].astype(np.float64), factors[:, 1:2].astype(np.float64)
-        # sin(1.5 f) has the variance (1 - exp(-2 1.5^2)) / 2 for normal f.
-        wave = np.sin(1.5 * first) / np.sqrt((1 - np.exp(-2 * 1.5**2)) / 2)
-        # (f^2 - 1) / sqrt(2) has mean 0 and variance 1, and 0.6^2 + 0.8^2 = 1.
-        signal = 0.6 * wave + 0.8 * (second**2 - 1) / np.sqrt(2)
-        t = self.dependence * signal + np.sqrt(1 - self.dependence**2) * noise
-        year: NDArray[np.float64] = np.rint(_LAST_YEAR - _MEDIAN_AGE * np.exp(-_SPREAD * t))
-        return np.maximum(year, _FIRST_YEAR).astype(np.float32)
 
-    def _rng(self, *key: int) -> np.random.Generator:
-        # A stream of its own: a test of these data may be given the same small seed.
-        spawn_key = (*b"synthetic", *key)
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=spawn_key))
+def _year(
+    factors: NDArray[np.float32], noise: NDArray[np.float32], dependence: float
+) -> NDArray[np.float32]:
+    first, second = factors[:, :1].astype(np.float64), factors[:, 1:2].astype(np.float64)
+    # sin(1.5 f) has the variance (1 - exp(-2 1.5^2)) / 2 for normal f.
+    wave = np.sin(1.5 * first) / np.sqrt((1 - np.exp(-2 * 1.5**2)) / 2)
+    # (f^2 - 1) / sqrt(2) has mean 0 and variance 1, and 0.6^2 + 0.8^2 = 1.
+    signal = 0.6 * wave + 0.8 * (second**2 - 1) / np.sqrt(2)
+    t = dependence * signal + np.sqrt(1 - dependence**2) * noise
+    year: NDArray[np.float64] = np.rint(_LAST_YEAR - _MEDIAN_AGE * np.exp(-_SPREAD * t))
+    return np.maximum(year, _FIRST_YEAR).astype(np.float32)
+
+
+def _stream(seed: int, *key: int) -> np.random.Generator:
+    # A stream of its own: a test of these data may be given the same small seed.
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(*b"synthetic", *key)))

@@ -32,7 +32,13 @@ from dhsic._validation import (
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
 from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
-from dhsic.io.frames import as_frame, categories_of_pandas, frame_source, index_of_pandas
+from dhsic.io.frames import (
+    as_frame,
+    categories_of_pandas,
+    frame_source,
+    index_of_pandas,
+    list_of_columns,
+)
 from dhsic.io.libraries import is_of
 from dhsic.io.missing import Missing, check_missing
 from dhsic.io.variables import Variable
@@ -129,12 +135,20 @@ class Reading:
         InvalidArgumentError
             One of them is none of its kind.
         """
-        sign = self.delimiter
-        one = isinstance(sign, str) and len(sign) == 1 and sign.isascii() and sign not in '"\r\n'
-        if sign is not None and not one:
-            msg = f"delimiter must be one character such as ';' or a tab, got {shown(sign)}"
-            raise InvalidArgumentError(msg)
+        thousands, decimal = self.notation
         check_choice("quotes", self.quotes, get_args(Quotes))
+        check_choice("decimal", decimal, (".", ","))
+        for name, sign, what, others in (
+            ("delimiter", self.delimiter, "such as ';' or a tab", '"\r\n'),
+            ("thousands", thousands, "between digits such as ','", "0123456789+-eE"),
+        ):
+            one = isinstance(sign, str) and len(sign) == 1 and sign not in others
+            if sign is not None and not (one and (sign.isascii() or name == "thousands")):
+                msg = f"{name} must be one character {what}, got {shown(sign)}"
+                raise InvalidArgumentError(msg)
+        if thousands == decimal:
+            msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
+            raise InvalidArgumentError(msg)
         try:
             codecs.getincrementaldecoder(self.encoding)()
             " ".encode(self.encoding)
@@ -148,23 +162,11 @@ class Reading:
             if not listed or not all(isinstance(word, str) for word in words):
                 msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
                 raise InvalidArgumentError(msg)
-        thousands, decimal = self.notation
-        check_choice("decimal", decimal, (".", ","))
-        sign = thousands
-        one = isinstance(sign, str) and len(sign) == 1 and sign not in "0123456789+-eE"
-        if thousands is not None and not one:
-            msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
-            raise InvalidArgumentError(msg)
-        if thousands == decimal:
-            msg = f"thousands and decimal must differ, got {decimal!r} for both: give both signs"
-            raise InvalidArgumentError(msg)
         # The decimal sign of a CSV file is that of all its columns.
         unread = [name for name in self.notation.signs if name == "thousands" or not is_csv(path)]
         if unread and not self.numeric:
-            msg = (
-                f"{unread[0]} is read in the columns of numeric, got none: name them, as "
-                "numeric=['price'] (--numeric price)"
-            )
+            what = f"{unread[0]} is read in the columns of numeric, got none"
+            msg = f"{what}: name them, as numeric=['price'] (--numeric price)"
             raise InvalidArgumentError(msg)
 
 
@@ -172,13 +174,12 @@ class Reading:
 
 
 class _Counted(NamedTuple):
-    """What the rows of a CSV file are."""
+    """What the rows of a table are: below the header, and without empty lines."""
 
     rows: int
-    """Rows below the header; empty lines are none."""
-    longest: int
-    """Characters of the longest row."""
-    line_breaks: bool
+    longest: int = 0
+    """Characters of the longest row of CSV."""
+    line_breaks: bool = False
     """Whether a field holds a line break."""
 
 
@@ -255,11 +256,11 @@ def _refuse_swallowed(
     for field in quoted.finditer("".join(lines)):
         first, last = bisect_right(ends, field.start()), bisect_right(ends, field.end() - 1)
         if first < last and is_row(lines[first]) and is_row(lines[last]):
+            opening = field[0][:_SHOWN].splitlines()[0]
             msg = (
-                f"line {line + first:,} of {path} opens a field by "
-                f"{field[0][:_SHOWN].splitlines()[0]!r} that closes in line {line + last:,}, and "
-                f"each of these lines would be a row of {width} fields by itself: the quote looks "
-                f"stray and would make one row of {last - first + 1:,}; {_NO_QUOTES}{_LINE_BREAKS}"
+                f"line {line + first:,} of {path} opens a field by {opening!r} that closes in line "
+                f"{line + last:,}, and each of them would be a row of {width} fields by itself, so "
+                f"the quote looks stray: {_NO_QUOTES}{_LINE_BREAKS}"
             )
             raise DataError(msg)
 
@@ -268,47 +269,41 @@ def _misquoted(path: Path, line: int, lines: list[str], said: str) -> DataError:
     """The error of a row that Python's reader does not take."""
     if "limit" in said:
         told = "begins a row that is longer than 16 MiB, perhaps by a quote that nothing closes"
-        return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}, or leave long text out")
-    if "end of data" in said:
+    elif "end of data" in said:
         told = "opens a field with a quote that nothing closes"
-        return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}")
-    opening = f", which opens in line {line:,}" if len(lines) > 1 else ""
-    return DataError(
-        f"line {line + len(lines) - 1:,} of {path} must have a delimiter behind the quote that "
-        f"closes a field{opening}, got {lines[-1].strip()[: 2 * _SHOWN]!r}: {_NO_QUOTES}"
-    )
+    else:
+        opening = f", which opens in line {line:,}" if len(lines) > 1 else ""
+        got = lines[-1].strip()[: 2 * _SHOWN]
+        told = f"must have a delimiter behind the quote that closes a field{opening}, got {got!r}"
+        line += len(lines) - 1
+    return DataError(f"line {line:,} of {path} {told}: {_NO_QUOTES}")
 
 
 def _undecodable(path: Path, line: int, encoding: str, error: UnicodeError) -> DataError:
     """The error of bytes that are no text, in a piece of a file that begins in some line."""
-    shown = ""
+    got, usual = "", "latin-1"
     if isinstance(error, UnicodeDecodeError):
         at, piece = error.start, error.object
         if not at and piece.startswith(_UTF_16):
-            return DataError(
-                f"{path} must be text in UTF-8, and line 1 begins as UTF-16 does: store it in "
-                "UTF-8, or tell 'dhsic convert table' the encoding: --encoding utf-16 "
-                "(encoding='utf-16')"
-            )
-        line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(encoding, "replace")))
-        near = piece[max(at - _SHOWN, 0) : at + _SHOWN].decode("ascii", "replace")
-        shown = f", and has the byte 0x{piece[at]:02x} in {near!r}"
+            got, usual = ", and line 1 begins as UTF-16 does", "utf-16"
+        else:
+            line += len(re.findall(r"\r\n|\r|\n", piece[:at].decode(encoding, "replace")))
+            near = piece[max(at - _SHOWN, 0) : at + _SHOWN].decode("ascii", "replace")
+            got = f", and has the byte 0x{piece[at]:02x} in {near!r}"
     return DataError(
-        f"line {line:,} of {path} must be text in {encoding}{shown}: store the file in "
-        "UTF-8, or tell 'dhsic convert table' the encoding, as --encoding latin-1 "
-        "(encoding='latin-1')"
+        f"line {line:,} of {path} must be text in {encoding}{got}: store the file in UTF-8, or "
+        f"tell 'dhsic convert table' the encoding, as --encoding {usual} (encoding={usual!r})"
     )
 
 
 def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
     """Say what to do where fields are not separated as they were taken to be."""
-    separator = next((candidate for candidate in separators if candidate in text), None)
-    if separator is None:
+    sign = next((candidate for candidate in separators if candidate in text), None)
+    if sign is None:
         return ""
     return (
-        f"its fields seem to be separated by {separator!r}: convert it by 'dhsic convert table "
-        f"--delimiter' (delimiter={separator!r}), or read it by pandas.read_csv(..., "
-        f"sep={separator!r})"
+        f"its fields seem to be separated by {sign!r}: convert it by 'dhsic convert table "
+        f"--delimiter' (delimiter={sign!r}), or read it by pandas.read_csv(..., sep={sign!r})"
     )
 
 
@@ -385,25 +380,21 @@ class Table:
             There are two, or it holds something else.
         """
         if column not in self.columns:
-            if len(self.columns) == 1 and (
-                hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
-            ):
-                msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
-                raise InvalidArgumentError(msg)
             some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
-            msg = (
-                f"{what} needs column {column!r}, which is not in {self.path}"
-                f"; there are: {some}{nearest(column, self.columns)}"
-            )
+            hint = f"; there are: {some}{nearest(column, self.columns)}"
+            if len(self.columns) == 1:
+                told = _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
+                hint = f"; {told}" if told else hint
+            msg = f"{what} needs column {column!r}, which is not in {self.path}{hint}"
             raise InvalidArgumentError(msg)
         if self.columns.count(column) > 1:
             msg = f"{self.path} has more than one column {column!r}: rename them"
             raise DataError(msg)
-        if column not in self.kinds and usable:
-            msg = (
-                f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
-                "numbers nor labels: convert it first, a time for example to seconds"
-            )
+        type_ = self.types[column]
+        if type_.startswith(_NESTED) or (usable and column not in self.kinds):
+            remedy = "make a column of each part, or convert it, a time for example to seconds"
+            what = f"is of type {type_}, neither numbers nor labels"
+            msg = f"column {column!r} of {self.path} {what}: {remedy}"
             raise DataError(msg)
 
     def check_chosen(self) -> None:
@@ -421,12 +412,6 @@ class Table:
             if column in self.reading.categorical and column in self.reading.numeric:
                 msg = f"column {column!r} must be categorical or numeric, got both: choose one"
                 raise InvalidArgumentError(msg)
-            if self.types[column].startswith(_NESTED):
-                msg = (
-                    f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
-                    "numbers nor labels: make a column of each part of it"
-                )
-                raise DataError(msg)
 
     def check_text(self, columns: Sequence[str]) -> None:
         """Refuse columns of text most of which is numbers, by their first rows.
@@ -436,12 +421,17 @@ class Table:
         DataError
             Tells the lines and values that are no numbers.
         """
-        texts = [c for c in columns if self.holds_text(c)]
-        batch = next(self.batches(texts, _ROWS_SEEN), None) if texts else None
-        if batch is not None:
-            for column in texts:
-                if written_numbers(batch.column(column).unique().drop_null().to_pylist())[0]:
-                    raise self.stray(column)
+        import pyarrow as pa
+
+        texts, seen = [c for c in columns if self.holds_text(c)], list[Any]()
+        for batch in self.batches(texts, _ROWS_SEEN) if texts else ():
+            seen.append(batch)
+            if sum(map(len, seen)) >= _ROWS_SEEN:
+                break
+        for column in texts if seen else ():
+            labels = pa.Table.from_batches(seen).column(column).unique().drop_null()
+            if written_numbers(labels.to_pylist())[0]:
+                raise self.stray(column)
 
     def holds_text(self, column: str) -> bool:
         """Whether a column is text that nobody called labels."""
@@ -580,11 +570,26 @@ class Table:
         )
 
     def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        import pyarrow.parquet as pq
+        from pyarrow.dataset import ParquetFragmentScanOptions
 
         # Buffered, because otherwise whole column chunks are read: all of a one-group file.
-        with pq.ParquetFile(self.path, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False) as file:
-            yield from file.iter_batches(rows, columns=list(columns))
+        options = ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
+        )
+        yield from _parquet(self.path).to_batches(
+            columns=list(columns),
+            batch_size=rows,
+            batch_readahead=1,
+            fragment_readahead=1,
+            fragment_scan_options=options,
+        )
+
+
+def _parquet(path: Path) -> Any:
+    """A Parquet file, or a folder of some, whose names may hold columns, as ``year=2011``."""
+    from pyarrow import dataset
+
+    return dataset.dataset(path, format="parquet", partitioning="hive" if path.is_dir() else None)
 
 
 def open_table(path: Path, reading: Reading | None = None) -> Table:
@@ -612,8 +617,8 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     """
     reading = (reading or Reading()).of(path)
     with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
-        import pyarrow.parquet as pq
-    if not os.path.isfile(path):
+        import pyarrow  # noqa: F401
+    if not (os.path.isfile(path) or (is_parquet(path) and path.is_dir())):
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if is_csv(path):
@@ -624,19 +629,24 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
-    with _readable(path), pq.ParquetFile(path) as file:
-        counted = _Counted(file.metadata.num_rows, 0, False)
-        return _described_table(path, reading, file.schema_arrow, counted)
+    with _readable(path):
+        held = _parquet(path)
+        return _described_table(path, reading, held.schema, _Counted(held.count_rows()))
 
 
 def is_table(path: object) -> bool:
-    """Whether a path is named as a table is."""
-    return _ends_with(path, _CSV_NAMES + _PARQUET_NAMES)
+    """Whether a path is that of a table."""
+    return is_csv(path) or is_parquet(path)
 
 
 def is_parquet(path: object) -> bool:
-    """Whether a path is named as a Parquet file is."""
-    return _ends_with(path, _PARQUET_NAMES)
+    """Whether a path is named as a Parquet file is, or is a folder of such files."""
+    if _ends_with(path, _PARQUET_NAMES):
+        return True
+    if not isinstance(path, str | os.PathLike) or not os.path.isdir(path):
+        return False
+    # Of partitions as Hive writes them, year=2011; arrays of zarr have no such names.
+    return any(_ends_with(name, _PARQUET_NAMES) or "=" in name for name in os.listdir(path))
 
 
 def is_csv(path: object) -> bool:
@@ -655,9 +665,7 @@ def _described_table(path: Path, reading: Reading, schema: Any, counted: _Counte
     for name in categories_of_pandas(schema):
         if not pa.types.is_dictionary(types[name]):
             types[name] = pa.dictionary(pa.int32(), types[name])
-    kinds = {
-        name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
-    }
+    kinds = {name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_))}
     names = {name: str(type_) for name, type_ in types.items()}
     unnamed = index_of_pandas(schema, named=False)
     columns = tuple(name for name in schema.names if name not in unnamed)
@@ -756,12 +764,10 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
 
 def table_index(data: Any) -> Any:
     """The labels of the rows of a Parquet file or a table of Arrow, as a table, or None."""
-    if not is_parquet(data):
-        return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(data) as file:
-        return file.read(index_of_pandas(file.schema_arrow))
+    if is_parquet(data):
+        held = _parquet(Path(data))
+        return held.to_table(columns=index_of_pandas(held.schema))
+    return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
 
 
 def text_of_columns(name: str, *columns: str) -> str:
@@ -807,11 +813,11 @@ def columns_by_variable(
     """
     columns_of: dict[str, list[str]] = {}
     for text in variables:
-        name, columns = (
-            _variable_of_text(text, known, named)
-            if isinstance(text, str)
-            else _joined_variable(text)
-        )
+        if isinstance(text, str):
+            name, columns = _variable_of_text(text, known, named)
+        else:
+            columns = list_of_columns(text)
+            name = "+".join(columns)
         if not name or not columns or not all(columns):
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
             msg = f"--variable must be {form}; got {text!r}: name the columns"
@@ -834,17 +840,6 @@ def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str
     return name.strip(), [name if name in known else name.strip() for name in columns]
 
 
-def _joined_variable(columns: Any) -> tuple[str, list[str]]:
-    """Columns of one variable, which is named after them."""
-    if isinstance(columns, Sequence) and all(isinstance(column, str) for column in columns):
-        return "+".join(columns), list(columns)
-    msg = (
-        "a variable of a table must be the name of a column or a list of names, got "
-        f"{type(columns).__name__}: leave out data= to pass arrays"
-    )
-    raise InvalidArgumentError(msg)
-
-
 def held_columns(table: Table, columns: Sequence[str]) -> Any:
     """Columns in memory, as a table of Arrow."""
     import psutil
@@ -857,10 +852,8 @@ def held_columns(table: Table, columns: Sequence[str]) -> Any:
         batches.append(batch)
         read += batch.nbytes
         if read > allowed:
-            msg = (
-                f"{table.path} does not fit the memory of this machine: convert it by 'dhsic "
-                "convert table', and test the zarr group"
-            )
+            what = f"{table.path} does not fit the memory of this machine"
+            msg = f"{what}: convert it by 'dhsic convert table', and test the zarr group"
             raise DataError(msg)
     if not any(batch.num_rows for batch in batches):
         msg = f"{table.path} has no rows: give a table with some"
@@ -990,7 +983,11 @@ def convert_table(
             table.check_column(column, f"variable {name!r}")
     table.check_text(list(dict.fromkeys(c for names in variables.values() for c in names)))
     for name, names in variables.items():
-        _check_kinds(table, name, names)
+        if len({table.kinds[column] for column in names}) > 1:
+            told = ", ".join(f"{column} ({table.kinds[column]})" for column in names)
+            what = f"variable {name!r} mixes numeric and categorical columns: {told}"
+            msg = f"{what}; split it into two variables"
+            raise InvalidArgumentError(msg)
     widths = {name: len(names) for name, names in variables.items()}
     encoder = _Encoder(table, variables, missing)
     written = write_group(
@@ -1043,15 +1040,29 @@ class _Encoder:
 
     def blocks(self, widths: Mapping[str, int]) -> Iterator[dict[str, NDArray[np.float64]]]:
         for batch in self._table.batches(self._columns, chunk_rows(widths)):
-            read = {column: self._readable(batch, column) for column in self._columns}
-            kept = self._kept(read, batch.num_rows)
-            values = {column: self._values(read[column], column, kept) for column in self._columns}
+            values: dict[str, NDArray[np.float64]] = {}
+            labels: dict[str, Any] = {}
+            gaps: dict[str, NDArray[np.bool_]] = {}
+            for column in self._columns:
+                if column in self._codes:
+                    labels[column] = self._labels(batch.column(column), column)
+                    gone = labels[column].is_null(nan_is_null=True)
+                    gaps[column] = gone.to_numpy(zero_copy_only=False)
+                else:
+                    values[column] = self._numbers(batch.column(column), column)
+                    gaps[column] = np.isnan(values[column])
+                self._missed[column] += int(gaps[column].sum())
+            self._refuse("missing", gaps if self._missing == "refuse" else {})
+            kept = ~np.logical_or.reduce([*gaps.values()])
+            self._refuse("infinite", {c: np.isinf(x) & kept for c, x in values.items()})
+            coded = {column: self._coded(one, column, kept) for column, one in labels.items()}
+            held = coded | {column: x[kept] for column, x in values.items()}
             yield {
-                name: np.stack([values[column] for column in columns], axis=1)
+                name: np.stack([held[column] for column in columns], axis=1)
                 for name, columns in self._variables.items()
             }
-            self._read += batch.num_rows
-            self.dropped += batch.num_rows - len(kept)
+            self._read += len(kept)
+            self.dropped += len(kept) - int(kept.sum())
         # Known at the end alone: rows are dropped as they are read.
         if self.dropped == self._read:
             none = f"all {self._read:,} rows miss a chosen column" if self._read else "it has none"
@@ -1070,11 +1081,35 @@ class _Encoder:
                 told[name] |= {"kind": "categorical", "categories": labels}
         return told
 
-    def _readable(self, batch: Any, column: str) -> Any:
-        """The labels of a column as they are, or numbers, NaN where one is missing."""
-        array, reading = batch.column(column), self._table.reading
-        if column in self._codes:
-            return _labels_of_arrow(array, reading.na_values, as_text=column in reading.chosen)
+    def _refuse(self, what: str, found: Mapping[str, NDArray[np.bool_]]) -> None:
+        """Refuse the first row that has a value of a kind."""
+        rows = {column: int(np.argmax(there)) for column, there in found.items() if there.any()}
+        if rows:
+            column = min(rows, key=lambda column: rows[column])
+            remedy = "leave out such rows" + " with missing='drop'" * (what == "missing")
+            place = f"is {what} in row {self._read + rows[column]:,} (from 0)"
+            msg = f"{self._where(column)} {place}: {remedy}, or mend them first"
+            raise DataError(msg)
+
+    def _labels(self, array: Any, column: str) -> Any:
+        """Labels of Arrow, null where one is missing."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        tokens = self._table.reading.na_values
+        named = column in self._table.reading.chosen
+        if named or (tokens and pa.types.is_dictionary(array.type)):
+            array = array.cast("string")
+        if tokens and (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+            gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
+            array = pc.if_else(gone, pa.scalar(None, array.type), array)
+        return array
+
+    def _numbers(self, array: Any, column: str) -> NDArray[np.float64]:
+        """Numbers, NaN where one is missing."""
+        from pyarrow import ArrowInvalid
+
+        reading = self._table.reading
         if column in reading.chosen:
             texts = array.cast("string")
             values, stray = numbers_of_text(texts, reading.notation)
@@ -1085,45 +1120,14 @@ class _Encoder:
                 raise self._table.stray(column)
             self._rejected[column] += int(stray.sum())
         else:
-            values = self._numbers(array, column)
+            try:
+                values = array.cast("float64").to_numpy(zero_copy_only=False)
+            except ArrowInvalid as error:
+                msg = f"{self._where(column)} does not fit float64: {error}"
+                raise DataError(msg) from error
         return np.where(np.isin(values, self._missing_numbers), np.nan, values)
 
-    def _kept(self, read: Mapping[str, Any], rows: int) -> NDArray[np.intp]:
-        gaps = {column: _missing_in_arrow(values) for column, values in read.items()}
-        incomplete = np.any(list(gaps.values()), axis=0)
-        if self._missing == "refuse" and incomplete.any():
-            row = int(np.argmax(incomplete))
-            column = next(column for column, gap in gaps.items() if gap[row])
-            msg = (
-                f"{self._where(column)} is missing in row {self._read + row:,} (from 0): "
-                "leave out such rows with missing='drop', or fill them in first"
-            )
-            raise DataError(msg)
-        self._missed.update({column: int(gap.sum()) for column, gap in gaps.items()})
-        return np.flatnonzero(~incomplete)
-
-    def _values(self, read: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
-        if column in self._codes:
-            return self._coded(read, column, kept)
-        values: NDArray[np.float64] = read[kept]
-        infinite = np.flatnonzero(np.isinf(values))
-        if infinite.size:
-            row = self._read + kept[infinite[0]]
-            msg = f"{self._where(column)} is infinite in row {row:,} (from 0): remove it"
-            raise DataError(msg)
-        return values
-
-    def _numbers(self, array: Any, column: str) -> NDArray[np.float64]:
-        from pyarrow import ArrowInvalid
-
-        try:
-            numbers = array.cast("float64")
-        except ArrowInvalid as error:
-            msg = f"{self._where(column)} does not fit float64: {error}"
-            raise DataError(msg) from error
-        return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
-
-    def _coded(self, array: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _coded(self, array: Any, column: str, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
         coded = array if hasattr(array, "dictionary") else array.dictionary_encode()
         labels = coded.dictionary.to_pylist()
         # Rows with a missing label are not among those that are kept.
@@ -1138,10 +1142,8 @@ class _Encoder:
             translated[used[at]] = codes.setdefault(label, len(codes))
             self._counts[column][label] += int(counts[at])
         if len(codes) > _MAX_CATEGORIES:
-            msg = (
-                f"{self._where(column)} has more than {_MAX_CATEGORIES:,} labels, so it names rows "
-                "rather than groups of rows: leave it out, or make it numeric first"
-            )
+            what = f"has more than {_MAX_CATEGORIES:,} labels, so it names rows, not groups of rows"
+            msg = f"{self._where(column)} {what}: leave it out, or make it numeric first"
             raise DataError(msg)
         return translated[local]
 
@@ -1150,54 +1152,20 @@ class _Encoder:
         return f"column {column!r} (variable {name!r}) of {self._table.path}"
 
 
-def _labels_of_arrow(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any:
-    """Labels of Arrow, null where one is a token of a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if as_text or (tokens and pa.types.is_dictionary(array.type)):
-        array = array.cast("string")
-    if not tokens or not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
-        return array
-    gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
-    return pc.if_else(gone, pa.scalar(None, array.type), array)
-
-
-def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
-    if isinstance(values, np.ndarray):
-        return np.isnan(values)
-    return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
-
-
 def _check_options(variables: Variables, missing: str) -> None:
     check_missing(missing, pairwise=False)
-    if not isinstance(variables, Mapping) or not all(
-        isinstance(name_of_variable, str) for name_of_variable in variables
-    ):
+    named = isinstance(variables, Mapping) and all(isinstance(name, str) for name in variables)
+    if not named:
         got = shown(variables)
         msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
         raise InvalidArgumentError(msg)
     for name, columns in variables.items():
-        if not isinstance(columns, Sequence) or isinstance(columns, str) or not columns:
-            msg = f"variable {name!r} needs a list of one or more columns, got {columns!r}"
-            raise InvalidArgumentError(msg)
-        if not all(isinstance(column, str) for column in columns):
-            msg = f"variable {name!r} needs names of columns, got {shown(columns)}"
+        listed = isinstance(columns, Sequence) and not isinstance(columns, str) and len(columns)
+        if not listed or not all(isinstance(column, str) for column in columns):
+            got = shown(columns)
+            msg = f"variable {name!r} needs a list of names of one or more columns, got {got}"
             raise InvalidArgumentError(msg)
         if repeated := sorted({c for c in columns if list(columns).count(c) > 1}):
-            msg = (
-                f"variable {name!r} has columns more than once: {', '.join(repeated)}; "
-                "name each column once"
-            )
+            got = ", ".join(repeated)
+            msg = f"variable {name!r} has columns more than once: {got}; name each column once"
             raise InvalidArgumentError(msg)
-
-
-def _check_kinds(table: Table, name: str, columns: Sequence[str]) -> None:
-    kinds = {column: table.kinds[column] for column in columns}
-    if len(set(kinds.values())) > 1:
-        described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())
-        msg = (
-            f"variable {name!r} mixes numeric and categorical columns: {described}; "
-            "split it into two variables"
-        )
-        raise InvalidArgumentError(msg)

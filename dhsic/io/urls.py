@@ -85,10 +85,8 @@ def checked_url(url: str, what: str = "data") -> str:
     library = _LIBRARIES.get(scheme)
     # Refused rather than hidden: the URL goes into plans, logs and checkpoints as it is.
     if (shown := _redacted(url)) != url:
-        msg = (
-            f"{what} must be a URL without user name, password or query, since it is shown and "
-            f"sent to workers; got {shown!r} with one: {credentials_of(url)}"
-        )
+        told = f"{what} must be a URL without user name, password or query, since it is shown"
+        msg = f"{told}; got {shown!r} with one: {credentials_of(url)}"
         raise InvalidArgumentError(msg)
     if not url.isprintable():
         msg = f"a URL must have no control characters, got {url!r}: remove them"
@@ -119,10 +117,9 @@ def _check_kind(scheme: str, url: str) -> None:
     try:
         get_filesystem_class(scheme)
     except ValueError:
-        msg = (
-            f"a URL must be of a kind that can be read ({', '.join(sorted(_LIBRARIES))} or another "
-            f"of fsspec), got {url!r}{nearest(scheme, _LIBRARIES)}"
-        )
+        known = f"({', '.join(sorted(_LIBRARIES))} or another of fsspec)"
+        near = nearest(scheme, _LIBRARIES)
+        msg = f"a URL must be of a kind that can be read {known}, got {url!r}{near}"
         raise InvalidArgumentError(msg) from None
     except ImportError as error:
         msg = f"{url} needs a library that is not installed: {error}"

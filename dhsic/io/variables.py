@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from dhsic.io.chunks import (
     url_of,
 )
 from dhsic.io.encode import Labels
-from dhsic.io.libraries import is_of
+from dhsic.io.libraries import is_of, is_sparse
 from dhsic.io.marks import Marks, unmasked
 from dhsic.io.urls import StorageError, failure_of, storage_error
 
@@ -54,30 +54,6 @@ _LARGEST_PRODUCT = 2**62
 
 
 @dataclass(frozen=True)
-class Densified:
-    """A sparse matrix whose rows are made dense when they are sliced."""
-
-    matrix: Any
-
-    ndim = 2
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        dtype: np.dtype[Any] = np.dtype(self.matrix.dtype)
-        return dtype
-
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
-        dense: NDArray[Any] = self.matrix[rows].toarray()
-        return dense
-
-
-@dataclass(frozen=True)
 class Variable:
     """Rows of numbers: in memory, in storage that any task can open, or of a Dask graph.
 
@@ -86,8 +62,8 @@ class Variable:
     name : str
         Name of the variable.
     array : array-like, shape (n,) or (n, d)
-        A NumPy array, a Dask array of known chunks (n, d), or what has `shape`, `dtype`, `ndim` and
-        slicing and is pickled by reference: zarr, HDF5, a lazy xarray.
+        An array of NumPy, sparse rows of SciPy, a Dask array of known chunks (n, d), or what has
+        `shape`, `dtype`, `ndim` and slicing and is pickled by reference: zarr, HDF5, a lazy xarray.
     stored_rows : int, optional
         Rows that are stored together, of an array in storage.
     columns : tuple of int, optional
@@ -126,7 +102,7 @@ class Variable:
     @cached_property
     def is_stored(self) -> bool:
         """Whether rows are read by slices of an array that other variables may share."""
-        here = isinstance(self.array, np.ndarray | Densified)
+        here = isinstance(self.array, np.ndarray) or is_sparse(self.array)
         return not here and not is_of(self.array, "dask.array", "Array")
 
     @property
@@ -193,10 +169,8 @@ class Variable:
         what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
         # Where the folder is not there, zarr would read fill values.
         if (folder := missing_folder(self.array)) is not None:
-            msg = (
-                f"{what}: process {os.getpid()} on {socket.gethostname()} sees no folder {folder}; "
-                "put the data where every worker finds it by the same path"
-            )
+            where = f"process {os.getpid()} on {socket.gethostname()} sees no folder {folder}"
+            msg = f"{what}: {where}; put the data where every worker finds it by the same path"
             raise DataError(msg)
         try:
             block = self._as_rows(_insist(slicing))
@@ -310,24 +284,8 @@ def _insist(slicing: Callable[[], Any]) -> Any:
 # --- rows that are made of others
 
 
-class RowFunction(Protocol):
-    """Rows of a variable from the same rows of others."""
-
-    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """Rows (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
-        ...
-
-
-class Spans(Protocol):
-    """Which rows of some inputs are the rows of a variable; every input keeps its order."""
-
-    def of(self, rows: Indices) -> list[tuple[Any, Indices]]:
-        """For every input which of some increasing rows are of it, and its rows there."""
-        ...
-
-    def before(self, rows: Indices) -> list[Indices]:
-        """For every input the first of its rows that does not come before each of some rows."""
-        ...
+RowFunction = Callable[[Indices, Sequence[NDArray[Any]]], NDArray[np.float64]]
+"""Rows of a variable (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
 
 
 @dataclass(frozen=True)
@@ -346,8 +304,11 @@ class Mapped:
         Bytes that are read for a row.
     function : RowFunction, optional
         Computes it from the same rows of the inputs; travels to the tasks.
-    spans : Spans, optional
-        Whose rows these are, where no function is given; inputs are of the same columns then.
+    spans : optional
+        Whose rows these are, where no function is given; inputs are of the same columns then, and
+        every one keeps its order. ``of(rows)`` says of every input which of some increasing rows
+        are of it, and its rows there; ``before(rows)`` the first of its rows that does not come
+        before each of some rows.
     """
 
     name: str
@@ -355,7 +316,7 @@ class Mapped:
     shape: tuple[int, int]
     row_bytes: int
     function: RowFunction | None = None
-    spans: Spans | None = None
+    spans: Rest | _Mixed | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = tuple(getattr(self, one.name) for one in fields(self))
@@ -673,7 +634,8 @@ def pooled_samples(name: str, samples: Sequence[Source]) -> Mapped:
     return Mapped(name, tuple(samples), shape, row_bytes, spans=_Mixed(sizes))
 
 
-class _CodesOfSamples(NamedTuple):
+@dataclass(frozen=True)
+class _CodesOfSamples:
     """The code of the sample of every pooled row, as a `RowFunction`."""
 
     sizes: tuple[int, ...]

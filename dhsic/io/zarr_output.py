@@ -11,15 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import psutil
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_flag, check_integer, check_path
 from dhsic._whole import disk_errors
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.io.chunks import METADATA
 from dhsic.io.urls import is_url, scheme_of, storage_error
 
 OnRowsWritten = Callable[[int], object]
@@ -32,6 +34,7 @@ _MIN_CHUNK_ROWS = 1024
 _MAX_CHUNK_ROWS = 65536
 _BUCKET_BYTES = 32 * 2**20
 _MAX_BITS = 10
+_GROUP = "group"
 _NAME = re.compile(r"(?!\.|__|zarr\.json$)[^/=\[\]]+")
 
 
@@ -147,20 +150,9 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return stored
 
 
-class _Destination(NamedTuple):
-    """Where a group is written."""
-
-    scratch: Path
-    """A folder for temporary files."""
-    target: Path | str
-    """Where it will be."""
-    send: Callable[[bool], None]
-    """Moves what is complete of the group there, at the end its metadata too."""
-
-    @property
-    def group(self) -> Path:
-        """The group under construction."""
-        return self.scratch / "group"
+_Destination = tuple[Path, Path | str, Callable[[bool], None]]
+"""A folder for temporary files, in which a group is made; where the group will be; and what moves
+there what is complete of it, at the end its metadata too."""
 
 
 def write_group(
@@ -203,7 +195,7 @@ def write_group(
     overwrite : bool
         Replace a zarr group at the destination, once the new one is complete. Not for URLs.
     shuffle, expected_bytes : int, optional
-        As for `shuffled`, to write the rows in a random order.
+        A seed, and a guess of the bytes of the data, to write the rows in a random order.
     progress : callable, optional
         Called with the number of rows handled so far; with `shuffle`, first with those read.
 
@@ -234,7 +226,12 @@ def write_group(
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
     _check_output_columns(columns)
-    _check_memory(columns, stored)
+    # A writer holds two chunks.
+    needed, free = 2 * chunk_bytes(columns, stored), psutil.virtual_memory().available
+    if needed > free:
+        what = f"columns must fit the memory by {chunk_rows(columns, stored):,} rows"
+        msg = f"{what}, and take {needed:,} bytes of {free:,} that are free: write fewer columns"
+        raise MemoryBudgetError(msg)
     text = check_path("destination", destination)
     arrays: dict[str, Any] = {}
     rows = 0
@@ -249,8 +246,8 @@ def write_group(
         def store(start: int, chunk: Block) -> None:
             with disk_errors(target):
                 if not arrays:
-                    first_rows = len(next(iter(chunk.values())))
-                    arrays.update(_new_arrays(place.group, columns, first_rows, stored, compress))
+                    first = len(next(iter(chunk.values())))
+                    arrays.update(_new_arrays(scratch / _GROUP, columns, first, stored, compress))
                 for name, array in arrays.items():
                     array.resize((start + len(chunk[name]), columns[name]))
                     array[start:] = chunk[name]
@@ -263,13 +260,7 @@ def write_group(
                 send(True)
 
         if shuffle is not None:
-            blocks = shuffled(
-                blocks,
-                seed=shuffle,
-                scratch=scratch,
-                expected_bytes=expected_bytes,
-                progress=progress,
-            )
+            blocks = _shuffled(blocks, shuffle, scratch, expected_bytes, progress)
         writing: Future[None] | None = None
         for start, chunk in _chunks(blocks, columns, stored, progress):
             # One chunk is written at a time, so that two buffers are held and no more.
@@ -298,10 +289,7 @@ def _chunks(
         length, done = len(next(iter(block.values()))), 0
         shapes = {name: np.shape(values) for name, values in block.items()}
         if shapes != {name: (length, width) for name, width in columns.items()}:
-            msg = (
-                f"a block needs equally many rows of the arrays (name: columns) {columns}; its "
-                f"shapes are {shapes}"
-            )
+            msg = f"a block needs equally many rows of {dict(columns)} columns, got {shapes}"
             raise InvalidArgumentError(msg)
         while done < length:
             filled = rows % step
@@ -366,11 +354,23 @@ def check_new_group(
 def _on_disk(destination: str, overwrite: bool) -> Iterator[_Destination]:
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
+    group, replaced = scratch / _GROUP, scratch.with_suffix(".replaced")
     try:
         with disk_errors(target):
             scratch.mkdir()
-        yield _Destination(scratch, target, lambda complete: None)
-        _install(scratch, target, overwrite)
+        yield scratch, target, lambda complete: None
+        # Something may have taken the place meanwhile.
+        _checked_destination(destination, overwrite)
+        with disk_errors(target):
+            # The old group comes back where the new one cannot take its place.
+            try:
+                if target.exists():
+                    target.rename(replaced)
+                group.rename(target)
+            finally:
+                if replaced.exists() and not target.exists():
+                    replaced.rename(target)
+            shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -384,14 +384,10 @@ def _in_store(url: str, overwrite: bool) -> Iterator[_Destination]:
         msg = f"the destination must be a path or the URL of an object store, got {url!r}: use that"
         raise InvalidArgumentError(msg)
     if overwrite:
-        msg = (
-            f"an object store cannot replace a group at once, so {url!r} is not overwritten: "
-            "remove what is there, or choose another destination"
-        )
+        msg = f"overwrite must be False in an object store, got True: remove {url!r} first"
         raise InvalidArgumentError(msg)
 
     def send(complete: bool) -> None:
-        group = place.group
         files = [path for path in group.rglob("*") if path.is_file()]
         # The longest names first, so that what makes the group open comes last.
         for path in sorted(files, key=lambda path: len(path.parts), reverse=True):
@@ -408,9 +404,9 @@ def _in_store(url: str, overwrite: bool) -> Iterator[_Destination]:
         raise InvalidArgumentError(msg)
     # Chunks are made on a disk, and shuffling needs one, which a store is not.
     with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
-        place = _Destination(Path(scratch), url, send)
+        group = Path(scratch, _GROUP)
         try:
-            yield place
+            yield Path(scratch), url, send
         # An interrupt leaves nothing, either.
         except BaseException:
             with suppress(Exception):  # chunks alone do not open
@@ -433,27 +429,12 @@ def _check_output_columns(columns: Mapping[str, int]) -> None:
         raise InvalidArgumentError(msg)
     for name, width in columns.items():
         if not _NAME.fullmatch(name):
-            msg = (
-                f"{name!r} cannot name an array: use a name without '/', '=', '[' and ']' that "
-                "does not start with '.' or '__'"
-            )
+            what = "use one without '/', '=', '[' and ']' that does not start with '.' or '__'"
+            msg = f"{name!r} cannot name an array: {what}"
             raise InvalidArgumentError(msg)
         if width < 1:
             msg = f"array {name!r} needs at least one column, got {width}"
             raise InvalidArgumentError(msg)
-
-
-def _check_memory(columns: Mapping[str, int], dtype: np.dtype[Any]) -> None:
-    """Refuse arrays of which two chunks, as a writer holds, do not fit the memory."""
-    import psutil
-
-    needed, free = 2 * chunk_bytes(columns, dtype), psutil.virtual_memory().available
-    if needed > free:
-        msg = (
-            f"columns must fit the memory by {chunk_rows(columns, dtype):,} rows, and take "
-            f"{needed:,} bytes where {free:,} are free: write fewer columns"
-        )
-        raise MemoryBudgetError(msg)
 
 
 def _checked_destination(destination: str, overwrite: bool) -> Path:
@@ -464,107 +445,41 @@ def _checked_destination(destination: str, overwrite: bool) -> Path:
         reason = getattr(error, "strerror", None) or error
         msg = f"{destination!r} cannot name a zarr group ({reason}): choose another destination"
         raise InvalidArgumentError(msg) from error
-    if exists:
-        _check_replaceable(target, overwrite)
-    elif not target.parent.is_dir():
-        msg = f"{target.parent} is not a folder: create it first"
-        raise InvalidArgumentError(msg)
+    problem = None
+    if not exists and not target.parent.is_dir():
+        problem = f"{target.parent} is not a folder: create it first"
+    elif exists and not overwrite:
+        remedy = "choose another destination, or overwrite=True (--overwrite)"
+        problem = f"{target} already exists: {remedy}"
+    elif exists and not any((target / mark).is_file() for mark in METADATA):
+        problem = f"{target} exists and is not a zarr group: remove it, or choose another"
+    if problem:
+        raise InvalidArgumentError(problem)
     return target
-
-
-def _check_replaceable(target: Path, overwrite: bool) -> None:
-    if not overwrite:
-        msg = (
-            f"{target} already exists: choose another destination, or replace it with "
-            "overwrite=True (--overwrite)"
-        )
-        raise InvalidArgumentError(msg)
-    if not any((target / mark).is_file() for mark in ("zarr.json", ".zgroup", ".zarray")):
-        msg = (
-            f"{target} exists and is not a zarr group, so it is not replaced: remove it yourself "
-            "or choose another destination"
-        )
-        raise InvalidArgumentError(msg)
-
-
-def _install(scratch: Path, target: Path, overwrite: bool) -> None:
-    # Something may have taken the place meanwhile.
-    if target.exists():
-        _check_replaceable(target, overwrite)
-    group, replaced = scratch / "group", scratch.with_suffix(".replaced")
-    with disk_errors(target):
-        # The old group waits under another name, and comes back where the new one cannot take its
-        # place.
-        try:
-            if target.exists():
-                target.rename(replaced)
-            group.rename(target)
-        finally:
-            if not group.exists():
-                shutil.rmtree(replaced, ignore_errors=True)
-            elif replaced.exists() and not target.exists():
-                replaced.rename(target)
 
 
 # --- rows in a random order
 
 
-def shuffled(
+def _shuffled(
     blocks: Iterable[Block],
-    *,
     seed: int,
     scratch: Path,
     expected_bytes: int,
-    progress: OnRowsWritten | None = None,
+    progress: OnRowsWritten | None,
 ) -> Iterator[dict[str, NDArray[np.float64]]]:
     """Yield all rows of `blocks` in a random order, the same one for every array.
 
     Row i gets the i-th 64-bit number of a generator seeded with `seed`, and rows are sorted by it,
     which makes every order equally likely (up to equal keys, of which ten million rows have one
     pair with probability 3e-6). The leading bits of the key choose the bucket on disk that the row
-    waits in, and one bucket at a time is sorted in memory. So the order depends on the seed and
-    the number of rows alone, not on the blocks or the number of buckets.
-
-    Parameters
-    ----------
-    blocks : iterable of mappings of str to ndarray, shape (b, d)
-        Row blocks, with the same names in the same order. All are read before the first yield.
-    seed : int
-        Names the order.
-    scratch : pathlib.Path
-        An existing folder for the buckets, which together are as large as the data.
-    expected_bytes : int
-        A guess of the size of the data, in bytes; it sets the number of buckets, thus the memory.
-    progress : callable, optional
-        Called with the number of rows read so far.
-
-    Yields
-    ------
-    dict of str to ndarray, shape (b, d)
-        One bucket of rows: about 32 MiB, more where there are over 32 GiB or the guess is low.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the seed is no whole number from 0.
-    DataError
-        If the disk refuses.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> blocks = [{"x": np.arange(6.0)[:, None]}]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     parts = shuffled(blocks, seed=1, scratch=Path(folder), expected_bytes=48)
-    ...     sorted(np.concatenate([part["x"] for part in parts])[:, 0].tolist())
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    waits in, and one bucket at a time, about 32 MiB, is sorted in memory. So the order depends on
+    the seed and the number of rows alone, not on the blocks or the number of buckets.
     """
     bits = min(max((expected_bytes // _BUCKET_BYTES).bit_length(), 1), _MAX_BITS)
     # A stream of its own: the data may come from default_rng(seed) with the same small seed.
-    stream = np.random.SeedSequence(
-        check_integer("shuffle", seed, minimum=0), spawn_key=tuple(b"shuffle")
-    )
-    rng = np.random.default_rng(stream)
+    seed = check_integer("shuffle", seed, minimum=0)
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(b"shuffle")))
     widths: dict[str, int] = {}
     read = 0
     for block in blocks:

@@ -703,7 +703,8 @@ def open_nodes(
     InvalidArgumentError
         Fewer than two nodes, or too many, or names that do not fit.
     DataError
-        As for `dhsic.io.open.open_data`; categories, which have no residuals; or fewer than 4 rows.
+        As for `dhsic.io.open.open_labelled_data`; categories, which have no residuals; or fewer
+        than 4 rows.
     """
     what = "a test of residuals"
     session = run.open(variables, names, data, missing, rows, what=what, fewest=FEWEST_ROWS)

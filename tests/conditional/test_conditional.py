@@ -17,7 +17,7 @@ from dhsic.conditional import independence
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import ApproximateNullWarning, MemoryBudgetError, UnexplainedWarning
 from dhsic.integrations import PValue
-from dhsic.io.open import open_data
+from dhsic.io.open import open_labelled_data
 from dhsic.kernels import Gaussian
 from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
@@ -41,7 +41,7 @@ def spread(n, seed, effect=0.0, d=1):
 
 def residuals_of_kernels(x, y, z, seed):
     """The features, regressions and sums of a run."""
-    sources, _ = open_data((x, y, z), None, None, "refuse")
+    sources, _, _ = open_labelled_data((x, y, z), None, None, "refuse", {})
     session = RunOptions(seed, "float64", threads=1).over(sources)
     return independence.KernelResiduals((Gaussian(), Gaussian()), (WIDTH, WIDTH)).run(session)
 

@@ -370,6 +370,21 @@ def test_columns__of_a_table_are_variables(form, tmp_path):
     assert samples.pvalue == dhsic.two_sample_test(X[:, 0], X[:, 1], rng=0).pvalue
 
 
+def test_columns__of_partitions_and_of_any_name_are_variables(tmp_path):
+    whole, multi = frame().sort_values("label", kind="stable"), pd.MultiIndex.from_tuples
+    whole.to_parquet(tmp_path / "t", partition_cols=["label"])
+    twofold = pd.DataFrame(X, columns=multi([("a", "b"), ("a", "c")]))
+    for data, names, columns in (
+        (tmp_path / "t", ("label", "number"), (whole["label"], whole["number"])),
+        (pd.DataFrame(X), (0, "1"), X.T),
+        (twofold, (("a", "b"), "('a', 'c')"), X.T),
+    ):
+        found, expected = dhsic.hsic(*names, data=data, rng=0), dhsic.hsic(*columns, rng=0)
+        assert found.estimate == pytest.approx(expected.estimate)
+    with pytest.raises(DataError, match=r"got Int128: make a column of each part, or numbers"):
+        dhsic.hsic(polars().Series(PLACES, dtype=polars().Int128), Y)
+
+
 FORM_OF = dict(zip(FUNCTIONS, [*FRAMES] * len(FUNCTIONS), strict=False))
 
 
@@ -481,7 +496,7 @@ def test_columns__that_a_group_does_not_have_are_refused(group, text, says):
     [
         (("label", "number=b,"), r"must be \[NAME=\]COL,COL,...; got 'number=b,'"),
         (("other", "other"), "'other' is given twice"),
-        (("other", [1.0]), "name of a column or a list of names, got list: leave out data="),
+        (("other", [1.0]), r"name of a column or a list of names, got \[1.0\]: leave out data="),
     ],
 )
 def test_columns__of_a_file_are_named(variables, told, tmp_path):
