@@ -92,7 +92,11 @@ def clean(url: str, yes: bool) -> None:
     if found and not yes:
         for folder, manifest in found:
             click.echo(f"{folder}: {_manifest_line(manifest)}")
-        _ask()
+        # A question to nobody would hang a batch job.
+        if not is_terminal(sys.stdin):
+            msg = "there is no terminal to confirm on: add --yes to remove them"
+            raise click.UsageError(msg)
+        click.confirm("Remove?", abort=True)
     for folder, _ in found:
         left = remove_checkpoint(folder)
         # Only files that a checkpoint writes are removed: the folder may be the user's.
@@ -104,14 +108,6 @@ def clean(url: str, yes: bool) -> None:
 def _refuse(broken: list[DataError]) -> None:
     if broken:
         raise DataError("; ".join(map(str, broken)))
-
-
-def _ask() -> None:
-    # A question to nobody would hang a batch job.
-    if not is_terminal(sys.stdin):
-        msg = "there is no terminal to confirm on: add --yes to remove them"
-        raise click.UsageError(msg)
-    click.confirm("Remove?", abort=True)
 
 
 def _manifest_line(manifest: Manifest) -> str:

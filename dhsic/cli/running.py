@@ -6,7 +6,7 @@ import inspect
 import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -255,7 +255,8 @@ def _seen(
                 draw(event)
                 journal.hear(event)
 
-            with _reporting(client, options["report_path"]):
+            path = options["report_path"]
+            with nullcontext() if path is None else performance_report(client, path):
                 yield {
                     "rng": options["rng"],
                     "client": client,
@@ -264,16 +265,6 @@ def _seen(
                 }
             # Only here: before its end the peak is not there, and after the block no worker is.
             page.measure(client)
-
-
-def _reporting(client: Any, path: Path | None) -> AbstractContextManager[None]:
-    """Write a performance report where one was asked for."""
-    if path is None:
-        return nullcontext()
-    if client is None:
-        msg = "--performance-report needs worker processes: add --workers N, or a cluster to run on"
-        raise click.UsageError(msg)
-    return performance_report(client, path)
 
 
 class _Page:

@@ -65,7 +65,12 @@ def unusable(data_name: str, dtype: Any) -> DataError | None:
     kind = np.dtype(dtype).kind
     if kind in "fiub":
         return None
-    remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
+    if kind == "V" and np.dtype(dtype).names is None:
+        kind = ""  # a number of another library, as bfloat16
+    remedy = next(
+        (text for kinds, text in _REMEDIES.items() if kind and kind in kinds),
+        "convert it to float32",
+    )
     return DataError(f"{data_name} must hold real numbers, got {dtype}: {remedy}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import sys
 from collections import Counter
@@ -672,6 +673,8 @@ def _dense(block: Any) -> NDArray[Any]:
 
 
 def _sparse(x: Any, name: str) -> Variable:
+    if x.ndim == 1:
+        x = x.reshape((x.shape[0], 1))
     if x.ndim != 2:
         raise _shape_error(name, x.shape)
     # CSR is the format of SciPy whose rows are sliced without a search.
@@ -791,6 +794,9 @@ def _opened_array(
                 "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python, by pandas for "
                 "instance, and pass what it holds"
             )
+            raise DataError(msg) from error
+        if isinstance(place, str) and any(pathlib.Path(place).rglob("*.parquet")):
+            msg = f"{place!r} is a folder of Parquet files: read it by Dask or pandas and pass that"
             raise DataError(msg) from error
         url = url_of(place)
         what = f"{url or str(place)!r} is not a readable zarr {kind}"
@@ -1127,10 +1133,11 @@ def _part(data: Any, columns: Sequence[str], name: str) -> Any:
         parts = {column: data[known[column]] for column in columns}
         return parts[columns[0]] if len(columns) == 1 else join_columns(parts, name)
     if is_of(data, "dask.dataframe", "DataFrame"):
+        known = {str(key): key for key in data.columns}
         for column in columns:
-            if column not in data.columns:
-                raise unknown_column(column, list(map(str, data.columns)))
-        return data[list(columns)]
+            if column not in known:
+                raise unknown_column(column, list(known))
+        return data[[known[column] for column in columns]]
     frame = as_frame(data)
     if not hasattr(frame, "columns"):
         msg = (
