@@ -23,7 +23,7 @@ from dhsic.cli.request import Request, read_request
 from dhsic.cli.resources import RunResources
 from dhsic.cli.signature import Options, function_of
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
-from dhsic.engine.events import Event, Listener, RunStarted
+from dhsic.engine.events import Event, RunStarted
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
 from dhsic.errors import DataError, needing
 from dhsic.io.urls import is_url, redacted
@@ -252,6 +252,8 @@ def _seen(
             draw = bar.listen()
 
             def hear(event: Event) -> None:
+                if isinstance(event, RunStarted):
+                    page.started = event
                 draw(event)
                 journal.hear(event)
 
@@ -260,7 +262,7 @@ def _seen(
                 yield {
                     "rng": options["rng"],
                     "client": client,
-                    "progress": page.hearing(hear),
+                    "progress": hear,
                     "checkpoint": options["checkpoint"],
                 }
             # Only here: before its end the peak is not there, and after the block no worker is.
@@ -286,22 +288,12 @@ class _Page:
         if path is not None:
             check_report()
         self.path = path
-        self._started: RunStarted | None = None
+        self.started: RunStarted | None = None
         self._memory: tuple[MemoryUse, ...] = ()
-
-    def hearing(self, listener: Listener) -> Listener:
-        """A listener that keeps the plan and passes all on to another."""
-
-        def hear(event: Event) -> None:
-            if isinstance(event, RunStarted):
-                self._started = event
-            listener(event)
-
-        return hear
 
     def measure(self, client: Any) -> None:
         """Look at the memory of all processes, while they are there."""
-        planned = self._started
+        planned = self.started
         if self.path is None or planned is None:
             return
         self._memory = (MemoryUse("this process", planned.driver_bytes, peak_bytes()),)
@@ -319,7 +311,7 @@ class _Page:
         code: str,
     ) -> None:
         """Write the file, with the code that gives the result again."""
-        started = self._started
+        started = self.started
         if self.path is None or started is None:
             return
         threads = f"{started.threads} thread{'s' if started.threads > 1 else ''}"
