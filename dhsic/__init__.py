@@ -13,6 +13,7 @@ from dhsic.conditional import (
     plan_conditional,
 )
 from dhsic.embedding import MeanEmbedding, load_embedding, mean_embedding, mmd
+from dhsic.errors import ApproximateNullWarning
 from dhsic.estimators import (
     CKA,
     COCO,
@@ -36,7 +37,6 @@ from dhsic.interaction import InteractionTestResult, interaction_test, plan_inte
 from dhsic.io.open import stored_array
 from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import (
-    ApproximateNullWarning,
     Chain,
     ChiSquare,
     FromReplicates,

@@ -13,6 +13,8 @@ _RATES = "rates of machines were removed: a plan times a block of the data"
 
 REMOVED: Final[dict[str, str]] = {
     "--calibrate": _RATES,
+    "--group": "write --column-group NAME=COLUMNS",
+    **dict.fromkeys(("row_groups", "--row-groups"), "rows that belong together are groups"),
     "--spec": "write --cluster FILE, whose kind says the queue",
     **dict.fromkeys(("kmeans++", "coherence", "determinant"), _SELECTIONS),
     **dict.fromkeys(("multiplier", "Multiplier", "wild"), _SIGNS),
@@ -21,6 +23,7 @@ REMOVED: Final[dict[str, str]] = {
         "f_regression or f_classif"
     ),
     **dict.fromkeys(("sequential", "Sequential", "--exceed"), _STOPPING),
+    "to_pandas": "take to_frame(), whose columns have the names of tidy tables, as p_value",
 }
 
 # Options of single fields that there were, by the text that has the field now.

@@ -17,14 +17,12 @@ class RowLabels(NamedTuple):
     strata: Any = None
     groups: Any = None
     order: Order | None = None
-    groups_argument: str = "groups"
-    """The argument that the groups came by."""
     weights: Any = None
 
     @property
     def given(self) -> dict[str, Any]:
         """Those that have one a row, by their arguments."""
-        each = {"strata": self.strata, self.groups_argument: self.groups, "weights": self.weights}
+        each = {"strata": self.strata, "groups": self.groups, "weights": self.weights}
         return {what: labels for what, labels in each.items() if labels is not None}
 
     def checked(self, missing: str) -> TimeOrder | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
@@ -19,12 +22,10 @@ from dhsic._random import RngLike
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, named_arguments, nearest
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
-from dhsic.engine.gaps import Gaps, filled
-from dhsic.engine.plan import Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, labels_of
+from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError
 from dhsic.estimators import (
     Estimator,
     EstimatorName,
@@ -37,19 +38,20 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import bandwidth_rows, beyond
-from dhsic.estimators.choose import run_null
-from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.estimators.choose import Planner, plan_once, planned, run_null
+from dhsic.io.frames import as_frame, unknown_column
+from dhsic.io.libraries import holds_columns, is_of
 from dhsic.io.missing import GapTreatment
-from dhsic.io.open import names_of
+from dhsic.io.open import names_of, open_one, pick_variables
+from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
-    Findings,
     LandmarkSummary,
     RunFields,
-    Sketch,
     floor_text,
     is_least,
     kernel_text,
@@ -70,6 +72,7 @@ __all__ = [
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 
 _MOST = 40
+_COMPARED = 1_000  # rows of the target and of a feature of its name
 _TARGET = 40
 _CONTROLS: Mapping[Control, str] = {
     "bh": "false discovery rate (BH)",
@@ -158,6 +161,10 @@ class RankedColumn:
 
 _LEVEL = 0.05  # at which a summary tells whether there are replicates enough
 
+# Columns of the frame; the adjusted p-values are by default those of Benjamini and Hochberg.
+_NAMES = {"name": "term", "hsic": "estimate", "pvalue": "p_value", "pvalue_bh": "p_adjusted"}
+_NAMES |= {f"pvalue_{name}": f"p_{name}" for name in ("by", "bonferroni", "holm", "max_t")}
+
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
     # P-values end at 1 / (b + 1); the standardised statistic goes on to tell strong ones apart.
@@ -199,6 +206,8 @@ class ColumnRanking(RunFields):
         Replicates, which the columns share.
     landmarks : LandmarkSummary or None
         Where the estimator has any; one number kept a column that varies.
+    left_out : mapping of str to str
+        Columns of the data that could not be ranked, and why.
 
     References
     ----------
@@ -227,6 +236,7 @@ class ColumnRanking(RunFields):
     null_reason: str
     n_resamples: int
     landmarks: LandmarkSummary | None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
         """All columns, the strongest first and those that are constant last.
@@ -326,7 +336,12 @@ class ColumnRanking(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, the strongest first."""
-        return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
+        rows = ({_NAMES.get(name, name): x for name, x in vars(f).items()} for f in self.ranked())
+        return [{"rank": place, **row} for place, row in enumerate(rows, 1)]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         check_choice("control", control, get_args(Control))
@@ -337,16 +352,12 @@ class ColumnRanking(RunFields):
             f"{alpha:g} by {_CONTROLS[by]}"
         )
         said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
-        sketch = Sketch.of_bars(
-            lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
-            said,
-            min(_MOST, len(self.features)),
-        )
+        pictures = {said: partial(self.plot, alpha=alpha, control=by, most=_MOST)}
         joint = self.by == "sensitivity"
         rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
         title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if joint else [])]
-        return Findings(title, lead, [sketch], {"Features": rows}, notes)
+        return Findings(title, lead, pictures, {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line above the table."""
@@ -357,6 +368,7 @@ class ColumnRanking(RunFields):
         exploratory = ", exploratory" if self.by == "sensitivity" else ""
         rows = [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
+            *([("left out", "; ".join(self.left_out.values()))] if self.left_out else []),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
             ("n", self._rows_told),
         ]
@@ -488,10 +500,103 @@ class RankedColumns:
         return combinations.with_missing([self.missing, False])
 
 
+def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], dict[str, str]]:
+    """All columns of a table but those that have another task, as far as they can be variables.
+
+    Parameters
+    ----------
+    data : object
+        A data frame, Dataset, dict of columns, or path of a CSV or Parquet file.
+    others : sequence, optional
+        Columns with another task, as variables of the table; what is no name is passed over.
+
+    Returns
+    -------
+    usable, left_out : list of str, dict of str to str
+        Columns of numbers or labels, and why others are neither, as dates, names and prices.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are none, or the table lacks a column with another task.
+    DataError
+        The file cannot be read.
+    """
+    listed = [[one] if isinstance(one, str) else one for one in others]
+    said = [name for some in listed if isinstance(some, list | tuple) for name in some]
+    taken = {name for name in said if isinstance(name, str)}
+    left_out: dict[str, str] = {}
+
+    def passing(columns: Iterable[str], check: Callable[[str], object]) -> list[str]:
+        for column in columns:
+            try:
+                check(column)
+            except DataError as error:
+                # Without the values that show it and the remedy, which stand behind.
+                reason = re.split(r": |, (?=so |')", str(error), maxsplit=1)[0]
+                reason = reason.replace(f" of {data}", "") if isinstance(data, str) else reason
+                left_out[column] = re.sub("^(column|variable) ", "", reason)
+        return [column for column in columns if column not in left_out]
+
+    def open_column(name: str) -> None:
+        ((column,), _) = pick_variables([name], held)
+        values = open_one(column, name)
+        # Numbers of rows, as an index becomes a column of a file.
+        if values.place == "memory" and values.shape == (n := values.shape[0], 1) and n > 1:
+            counted = values.read(0, n)[:, 0] - np.arange(n)
+            if counted[0] in (0, 1) and (counted == counted[0]).all():
+                msg = f"{name!r} counts the rows"
+                raise DataError(msg)
+
+    held, table = data, open_table(Path(data)) if is_table(data) else None
+    names = _names_of_columns(data) if table is None else table.columns
+    if table is not None:
+        named = columns_by_variable(sorted(taken), names)
+        taken = {column for columns in named.values() for column in columns}
+    for name in taken.difference(names):
+        if table is not None:
+            table.check_column(name)
+        raise unknown_column(name, names)
+    for name in names:
+        if name not in taken and (not name.strip() or re.fullmatch(r"Unnamed: \d+", name)):
+            left_out[name] = f"{name!r} has no name"
+    usable = [name for name in names if name not in taken and name not in left_out]
+    if table is not None:
+        usable = passing(passing(usable, table.check_column), lambda name: table.check_text([name]))
+        held = held_columns(table, usable) if usable else data
+    usable = passing(usable, open_column)
+    if not usable:
+        besides = f" besides {', '.join(sorted(taken))}" if taken else ""
+        reasons = f": {'; '.join(left_out.values())}" if left_out else ": add some"
+        msg = (
+            f"{'data' if table is None else data} must have columns of numbers or labels{besides}, "
+            f"got no others{reasons}"
+        )
+        raise InvalidArgumentError(msg)
+    return usable, left_out
+
+
+def _names_of_columns(data: Any) -> Sequence[str]:
+    """The columns of a table in memory, or of Dask, in their order."""
+    if data is None:
+        msg = "rank_features: missing a required argument: 'features', or data= to rank its columns"
+        raise UnknownArgumentError(msg)
+    if holds_columns(data) or is_of(data, "dask.dataframe", "DataFrame"):
+        return list(map(str, data))
+    named = None if isinstance(data, os.PathLike) else getattr(as_frame(data), "columns", None)
+    if named is None:
+        msg = "features must name arrays of the group, got none: name them"
+        raise InvalidArgumentError(msg)
+    return list(map(str, named))
+
+
 def open_columns(
     run: RunOptions, features: Any, target: Any, data: Any, missing: GapTreatment, rows: RowLabels
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
+    if target is None:
+        msg = "a target is needed: features are compared with it, as target='year' of data"
+        raise UnknownArgumentError(msg)
     given, usual = (features, target), ("x", "y")
     # Columns of data have names of their own; arrays are x and y.
     if data is None:
@@ -499,7 +604,20 @@ def open_columns(
     else:
         # One column has its name; a list of columns has none of its own.
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
-    return run.open(given, names, data, missing, rows, pairwise=True)
+    session = run.open(given, names, data, missing, rows, pairwise=True)
+    several, one = session.sources
+    (name, *others), columns = labels_of(one) or ("",), labels_of(several) or ()
+    if not others and name in columns:
+        # Columns of two tables may have one name.
+        first = 0, min(session.n, _COMPARED)
+        alike = data is not None or (
+            {several.place, one.place} == {"memory"}
+            and np.array_equal(several.read(*first)[:, columns.index(name)], one.read(*first)[:, 0])
+        )
+        if alike:
+            msg = f"target {name!r} is among the features: leave it out of them, or it comes first"
+            raise InvalidArgumentError(msg)
+    return session
 
 
 def read_columns(
@@ -578,8 +696,8 @@ def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
     assert isinstance(named, Mapping)
     if not named or not all(isinstance(name, str) for name in named):
         msg = (
-            "groups must be columns by the name of their group, or a list of lists of columns; got "
-            f"{groups!r}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
+            "column_groups must be columns by the name of their group, or a list of lists of "
+            f"columns; got {groups!r}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
         )
         raise InvalidArgumentError(msg)
     return named
@@ -710,10 +828,11 @@ Joint = tuple[Kernel, Kernel] | None
 @named_arguments
 @shows_progress
 def rank_features(
-    features: Any,
-    target: Any,
+    features: Any = None,
+    target: Any = None,
     *,
-    groups: ColumnGroups | None = None,
+    exclude: Sequence[str] = (),
+    column_groups: ColumnGroups | None = None,
     by: By = "pvalue",
     feature_kernels: ColumnKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,
@@ -725,7 +844,7 @@ def rank_features(
     data: Any = None,
     missing: GapTreatment = "refuse",
     strata: Any = None,
-    row_groups: Any = None,
+    groups: Any = None,
     order: Order | None = None,
     precision: Precision = "float64",
     client: Any = None,
@@ -747,12 +866,16 @@ def rank_features(
     ----------
     features : array-like, shape (n, d)
         As a variable of `independence_test`; d may be thousands. A constant column has HSIC
-        and CKA 0 and p-values 1, is marked, and does not count as a test of many.
+        and CKA 0 and p-values 1, is marked, and does not count as a test of many. Where it is left
+        out, all columns of `data` that have no other task and hold numbers or labels: those that
+        are left out, as dates, names of rows and their numbers, the result lists with the reasons.
     target : array-like, shape (n,) or (n, d)
         The other variable.
-    groups : mapping of str to columns, or sequence of columns, optional
+    exclude : sequence of str, optional
+        Columns of `data` that are no features, where `features` is left out.
+    column_groups : mapping of str to columns, or sequence of columns, optional
         Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
-        name; they may overlap. Rows that belong together are `row_groups`.
+        name; they may overlap. Rows that belong together are `groups`.
     by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
         Criterion. P-values of few replicates tie; then the standardised statistic decides. CKA,
         (HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b) with b the mean of HSIC(x, y) over the
@@ -786,13 +909,13 @@ def rank_features(
         Names of the columns; where not given those that the data have, or "x[0]", "x[1]", ...
     data, missing
         As for `independence_test`: features are then a list of names, and the target is a name.
-    strata, row_groups, order
-        As `strata`, `groups` and `order` of `independence_test`, with the same assumptions, of the
-        rows of all features and of the target alike: rows change places within their stratum alone,
-        which ranks by the dependence given the stratum; whole groups of rows do; or the target is
-        shifted in time against all features at once. `null_reason` of the result says which
-        assumption it stands on. An order leaves few replicates, n / lag, and so no small adjusted
-        p-values but those of "max-t", which need no more of them for many features.
+    strata, groups, order
+        As for `independence_test`, with the same assumptions, of the rows of all features and of
+        the target alike: rows change places within their stratum alone, which ranks by the
+        dependence given the stratum; whole groups of rows do; or the target is shifted in time
+        against all features at once. `null_reason` of the result says which assumption it stands
+        on. An order leaves few replicates, n / lag, and so no small adjusted p-values but those of
+        "max-t", which need no more of them for many features.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. Where replicates of all features do not fit the memory, they
         are made for some after others, a pass each; `plan_ranking` says how many.
@@ -846,9 +969,19 @@ def rank_features(
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("by", by, get_args(By))
-    rows = RowLabels(strata, row_groups, order, "row_groups")
+    if isinstance(groups, Mapping):
+        msg = "groups are labels of rows, got columns by name: groups of columns are column_groups"
+        raise InvalidArgumentError(msg)
+    rows = RowLabels(strata, groups, order)
+    left_out: Mapping[str, str] = {}
+    if features is None:
+        others = [target, strata, groups, *exclude]
+        features, left_out = usable_columns(data, others)
+    elif exclude:
+        msg = "exclude is of all columns of data, and features names some: leave either out"
+        raise InvalidArgumentError(msg)
     session = open_columns(run, features, target, data, missing, rows)
-    chosen = read_columns(session, names, groups, feature_kernels)
+    chosen = read_columns(session, names, column_groups, feature_kernels)
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
     msg = (
         "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
@@ -880,7 +1013,7 @@ def rank_features(
         null=law,
         kernels=combinations.kernels,
     )
-    neighbours = Neighbours(session, ("order", "row_groups", "strata"))
+    neighbours = Neighbours(session)
     outcome = method.test_grid(session, combinations, law)
     neighbours.warn()
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
@@ -900,6 +1033,7 @@ def rank_features(
         null_reason="; ".join(filter(None, (null_reason, outcome.detail))),
         n_resamples=len(outcome.replicates),
         landmarks=outcome.landmarks,
+        left_out=left_out,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
 
@@ -912,9 +1046,9 @@ def plan_ranking() -> None:
     ----------
     features, target : array-like, shapes (n, d) and (n,) or (n, d)
         As for `rank_features`.
-    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples, names, data, missing
+    exclude, column_groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    strata, row_groups, order, precision, client, threads, memory, time
+    names, data, missing, strata, groups, order, precision, client, threads, memory, time
         As for `rank_features`.
 
     Returns

@@ -23,7 +23,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import draw_permutations
@@ -125,9 +125,18 @@ class ColumnSelection(RunFields, BarResult):
         """Every selected feature, in the order of the method."""
         rows = zip(self.names, self.columns, self.scores, strict=True)
         return [
-            {"place": place, "name": name, "columns": ", ".join(map(str, columns)), "score": score}
+            {
+                "rank": place,
+                "term": name,
+                "columns": ", ".join(map(str, columns)),
+                "estimate": score,
+            }
             for place, (name, columns, score) in enumerate(rows, 1)
         ]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.method}, {self.criterion}"
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         return self.names, self.scores, f"score of {self.method} by {self.criterion}"
@@ -142,7 +151,7 @@ def select_features(
     *,
     method: SelectionMethod = "forward",
     criterion: SelectionCriterion = "cka",
-    groups: ColumnGroups | None = None,
+    column_groups: ColumnGroups | None = None,
     feature_kernel: KernelName | str | Kernel | None = None,
     target_kernel: KernelName | str | Kernel | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
@@ -185,7 +194,7 @@ def select_features(
     criterion : {"cka", "hsic"}, optional
         Measure that "forward" and "backward" make largest. HSIC as in [1] depends on how the
         kernel's scale changes with the set, CKA does not.
-    groups : mapping of str to columns, or sequence of columns, optional
+    column_groups : mapping of str to columns, or sequence of columns, optional
         As for `rank_features`.
     feature_kernel : str or Kernel, optional
         Fitted to every set of columns by itself. Where not given, Gaussian for numbers, times delta
@@ -253,7 +262,7 @@ def select_features(
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
     session = open_columns(run, features, target, data, missing, RowLabels(strata))
-    chosen = read_columns(session, names, groups, feature_kernel)
+    chosen = read_columns(session, names, column_groups, feature_kernel)
     if session.gaps and method == "lasso":
         msg = (
             f"missing='pairwise' needs method 'forward' or 'backward', got {method!r}: take one of "

@@ -87,7 +87,7 @@ def test_rows__of_every_function_are_compared_by_their_labels(name, form):
 LISTS = {
     "given": lambda a, b: dhsic.conditional_independence_test(a["x"], a["y"], given=b["z"]),
     "third variable": lambda a, b: dhsic.hsic(a["x"], a["y"], b["z"]),
-    "row_groups": lambda a, b: dhsic.rank_features(a[["x", "z"]], a["y"], row_groups=b["g"]),
+    "groups of a ranking": lambda a, b: dhsic.rank_features(a[["x", "z"]], a["y"], groups=b["g"]),
     "features": lambda a, b: dhsic.rank_features(a[["x", "z"]], b["y"]),
     "dictionary": lambda a, b: dhsic.dependence_matrix(data={"x": a["x"], "y": b["y"]}),
     "columns of one variable": lambda a, b: dhsic.hsic({"a": a["x"], "b": b["y"]}, Y),

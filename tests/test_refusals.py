@@ -571,7 +571,7 @@ def test_function__refuses_in_words(call, error, words, tmp_path, monkeypatch):
 MISSING_LIBRARIES = [
     ("matplotlib", lambda: pair().plot(), r"Plotting needs matplotlib.*pip install 'dhsic\[plot"),
     ("matplotlib", lambda: pair().report("page.html"), r"pip install 'dhsic\[report\]'"),
-    ("pandas", lambda: rank().to_pandas(), r"pip install 'dhsic\[tables\]'"),
+    ("pandas", lambda: rank().to_frame(), r"pip install 'dhsic\[tables\]'"),
     ("sklearn.linear_model", lambda: select(k=1, method="lasso"), r"'dhsic\[selection\]'"),
     ("sklearn", lambda: causal.find_regression("random-forest"), r"dhsic\[causal\]"),
 ]
@@ -756,10 +756,11 @@ COMMANDS = {
     },
     "rank data.zarr --features x --target y": {
         "--lag 5": "write as --order time:lag=VALUE",
-        "--row-groups label": "groups of equally many rows",
-        "--group a": "--group must be NAME=COLUMNS",
-        "--group a=b": "by numbers from 0 to 2 or by name; got ['b']",
-        "--group a=0 --group a=1": "each name once",
+        "--groups label": "groups of equally many rows",
+        "--row-groups label": "rows that belong together are groups",
+        "--column-group a": "--column-group must be NAME=COLUMNS",
+        "--column-group a=b": "by numbers from 0 to 2 or by name; got ['b']",
+        "--column-group a=0 --column-group a=1": "each name once",
         "--kernel gausian": "did you mean 'gaussian'",
         "--estimator nystrom-m:many": "n_landmarks must be",
         "--target y": "--target is given twice",

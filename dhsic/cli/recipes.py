@@ -51,8 +51,6 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
     labels = {
         what: options[what] for what in LABELS if what in request.arguments and options.get(what)
     }
-    if "features" in options:
-        labels.pop("groups", None)
     for what, texts in labels.items():
         each = texts if "samples" in options else [texts]
         opened = [f"open_group_labels({data}, {text!r}, {what!r}{allowed})" for text in each]

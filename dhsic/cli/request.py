@@ -16,10 +16,11 @@ from dhsic.cli.resources import RunResources, read_resources
 from dhsic.cli.signature import DATA, LABELS, Options
 from dhsic.engine.plan import Plan
 from dhsic.io.open import open_group, open_group_labels, open_group_samples
-from dhsic.io.tables import is_table, text_of_columns, usable_columns
+from dhsic.io.tables import is_table, text_of_columns
 from dhsic.io.variables import Variable
 from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.grid import grid_fields, is_grid
+from dhsic.ranking import usable_columns
 
 _RUN = ("rng", "checkpoint", "memory", "threads")
 
@@ -103,7 +104,7 @@ def read_request(options: Options, parameters: Sequence[str]) -> Request:
 
 def arguments_of(options: Options, parameters: Sequence[str], place: RunResources) -> Options:
     """The options that are arguments of a function, as they were typed."""
-    beside = (*DATA, *_RUN)
+    beside = (*DATA, "exclude", *_RUN)
     given = {name: options[name] for name in parameters if name not in beside}
     said = {name: value for name, value in given.items() if value not in (None, ())}
     # A null that has fields has its number of replicates among them.
@@ -142,10 +143,8 @@ def _usable(options: Options, option: str) -> list[str]:
     if not is_table(options["data"]):
         msg = f"{option} must name arrays of the group, got none: name them"
         raise click.UsageError(msg)
-    # The groups of a ranking are groups of columns.
-    ranks = "features" in options
-    beside = [options["target"]] if ranks else []
-    for name in ("strata", "row_groups" if ranks else "groups", "exclude"):
+    beside = [options["target"]] if "features" in options else []
+    for name in ("strata", "groups", "exclude"):
         beside += options[name]
     usable, others = usable_columns(options["data"], list(dict.fromkeys(beside)))
     if others:
@@ -156,12 +155,10 @@ def _usable(options: Options, option: str) -> list[str]:
 
 def _argument(name: str, value: Any, options: Options, sources: Sequence[Variable]) -> Any:
     """An argument of the function from the value of its option."""
-    if name in LABELS and name != "groups":
+    if name in LABELS:
         return _opened_labels(name, value, options)
-    if name == "groups":
-        if "features" in options:
-            return column_groups(value, sources[0].shape[1])
-        return _opened_labels(name, value, options)
+    if name == "column_groups":
+        return column_groups(value, sources[0].shape[1])
     if name == "kernels":
         names = [source.name for source in sources]
         if "samples" in options:
@@ -242,8 +239,8 @@ def column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]]:
             listed = []
         if not name.strip() or not listed or name.strip() in groups:
             msg = (
-                "--group must be NAME=COLUMNS, each name once, with columns as 0:12 or 0,3,5; got "
-                f"{text!r}"
+                "--column-group must be NAME=COLUMNS, each name once, with columns as 0:12 or "
+                f"0,3,5; got {text!r}"
             )
             raise click.UsageError(msg)
         groups[name.strip()] = listed

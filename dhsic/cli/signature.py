@@ -36,7 +36,7 @@ DATA: Final = {
     "features": ("--features", False),
     "target": ("--target", False),
 }
-LABELS: Final = ("strata", "groups", "row_groups", "weights")
+LABELS: Final = ("strata", "groups", "weights")
 # Words of the shell where they are others than those of Python.
 _WORDS: Final = {
     "rng": "--seed",
@@ -63,7 +63,7 @@ _HELP: Final = {
     "order": "Rows are a series, as time or time:lag=12.",
     "regression": "As random-forest or splines:n_knots=6.",
     "groups": "Labels of rows; whole groups change places.",
-    "row_groups": "Labels of rows; whole groups change places.",
+    "column_groups": "Rank groups of columns, as 'timbre=0:12'; may be repeated.",
     "strata": "Labels of rows, which change places within them alone.",
     "weights": "How much of a population each row stands for.",
     "precision": "Floating-point precision of the kernels.",
@@ -231,7 +231,7 @@ def first_words(dotted: str, name: str) -> str:
     text = " ".join(_described(dotted).get(name, "").split())
     referred = re.match(r"As (?:`\w+`.* )?(?:for|of) `(?:dhsic\.)?(\w+)`", text)
     if referred and dotted != _LIKE:
-        return first_words(_LIKE, "groups" if name == "row_groups" else name)
+        return first_words(_LIKE, name)
     # A reference is a noun behind some words, and else a footnote.
     text = re.sub(r"(?<= of | as )\[\d+\]_", "the paper", text)
     plain = re.sub(r"\s*\[\d+\]_|\s\[\d+\]", "", text)
@@ -268,7 +268,7 @@ def options_of(
     hints = get_type_hints(function)
     for name, parameter in inspect.signature(function).parameters.items():
         default = (defaults or {}).get(name, parameter.default)
-        if name in without or name in ("data", "names", "y", "client", "progress"):
+        if name in without or name in ("data", "exclude", "names", "y", "client", "progress"):
             continue
         found = _option(dotted, name, hints[name], default)
         if found is not None:
@@ -286,11 +286,11 @@ def _option(dotted: str, name: str, hint: Any, default: Any) -> click.Parameter 
         required = name != "features" and "matrix" not in dotted
         settings.update(multiple=multiple, required=required, metavar=_ARRAY)
         return click.Option([flag, name], **settings)
-    if (name in LABELS and name != "groups") or (name == "groups" and hint is Any):
+    if name in LABELS:
         return click.Option([flag, name], multiple=name != "weights", metavar="ARRAY", **settings)
-    if name == "groups":
-        settings["help"] = "Rank groups of columns, as 'timbre=0:12'; may be repeated."
-        return click.Option(["--group", name], multiple=True, metavar="NAME=COLUMNS", **settings)
+    if name == "column_groups":
+        settings.update(multiple=True, metavar="NAME=COLUMNS")
+        return click.Option(["--column-group", name], **settings)
     required = default is inspect.Parameter.empty
     settings["required" if required else "default"] = required or default
     if name == "kernels":

@@ -11,7 +11,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
@@ -754,7 +754,7 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
     for column in columns:
         table.check_column(column)
     table.check_text(columns)
-    held = _held(table, columns)
+    held = held_columns(table, columns)
     return [frame_source(as_frame(held.select(listed)), name) for name, listed in chosen.items()]
 
 
@@ -766,61 +766,6 @@ def table_index(data: Any) -> Any:
 
     with pq.ParquetFile(data) as file:
         return file.read(index_of_pandas(file.schema_arrow))
-
-
-def usable_columns(
-    path: str | os.PathLike[str], variables: Sequence[str] = ()
-) -> tuple[list[str], dict[str, str]]:
-    """All columns of a table but those of some variables, as far as they can be variables.
-
-    Parameters
-    ----------
-    path : str or path
-        A CSV or Parquet file.
-    variables : sequence of str, optional
-        As for `columns_by_variable`.
-
-    Returns
-    -------
-    usable, others : list of str, dict of str to str
-        Columns of numbers or labels, and why others are neither, as dates, names and prices.
-
-    Raises
-    ------
-    InvalidArgumentError
-        There are none, or a variable cannot be read or has a column that the table lacks.
-    DataError
-        The file cannot be read.
-    """
-    table = open_table(Path(path))
-    named = columns_by_variable(variables, table.columns)
-    taken = {column for columns in named.values() for column in columns}
-    for column in taken.difference(table.columns):
-        table.check_column(column)
-    others = {name: f"{name!r} has no name" for name in table.columns if not name.strip()}
-
-    def passing(columns: Sequence[str], check: Callable[[str], object]) -> list[str]:
-        for column in columns:
-            try:
-                check(column)
-            except DataError as error:
-                reason = str(error).replace(f" of {table.path}", "")
-                # Without the values that show it and the remedy, which stand behind.
-                reason = re.split(r": |, (?=so |')", reason, maxsplit=1)[0]
-                others[column] = re.sub("^(column|variable) ", "", reason)
-        return [column for column in columns if column not in others]
-
-    asked = [name for name in table.columns if name not in taken and name not in others]
-    written = passing(passing(asked, table.check_column), lambda name: table.check_text([name]))
-    if written:
-        held = _held(table, written)
-        written = passing(written, lambda name: frame_source(as_frame(held.select([name])), name))
-    if not written:
-        besides = f" besides {', '.join(sorted(taken))}" if taken else ""
-        reasons = f": {'; '.join(others.values())}" if others else ": add some"
-        msg = f"{path} must have columns of numbers or labels{besides}, got no others{reasons}"
-        raise InvalidArgumentError(msg)
-    return written, others
 
 
 def text_of_columns(name: str, *columns: str) -> str:
@@ -904,7 +849,8 @@ def _joined_variable(columns: Any) -> tuple[str, list[str]]:
     raise InvalidArgumentError(msg)
 
 
-def _held(table: Table, columns: Sequence[str]) -> Any:
+def held_columns(table: Table, columns: Sequence[str]) -> Any:
+    """Columns in memory, as a table of Arrow."""
     import psutil
     import pyarrow as pa
 

@@ -43,7 +43,6 @@ _WIDEST = 64
 _REMEDIES = {
     "order": "order='time' (--order) for a series",
     "groups": "groups= (--groups) for rows that belong together",
-    "row_groups": "row_groups= (--row-groups) for rows that belong together",
     "strata": "strata= (--strata) where they are exchangeable within strata",
 }
 

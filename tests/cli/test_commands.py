@@ -109,7 +109,7 @@ PRINTED = {
     f"{RANK} --top 1 --alpha 0.9 --control max-t": ["at level 0.9 by max-t", "1  first"],
     "rank table.csv --target a": ["features   3", "label"],
     "rank table.csv --features f=b,c --target a": ["features   2"],
-    f"{MATRIX} --alpha 0.5 --top 1": ["x      y  ", "2 of 3 pairs at level 0.5, by Holm"],
+    f"{MATRIX} --alpha 0.5 --top 1": ["x  y  estimate  cka", "2 of 3 pairs at level 0.5, by Holm"],
     TWO: ["samples      x (300), far (200)", "squared MMD", "one distribution rejected at level"],
     THREE: ["x independent of (y, z): p =", "factorisation not rejected at level 0.05"],
     GIVEN: ["z, which explain", "conditional independence rejected at level"],
@@ -197,14 +197,14 @@ OPTIONS = {
     RANK: {
         "--features z": {"features.0.name": "z"},
         "--target label": {"target": "label", "target_kernel": "delta"},
-        "--group a=0:1 --group b=second,2": {"features.1.columns": [1, 2]},
+        "--column-group a=0:1 --column-group b=second,2": {"features.1.columns": [1, 2]},
         "--by cka": {"by": "cka"},
         "--kernel laplacian": {"features.0.kernel": "laplacian"},
         "--target-kernel imq": {"target_kernel": "imq"},
         "--estimator nystrom-hsic": {"estimator": "nystrom-hsic"},
         "--estimator nystrom-m:30,pairing=joint": {"landmarks.pairing": "joint"},
         "--null permutation": {"null": "permutation"},
-        "--row-groups fives": {"null_reason": "whole groups"},
+        "--groups fives": {"null_reason": "whole groups"},
     },
     MATRIX: {
         "--kernel x=imq": {"variables.0.kernel": "imq:"},
@@ -254,7 +254,7 @@ OPTIONS = {
         "--criterion sensitivity": {"results.0.criterion": "sensitivity"},
     },
 }
-REPEATED = {"--variable", "--sample", "--given", "--strata", "--groups", "--group", "--wrt"}
+REPEATED = {"--variable", "--sample", "--given", "--strata", "--groups", "--column-group", "--wrt"}
 
 
 def given_again(base, more):
@@ -412,8 +412,8 @@ REPORTS = {
     f"{TEST} --weights weight": "result",
     f"{MAP} --estimator rff-hsic:40 --of estimate --wrt x": "result",
     f"{MAP} --variable z --kernel y=imq:2 --precision float32 --missing drop": "result",
-    f"{RANK} --by cka --kernel laplacian --target-kernel imq:2 --row-groups fives": "result",
-    f"{RANK} --group a=0 --group all=0:3 --order time:lag=12": "result",
+    f"{RANK} --by cka --kernel laplacian --target-kernel imq:2 --groups fives": "result",
+    f"{RANK} --column-group a=0 --column-group all=0:3 --order time:lag=12": "result",
     f"{TWO} --estimator nystrom-mmd:40": "result",
     f"{THREE} --estimator nystrom-lancaster:30 --groups fives": "result",
     f"{GIVEN} --seed 2": "result",

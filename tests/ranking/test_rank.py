@@ -2,8 +2,10 @@
 
 import itertools
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.stats import binom, false_discovery_control
 
@@ -117,9 +119,8 @@ def test_rank__keeps_to_the_rows_as_the_single_test_does(case, estimator):
     """Strata, groups and series; groups of a ranking are of columns, its rows have another word."""
     (x, y), asked = case(np.random.default_rng(0), 0.3)
     x = np.column_stack([x, x**2])
-    ranked = {"row_groups" if name == "groups" else name: one for name, one in asked.items()}
     options = {"estimator": estimator, "rng": 3}
-    found = dhsic.rank_features(x, y, **options, **ranked)
+    found = dhsic.rank_features(x, y, **options, **asked)
     singles = [
         dhsic.independence_test(one, y, kernels="gaussian", null="shifts", **options, **asked)
         for one in x.T
@@ -132,14 +133,16 @@ def test_groups__are_tested_as_the_variables_that_they_are():
     x, y = make()
     groups = {"pair": [0, 2], "one": np.array([3]), "three": range(1, 4)}
     options = {"estimator": "nystrom-m", "null": NULLS[1], "rng": 0}
-    found = dhsic.rank_features(x, y, groups=groups, **options)
+    found = dhsic.rank_features(x, y, column_groups=groups, **options)
     assert [f.columns for f in found.features] == [(0, 2), (3,), (1, 2, 3)]
     singles = [
         dhsic.independence_test(x[:, list(f.columns)], y, kernels="gaussian", **options)
         for f in found.features
     ]
     assert_is_single_tests(found, singles)
-    named = dhsic.rank_features(x, y, names=list("abcd"), groups=[["a", "c"], ["d"]], **options)
+    named = dhsic.rank_features(
+        x, y, names=list("abcd"), column_groups=[["a", "c"], ["d"]], **options
+    )
     assert [(f.name, f.columns) for f in named.features] == [("group 1", (0, 2)), ("group 2", (3,))]
     assert named.features[0].pvalue == found.features[0].pvalue
 
@@ -269,7 +272,7 @@ def in_groups(rng, effect):
     groups = rng.permutation(np.repeat(np.arange(40), 8))
     x = rng.standard_normal((40, 3))[groups] + 0.5 * rng.standard_normal((320, 3))
     y = rng.standard_normal(40)[groups] + 0.5 * rng.standard_normal(320) + effect * x[:, 0]
-    return x, y, {"row_groups": groups}
+    return x, y, {"groups": groups}
 
 
 def in_time(rng, effect):
@@ -338,7 +341,7 @@ def test_constants__are_marked_and_the_others_ranked_as_without_them(estimator):
     names = ["c0", "x0", "x1", "c1", "x2", "x3"]
     found = dhsic.rank_features(still, y, names=names, **options)
     groups = {"x0": [1], "x1": [2], "x2": [4], "x3": [5]}
-    without = dhsic.rank_features(still, y, groups=groups, **options)
+    without = dhsic.rank_features(still, y, column_groups=groups, **options)
     assert [f.name for f in found.features] == names
     assert tuple(f for f in found.features if not f.constant) == without.features
     constant = [f for f in found.features if f.constant]
@@ -355,11 +358,11 @@ def test_constants__in_groups_are_no_hindrance():
     x, y = make()
     x[:, [1, 2]] = -3.0
     groups = {"mixed": [0, 1], "still": [1, 2]}
-    mixed, still = dhsic.rank_features(x, y, groups=groups, rng=0, n_resamples=19).features
+    mixed, still = dhsic.rank_features(x, y, column_groups=groups, rng=0, n_resamples=19).features
     assert (mixed.constant, still.constant) == (False, True)
     assert mixed.pvalue < 1.0
     with pytest.raises(DataError, match="needs a feature that varies, and all 1 of 'x'"):
-        dhsic.rank_features(x, y, groups={"still": [1, 2]}, rng=0)
+        dhsic.rank_features(x, y, column_groups={"still": [1, 2]}, rng=0)
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
@@ -388,12 +391,12 @@ def test_rare__columns_beside_others_are_tested_as_by_themselves(estimator):
     y = x[:, 2] + rng.standard_normal(n)
     groups = {"a": [0], "b": [1], "both": [0, 1], "mixed": [1, 2], "constant": [3, 4], "d": [4]}
     options = {"rng": 1, "estimator": estimator, "n_resamples": 19}
-    found = dhsic.rank_features(x, y, groups=groups, **options)
+    found = dhsic.rank_features(x, y, column_groups=groups, **options)
     assert [done.name for done in found.passes].count("scan") == 1
     assert [f.constant for f in found.features] == [False] * 4 + [True] * 2
     for feature in found.features[:4]:
         assert np.isfinite([feature.statistic, feature.hsic, feature.cka]).all()
-    alone = dhsic.rank_features(x, y, groups={"both": [0, 1]}, **options).features[0]
+    alone = dhsic.rank_features(x, y, column_groups={"both": [0, 1]}, **options).features[0]
     assert alone.kernel == found.features[2].kernel
     assert alone.statistic == pytest.approx(found.features[2].statistic, rel=1e-6)
     kernels = [float(f.kernel.removeprefix("gaussian:")) for f in found.features[:2]]
@@ -419,7 +422,7 @@ def test_labels__are_columns_beside_numbers(estimator):
     assert found.target == "delay"
     assert found.rejected(0.05, control="holm") == ("carrier",)
     groups = {"both": ["carrier", "distance"], "late": ["late"]}
-    both, _ = dhsic.rank_features(frame, delay, groups=groups, **options).features
+    both, _ = dhsic.rank_features(frame, delay, column_groups=groups, **options).features
     assert both.kernel.startswith("gaussian:")
     assert both.kernel.endswith("@1*delta@0")
     assert both.pvalue < 0.05
@@ -461,7 +464,7 @@ def test_sensitivity__sums_over_groups_and_uses_the_kernels_given():
     options = {"rng": 0, "by": "sensitivity", "n_resamples": 9, **kernels}
     a, b, c = (f.sensitivity for f in dhsic.rank_features(x[:, :3], y, **options).features)
     groups = {"both": [0, 2], "one": [1], "still": [3]}
-    found = dhsic.rank_features(x, y, groups=groups, **options).features
+    found = dhsic.rank_features(x, y, column_groups=groups, **options).features
     sizes = [f.sensitivity for f in found]
     np.testing.assert_allclose(sizes, [a + c, b, 0.0], rtol=1e-9, atol=1e-12)
 
@@ -576,3 +579,74 @@ def test_on_columns__scaled_takes_no_notice_of_units(rng):
         OnColumns(Gaussian(gamma=1.0), (3,))(x)
     with pytest.raises(DataError, match="columns 0, 1: a bandwidth needs"):
         OnColumns(Gaussian(), (0, 1)).fit(0.0 * x)
+
+
+def people(n=200):
+    """A table as people have it; `b` tells of `y`."""
+    rng = np.random.default_rng(0)
+    b = rng.standard_normal(n)
+    return pd.DataFrame(
+        {
+            "Unnamed: 0": np.arange(n),
+            " pay ": rng.standard_normal(n),
+            "b": b,
+            "y": b**2 + rng.standard_normal(n) / 9,
+            "day": pd.date_range("2020", periods=n),
+            "id": [f"u{i}" for i in range(n)],
+            "number": np.arange(n) + 1,
+            "where": rng.choice(["here", "there"], n),
+        }
+    )
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "dict", "csv", "parquet", "dask"])
+def test_features__left_out_are_all_usable_columns_and_the_others_are_named(form, tmp_path):
+    table = people()
+    forms = {
+        "pandas": lambda: table,
+        "polars": lambda: pl.from_pandas(table),
+        "dict": lambda: dict(table),
+        "csv": lambda: table.to_csv(tmp_path / "t.csv", index=False) or str(tmp_path / "t.csv"),
+        "parquet": lambda: table.to_parquet(tmp_path / "t.pq") or str(tmp_path / "t.pq"),
+        "dask": lambda: dd.from_pandas(table.drop(columns="where"), npartitions=2),
+    }
+    found = dhsic.rank_features(data=forms[form](), target="y", rng=0, n_resamples=199)
+    kept = {" pay ", "b", "where"} - ({"where"} if form == "dask" else set())
+    assert {one.name for one in found.features} == kept
+    assert found.ranked()[0].name == "b"
+    reasons = {"Unnamed: 0": "has no name", "day": "", "id": "", "number": "counts the rows"}
+    assert found.left_out.keys() == reasons.keys()
+    assert all(told in found.left_out[name] for name, told in reasons.items())
+    assert "'number' counts the rows" in dict(found.summary())["left out"]
+    assert dhsic.ColumnRanking.from_json(found.to_json()).left_out == found.left_out
+
+
+def test_features__left_out_have_no_column_with_another_task():
+    rng, table = np.random.default_rng(0), people()
+    table = table.assign(g=np.arange(200) // 2, s=rng.integers(0, 4, 200))
+    options = {"data": table, "target": "y", "strata": "s", "groups": "g", "rng": 0}
+    found = dhsic.rank_features(**options, exclude=["where"], n_resamples=199)
+    assert [one.name for one in found.features] == [" pay ", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"features": ["b", "y"], "target": "y"}, "target 'y' is among the features"),
+        ({"features": people()[["b", "y"]], "target": people()["y"], "data": None}, "is among the"),
+        ({"data": None, "target": "y"}, "missing a required argument: 'features'"),
+        ({}, "a target is needed"),
+        ({"target": "z"}, "no column 'z'"),
+        ({"target": "y", "exclude": ["z"]}, "no column 'z'"),
+        ({"features": ["b"], "target": "y", "exclude": ["id"]}, "leave either out"),
+        ({"features": ["b"], "target": "y", "groups": {"one": ["b"]}}, "are column_groups"),
+        ({"features": ["b"], "target": "y", "row_groups": "id"}, "are groups"),
+        ({"features": ["b", "day"], "target": "y"}, "column 'day'"),
+        ({"data": people().assign(b=np.nan), "target": "y", "exclude": ["where"]}, "column 'b' of"),
+    ],
+)
+def test_mistakes__are_told_by_the_names_of_columns(options, words):
+    with pytest.raises((InvalidArgumentError, DataError), match=words) as caught:
+        dhsic.rank_features(**{"data": people(), "rng": 0, **options})
+    missing = not options or (options.get("data", 0) is None and "features" not in options)
+    assert isinstance(caught.value, TypeError) == (missing or "row_groups" in options)

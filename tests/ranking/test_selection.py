@@ -131,7 +131,7 @@ def test_units__change_nothing_and_what_matters_is_found(method):
 def test_groups__are_selected_whole(method):
     x, y = additive(200)
     groups = {"first": [0, 1], "second": [2, 3], "third": [4, 5, 6]}
-    found = dhsic.select_features(x, y, 2, method=method, groups=groups, rng=0)
+    found = dhsic.select_features(x, y, 2, method=method, column_groups=groups, rng=0)
     assert "second" not in found.names
     assert set(found.columns) <= {(0, 1), (2, 3), (4, 5, 6)}
 
