@@ -436,7 +436,7 @@ def methods(name: str | None) -> None:
     nystrom-m:n_landmarks=2000,pairing=joint. Of several words the first is the default.
     """
     load_plugins()
-    makers = {
+    makers: dict[str, tuple[str, Any]] = {
         one: (argument, maker)
         for argument in METHODS
         for one, maker in known_methods(argument).items()

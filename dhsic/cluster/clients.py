@@ -255,11 +255,10 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
 
 def _walltime_text(seconds: int, kind: str) -> str:
     """In hours and minutes, which all understand; LSF does not count seconds."""
-    if kind == "lsf":
-        # Rounded up, so that no job is shorter than was asked for.
-        minutes = -(-seconds // 60)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}"
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    # Rounded up for LSF, so that no job is shorter than was asked for.
+    whole = -(-seconds // 60) * 60 if kind == "lsf" else seconds
+    text = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return text[:-3] if kind == "lsf" else text
 
 
 @contextmanager
