@@ -646,7 +646,6 @@ COMMANDS = {
         "checkpoints remove x": "No such command 'remove'",
         "submit -- test": "Missing option '--cluster'",
         "submit --spec no.yaml -- test x": "write --cluster FILE",
-        "submit slurm --spec no.yaml -- test x": "write 'dhsic submit --cluster no.yaml -- test x'",
         "submit --cluster table.csv -- test data.zarr --variable x --variable y": "must be",
         "submit --cluster no.yaml -- test data.zarr --variable x --variable y": "cannot be read",
         "submit --cluster table.csv --detach --render-only -- test": "give one of them",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import click
@@ -19,7 +19,6 @@ from dhsic.errors import DataError
 from dhsic.io.folder import Folder
 
 _WHAT = "the URL of checkpoints"
-_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @contextmanager
@@ -55,8 +54,8 @@ def checkpoints() -> None:
 def list_checkpoints(url: str) -> None:
     """List the checkpoint at URL, or those in the folder there.
 
-    A line for each pass: how many of its parts are kept, their size and their age. Those that
-    cannot be read are named at the end.
+    A line for each pass: how many of its parts are kept, their size and the time of the last. Those
+    that cannot be read are named at the end.
     """
     found, broken = find_checkpoints(Folder.at(url, _WHAT))
     for folder, manifest in found:
@@ -68,7 +67,9 @@ def list_checkpoints(url: str) -> None:
                 f"  {kept.name}",
                 f"{kept.shards} of {kept.of}",
                 format_bytes(kept.size),
-                _age(kept.modified),
+                "unknown"
+                if kept.modified is None
+                else f"{datetime.fromtimestamp(kept.modified):%F %T}",
             )
             for kept in passes
         ]
@@ -92,7 +93,11 @@ def clean(url: str, yes: bool) -> None:
     if found and not yes:
         for folder, manifest in found:
             click.echo(f"{folder}: {_manifest_line(manifest)}")
-        _ask()
+        # A question to nobody would hang a batch job.
+        if not is_terminal(sys.stdin):
+            msg = "there is no terminal to confirm on: add --yes to remove them"
+            raise click.UsageError(msg)
+        click.confirm("Remove?", abort=True)
     for folder, _ in found:
         left = remove_checkpoint(folder)
         # Only files that a checkpoint writes are removed: the folder may be the user's.
@@ -106,14 +111,6 @@ def _refuse(broken: list[DataError]) -> None:
         raise DataError("; ".join(map(str, broken)))
 
 
-def _ask() -> None:
-    # A question to nobody would hang a batch job.
-    if not is_terminal(sys.stdin):
-        msg = "there is no terminal to confirm on: add --yes to remove them"
-        raise click.UsageError(msg)
-    click.confirm("Remove?", abort=True)
-
-
 def _manifest_line(manifest: Manifest) -> str:
     """The run of a manifest, in a line."""
     run: dict[str, Any] = manifest.run
@@ -124,14 +121,3 @@ def _manifest_line(manifest: Manifest) -> str:
         return f"{said}, {run['precision']}, dhsic {run['dhsic']}"
     except (KeyError, TypeError, ValueError):
         return "a run that this version cannot describe"
-
-
-def _age(modified: float | None) -> str:
-    if modified is None:
-        return "unknown"
-    # Clocks of stores may be ahead of ours.
-    seconds = max(0.0, time.time() - modified)
-    for unit, size in _UNITS:
-        if (count := int(seconds // size)) >= 1:
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
-    return "now"

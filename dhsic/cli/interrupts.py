@@ -68,31 +68,16 @@ def interruptible() -> Iterator[None]:
     wakeup = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
     watch = threading.Thread(target=_watch, args=(inner, outer), name="interrupts", daemon=True)
     watch.start()
+    # Python's resource tracker, a process of its own, removes the semaphores of a process that was
+    # ended, and would warn of each; it takes warnings from the environment.
+    if _LEAKS not in (given := os.environ.get(_WARNINGS, "")):
+        os.environ[_WARNINGS] = f"{given},{_LEAKS}".lstrip(",")
     try:
-        with _quiet_tracker():
-            yield
+        yield
     finally:
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGTERM, handler)
         outer.send(_BACK)
-
-
-@contextmanager
-def _quiet_tracker() -> Iterator[None]:
-    """Let Python's resource tracker, a process of its own, clear up after this one in silence.
-
-    It removes the semaphores of a process that was ended, and would warn of each on its stderr.
-    """
-    # The tracker is a process of its own and takes warnings from the environment.
-    given = os.environ.get(_WARNINGS)
-    os.environ[_WARNINGS] = f"{given},{_LEAKS}" if given else _LEAKS
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[_WARNINGS]
-        else:
-            os.environ[_WARNINGS] = given
 
 
 def _interrupt(number: int, frame: Any) -> None:

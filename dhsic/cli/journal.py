@@ -216,34 +216,24 @@ def _parsed_event(line: str) -> dict[str, Any] | None:
 def _writer(target: str | Path | None) -> Iterator[Callable[[str], None]]:
     if target is None:
         yield lambda line: None
-    elif target == STDERR:
+        return
+    if target == STDERR:
         yield lambda line: click.echo(line, nl=False, err=True)
-    else:
-        descriptor = _opened_journal(target)
-        try:
-            yield lambda line: _write_line(descriptor, line)
-        finally:
-            os.close(descriptor)
-
-
-def _opened_journal(path: str | Path) -> int:
-    """Open a file to append whole lines, after a line that was left torn too."""
+        return
     try:
         # With O_APPEND the system finds the end for every write, whoever else writes.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        file = open(target, "a+b", buffering=0)  # noqa: SIM115  # closed below
     except OSError as error:
-        msg = f"cannot write the log {path}: {error.strerror or error}"
+        msg = f"cannot write the log {target}: {error.strerror or error}"
         raise DataError(msg) from error
-    size = os.fstat(descriptor).st_size
-    # A run that was killed left half a line: the next one starts on its own.
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        os.write(descriptor, b"\n")
-    return descriptor
 
+    def write(line: str) -> None:
+        # One call writes a whole line, so that lines of several processes do not mix.
+        if os.write(file.fileno(), line.encode()) != len(line.encode()):
+            raise OSError(ENOSPC, "no space is left for it")
 
-def _write_line(descriptor: int, line: str) -> None:
-    """Append with one write, so that lines of several processes do not mix."""
-    data = line.encode()
-    # One call writes a whole line, so that lines of several processes do not mix.
-    if os.write(descriptor, data) != len(data):
-        raise OSError(ENOSPC, "no space is left for it")
+    with file:
+        # A run that was killed left half a line: the next one starts on its own.
+        if (size := file.seek(0, os.SEEK_END)) and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            file.write(b"\n")
+        yield write

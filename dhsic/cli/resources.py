@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,48 +36,29 @@ class RunResources:
     threads: int | None
     cluster: ClusterSpec | None
 
-    @contextmanager
-    def client(self) -> Iterator[Any]:
+    def client(self) -> AbstractContextManager[Any]:
         """Where tasks run; None for threads of this process."""
-        if self.cluster is None:
-            yield None
-        else:
-            with connect(self.cluster) as client:
-                yield client
+        return nullcontext() if self.cluster is None else connect(self.cluster)
 
 
 def resource_options() -> Sequence[click.Parameter]:
     """The options of clusters, in place of the client of a function."""
-    certificates = [
-        click.Option(
-            [f"--{name.replace('_', '-')}"],
-            type=_FILE,
-            envvar=f"DHSIC_{name.upper()}",
-            hidden=True,
-        )
-        for name in _TLS
-    ]
-    workers = click.IntRange(min=1)
+    said = "Run on a Dask cluster, as tls://HOST:PORT, with --tls-ca, --tls-cert, --tls-key."
+    places = (
+        ("--workers", click.IntRange(min=1), "N", "Run on N local processes."),
+        ("--scheduler", click.STRING, "ADDRESS", said),
+        ("--scheduler-file", _FILE, "FILE", "Run on the cluster of this file."),
+        ("--cluster", _FILE, "SPEC.yaml", "Start the cluster of this file."),
+    )
     return (
-        click.Option(["--workers"], type=workers, metavar="N", help="Run on N local processes."),
-        click.Option(
-            ["--scheduler"],
-            metavar="ADDRESS",
-            help="Run on a Dask cluster, as tls://HOST:PORT, with --tls-ca, --tls-cert, --tls-key.",
+        *(
+            click.Option([flag], type=of, metavar=shown, help=text)
+            for flag, of, shown, text in places
         ),
-        click.Option(
-            ["--scheduler-file"],
-            type=_FILE,
-            metavar="FILE",
-            help="Run on the cluster of this file.",
+        *(
+            click.Option([_option(name)], type=_FILE, envvar=f"DHSIC_{name.upper()}", hidden=True)
+            for name in _TLS
         ),
-        click.Option(
-            ["--cluster"],
-            type=_FILE,
-            metavar="SPEC.yaml",
-            help="Start the cluster of this file.",
-        ),
-        *certificates,
         click.Option(["--insecure"], is_flag=True, help="Allow a network scheduler without TLS."),
     )
 

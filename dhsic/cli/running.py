@@ -6,7 +6,7 @@ import inspect
 import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from dhsic.cli.request import Request, read_request
 from dhsic.cli.resources import RunResources
 from dhsic.cli.signature import Options, function_of
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
-from dhsic.engine.events import Event, Listener, RunStarted
+from dhsic.engine.events import Event, RunStarted
 from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.errors import DataError, needing
 from dhsic.io.urls import is_url, redacted
@@ -252,28 +252,21 @@ def _seen(
             draw = bar.listen()
 
             def hear(event: Event) -> None:
+                if isinstance(event, RunStarted):
+                    page.started = event
                 draw(event)
                 journal.hear(event)
 
-            with _reporting(client, options["report_path"]):
+            path = options["report_path"]
+            with nullcontext() if path is None else performance_report(client, path):
                 yield {
                     "rng": options["rng"],
                     "client": client,
-                    "progress": page.hearing(hear),
+                    "progress": hear,
                     "checkpoint": options["checkpoint"],
                 }
             # Only here: before its end the peak is not there, and after the block no worker is.
             page.measure(client)
-
-
-def _reporting(client: Any, path: Path | None) -> AbstractContextManager[None]:
-    """Write a performance report where one was asked for."""
-    if path is None:
-        return nullcontext()
-    if client is None:
-        msg = "--performance-report needs worker processes: add --workers N, or a cluster to run on"
-        raise click.UsageError(msg)
-    return performance_report(client, path)
 
 
 class _Page:
@@ -295,22 +288,12 @@ class _Page:
         if path is not None:
             check_report()
         self.path = path
-        self._started: RunStarted | None = None
+        self.started: RunStarted | None = None
         self._memory: tuple[MemoryUse, ...] = ()
-
-    def hearing(self, listener: Listener) -> Listener:
-        """A listener that keeps the plan and passes all on to another."""
-
-        def hear(event: Event) -> None:
-            if isinstance(event, RunStarted):
-                self._started = event
-            listener(event)
-
-        return hear
 
     def measure(self, client: Any) -> None:
         """Look at the memory of all processes, while they are there."""
-        planned = self._started
+        planned = self.started
         if self.path is None or planned is None:
             return
         self._memory = (MemoryUse("this process", planned.driver_bytes, peak_bytes()),)
@@ -328,7 +311,7 @@ class _Page:
         code: str,
     ) -> None:
         """Write the file, with the code that gives the result again."""
-        started = self._started
+        started = self.started
         if self.path is None or started is None:
             return
         threads = f"{started.threads} thread{'s' if started.threads > 1 else ''}"

@@ -142,20 +142,18 @@ class NewFile(click.ParamType):  # type: ignore[type-arg]
         if not value or value == STDERR:
             other = ", or - for stderr" if self._stream else f"; got {value!r}"
             self.fail(f"give the name of a file{other}", param, ctx)
-        path = Path(value).resolve()
+        path, wrong = Path(value).resolve(), ""
         try:
-            other_kind = path.exists() and not path.is_file()
+            if path.exists() and not path.is_file():
+                wrong = f"give the name of a file; {path} is not one"
+            elif not path.parent.is_dir():
+                wrong = f"the folder {path.parent} does not exist: create it first"
+            elif not os.access(path.parent, os.W_OK):
+                wrong = f"the folder {path.parent} cannot be written to: choose another"
         except OSError as error:
-            msg = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
-            self.fail(msg, param, ctx)
-        if other_kind:
-            self.fail(f"give the name of a file; {path} is not one", param, ctx)
-        if not path.parent.is_dir():
-            msg = f"the folder {path.parent} does not exist: create it first"
-            self.fail(msg, param, ctx)
-        if not os.access(path.parent, os.W_OK):
-            msg = f"the folder {path.parent} cannot be written to: choose another"
-            self.fail(msg, param, ctx)
+            wrong = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
+        if wrong:
+            self.fail(wrong, param, ctx)
         return path
 
 

@@ -82,6 +82,7 @@ Examples
 )
 @click.option(
     "--cluster",
+    required=True,
     type=click.Path(path_type=Path),
     metavar="CLUSTER.yaml",
     help="Description of the cluster, whose kind says the queue: slurm, pbs, lsf, sge or "
@@ -108,7 +109,7 @@ Examples
 @click.pass_context
 def submit(
     context: click.Context,
-    cluster: Path | None,
+    cluster: Path,
     each: Sequence[str],
     runs: Path | None,
     render_only: bool,
@@ -125,13 +126,6 @@ def submit(
     """
     if render_only and detach:
         msg = "--render-only submits nothing that could be detached: give one of them"
-        raise click.UsageError(msg)
-    if command[:1] in (("slurm",), ("kubernetes",)):
-        new = [re.sub("^--spec", "--cluster", word) for word in command[1:]]
-        msg = f"the file says the queue now: write 'dhsic submit {shlex.join(new)}'"
-        raise click.UsageError(msg)
-    if cluster is None:
-        msg = "Missing option '--cluster': give the file of a cluster"
         raise click.UsageError(msg)
     # All is judged before anything is written or submitted.
     spec = ClusterSpec.read(cluster)
@@ -211,21 +205,16 @@ def _judged(found: click.Command, task: Task, run: SubmittedRun) -> dict[str, An
             msg = f"{option} cannot be given to a command that is submitted: {reason}"
             raise click.UsageError(msg)
     options = {"checkpoint": None, "data": "", **context.params}
-    _check_data(run, options)
-    if isinstance(found, Command):
-        with context:
-            found.judge(options)
-    return options
-
-
-def _check_data(run: SubmittedRun, options: dict[str, Any]) -> None:
-    for what, name in (("DATA", "data"), ("--checkpoint", "checkpoint")):
-        value = options[name]
+    for what, value in (("DATA", options["data"]), ("--checkpoint", options["checkpoint"])):
         if run.where == "kubernetes" and value and not is_url(value):
             msg = (
                 f"{what} must be a URL that pods can read, as s3://bucket/songs.zarr; got {value!r}"
             )
             raise click.UsageError(msg)
+    if isinstance(found, Command):
+        with context:
+            found.judge(options)
+    return options
 
 
 @click.command()

@@ -436,29 +436,27 @@ def methods(name: str | None) -> None:
     nystrom-m:n_landmarks=2000,pairing=joint. Of several words the first is the default.
     """
     load_plugins()
-    if name is None:
-        click.echo(pairs_table())
-        click.echo("\nestimators of other tests")
-        others = [(f"  {test}", " ".join(known)) for test, known in _OTHER_TESTS.items()]
-        click.echo("\n".join(aligned(others)))
-        for argument in METHODS[1:]:
-            click.echo(f"\n{argument}")
-            known = known_methods(argument).items()
-            rows = [(f"  {one}", _fields_text(fields_of_method(maker))) for one, maker in known]
-            click.echo("\n".join(aligned(rows)))
-        click.echo("\nkernel")
-        rows = [(f"  {one}", ", ".join(parameters)) for one, (_, parameters) in FORMS.items()]
-        chosen = {**fields_of_method(Candidates), **fields_of_method(Grid)}
-        chosen.pop("candidates")
-        rows.append(("  grid", _fields_text(chosen)))
-        click.echo("\n".join(aligned(rows)))
-        return
     makers: dict[str, tuple[str, Any]] = {
         one: (argument, maker)
         for argument in METHODS
         for one, maker in known_methods(argument).items()
     }
     makers |= {one: ("kernel", build) for one, (build, _) in FORMS.items()}
+    if name is None:
+        grid = fields_of_method(Candidates) | fields_of_method(Grid)
+        chosen = {one: fields_of_method(maker) for one, (_, maker) in makers.items()}
+        texts = {one: _fields_text(fields) for one, fields in chosen.items()}
+        texts |= {one: ", ".join(parameters) for one, (_, parameters) in FORMS.items()}
+        texts["grid"] = _fields_text({one: grid[one] for one in grid if one != "candidates"})
+        blocks = {"estimators of other tests": {t: " ".join(k) for t, k in _OTHER_TESTS.items()}}
+        for argument in METHODS[1:]:
+            blocks[argument] = {one: texts[one] for one in known_methods(argument)}
+        blocks["kernel"] = {one: texts[one] for one in (*FORMS, "grid")}
+        click.echo(pairs_table())
+        for title, rows in blocks.items():
+            click.echo(f"\n{title}")
+            click.echo("\n".join(aligned((f"  {one}", text) for one, text in rows.items())))
+        return
     makers["grid"] = ("kernel", Grid)
     if name not in makers:
         msg = f"NAME must be one of {', '.join(makers)}; got {name!r}{nearest(name, makers)}"

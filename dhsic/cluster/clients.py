@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -103,19 +104,15 @@ def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
 
 
 def _address(at: SchedulerAt) -> str:
-    if at.address is not None:
-        return at.address
-    assert at.scheduler_file is not None
-    requirement, remedy = "a file of a running scheduler", "give what --scheduler-file wrote"
+    if at.scheduler_file is None:
+        return str(at.address)
     try:
         check_regular(at.scheduler_file)
-        with open(at.scheduler_file, encoding="utf-8") as file:
-            return str(parse_json(file.read())["address"])
-    except OSError as error:
-        reason = str(error.strerror)
-        refuse("scheduler_file", requirement, at.scheduler_file, f"{reason}; {remedy}")
-    except (ValueError, LookupError, TypeError):
-        refuse("scheduler_file", requirement, at.scheduler_file, remedy)
+        return str(parse_json(Path(at.scheduler_file).read_text("utf-8"))["address"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        reason = f"{error.strerror}; " if isinstance(error, OSError) else ""
+        remedy = f"{reason}give what --scheduler-file wrote"
+        refuse("scheduler_file", "a file of a running scheduler", at.scheduler_file, remedy)
 
 
 # --- workers as pods, by the operator of dask-kubernetes
@@ -145,21 +142,12 @@ def _kubernetes(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     adaptive = dataclasses.replace(spec, workers=spec.bounds)
     manifest = cluster_manifests(f"dhsic-{secrets.token_hex(4)}", adaptive)[0]
     with ExitStack() as stack:
-        try:
-            cluster = stack.enter_context(
-                KubeCluster(
-                    custom_cluster_spec=manifest,
-                    namespace=section.namespace,
-                    resource_timeout=int(spec.patience),
-                    quiet=True,
-                )
-            )
+        with _failing_as("Kubernetes does not start the cluster"):
+            options = {"namespace": section.namespace, "resource_timeout": int(spec.patience)}
+            made = KubeCluster(custom_cluster_spec=manifest, quiet=True, **options)
+            cluster = stack.enter_context(made)
             if spec.workers == spec.bounds:
                 cluster.adapt(minimum=spec.bounds.minimum, maximum=spec.bounds.maximum)
-        # The operator answers in its own time, and fails in types of several libraries.
-        except Exception as error:  # of any of the libraries below it
-            msg = f"Kubernetes does not start the cluster: {_short(error)}"
-            raise ClusterError(msg) from error
         remedy = "look at its pods, as with 'kubectl get pods', or allow a longer timeout"
         yield stack.enter_context(Client(cluster)), remedy
 
@@ -179,7 +167,7 @@ def _gateway(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     with needing("dask-gateway", "gateway", "a cluster of Dask Gateway"):
         from dask_gateway import Gateway
     with ExitStack() as stack:
-        try:
+        with _failing_as(f"the gateway at {section.address} starts no cluster"):
             gateway = stack.enter_context(Gateway(address=section.address, auth=section.auth))
             options = gateway.cluster_options()
             image = {} if section.image is None else {"image": section.image}
@@ -198,12 +186,6 @@ def _gateway(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
             else:
                 cluster.scale(spec.workers)
             client = stack.enter_context(cluster.get_client())
-        except DhsicError:
-            # What comes from here has its remedy already, and is not wrapped again.
-            raise
-        except Exception as error:  # of any of the libraries below it
-            msg = f"the gateway at {section.address} starts no cluster: {_short(error)}"
-            raise ClusterError(msg) from error
         yield client, "ask who runs the gateway, or allow a longer timeout"
 
 
@@ -273,11 +255,10 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
 
 def _walltime_text(seconds: int, kind: str) -> str:
     """In hours and minutes, which all understand; LSF does not count seconds."""
-    if kind == "lsf":
-        # Rounded up, so that no job is shorter than was asked for.
-        minutes = -(-seconds // 60)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}"
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    # Rounded up for LSF, so that no job is shorter than was asked for.
+    whole = -(-seconds // 60) * 60 if kind == "lsf" else seconds
+    text = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+    return text[:-3] if kind == "lsf" else text
 
 
 @contextmanager
@@ -306,23 +287,17 @@ def _jobs(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
         # Certificates are there before the cluster and go after it: workers read them as they
         # start.
         arguments = job_arguments(spec, stack.enter_context(_encryption(spec)))
-        try:
+        with _failing_as("the scheduler for the jobs does not start"):
             cluster = stack.enter_context(kind(job_cls=Job, **arguments))
-        except (OSError, RuntimeError, ValueError) as error:
-            msg = f"the scheduler for the jobs does not start: {_first_line(error)}"
-            raise ClusterError(msg) from error
 
         async def submitted() -> None:
             for _ in range(spec.bounds.minimum):
                 cluster.worker_spec.update(cluster.new_worker_spec())
             await cluster
 
-        try:
-            # The first jobs are submitted here, where what the queue says against them is heard.
+        # The first jobs are submitted here, where what the queue says against them is heard.
+        with _failing_as(f"{spec.kind} refuses a job"):
             cluster.sync(submitted)
-        except (OSError, RuntimeError, ValueError) as error:
-            msg = f"{spec.kind} refuses a job: {_first_line(error)}"
-            raise ClusterError(msg) from error
         # Adapting brings back workers whose job was cancelled or came to its end.
         cluster.adapt(minimum=spec.bounds.minimum, maximum=spec.bounds.maximum)
         client = stack.enter_context(Client(cluster))
@@ -361,11 +336,19 @@ def _encryption(spec: ClusterSpec) -> Iterator[Security | None]:
             yield security_of(TLS(cert, cert, key))
 
 
-def _first_line(error: Exception) -> str:
-    """Text of the command on stderr, where dask-jobqueue tells."""
-    said = str(error).partition("stderr:\n")[2].strip() or str(error).strip()
-    return said.splitlines()[0] if said else type(error).__name__
+@contextmanager
+def _failing_as(what: str) -> Iterator[None]:
+    """Tell in a line what a library of a cluster fails with, in types of many libraries."""
+    try:
+        yield
+    except DhsicError:
+        raise
+    except Exception as error:  # of any of the libraries below it
+        msg = f"{what}: {_short(error)}"
+        raise ClusterError(msg) from error
 
 
 def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    """Text of the command on stderr, where dask-jobqueue tells."""
+    said = str(error).partition("stderr:\n")[2] or str(error)
+    return " ".join(said.split())[:200] or type(error).__name__

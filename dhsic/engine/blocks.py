@@ -336,9 +336,7 @@ def read_block(
     if not all(np.isfinite(block).all() for block in checked):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
-    if not all(map(is_exact, values)):
-        msg = f"{_ranges_text(ranges)} hold {INEXACT}"
-        raise DataError(msg)
+    check_exact("the data", *values)
     return values
 
 

@@ -70,7 +70,10 @@ def check_type(data_name: str, dtype: Any) -> None:
     """
     kind = np.dtype(dtype).kind
     if kind not in "fiub":
-        remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
+        if kind == "V" and np.dtype(dtype).names is None:
+            kind = "number of another library"  # as bfloat16
+        remedies = (text for kinds, text in _REMEDIES.items() if kind in kinds)
+        remedy = next(remedies, "convert it to float32")
         msg = f"{data_name} must hold real numbers, got {dtype}: {remedy}"
         raise DataError(msg)
 

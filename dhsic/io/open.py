@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import sys
 from collections import Counter
@@ -487,6 +488,8 @@ def open_one(x: Any, name: str) -> Variable:
     if is_of(x, "dask.array", "Array"):
         return _graph(x, name)
     if is_sparse(x):
+        if x.ndim == 1:
+            x = x.reshape((x.shape[0], 1))
         if x.ndim != 2:
             raise _shape_error(name, x.shape)
         # CSR is the format of SciPy whose rows are sliced without a search.
@@ -771,6 +774,9 @@ def _opened_array(
                 f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
                 "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python by pandas"
             )
+            raise DataError(msg) from error
+        if isinstance(place, str) and any(pathlib.Path(place).rglob("*.parquet")):
+            msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
             raise DataError(msg) from error
         url = url_of(place)
         what = f"{url or str(place)!r} is not a readable zarr {kind}"

@@ -619,7 +619,11 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
         import pyarrow  # noqa: F401
     if not (os.path.isfile(path) or (is_parquet(path) and path.is_dir())):
-        msg = f"{path} is not a file: give the path of a CSV or Parquet file"
+        # A URL has lost a slash as a path.
+        url = re.match(r"[a-z0-9+]+:/", str(path))
+        remedy = "copy it here" if url else "give the path of a CSV or Parquet file"
+        what = "a table at a URL" if url else path
+        msg = f"{what} is not a file of this machine: {remedy}"
         raise DataError(msg)
     if is_csv(path):
         counted = _count_rows(path, reading)

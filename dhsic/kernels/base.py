@@ -650,7 +650,10 @@ def as_sample(sample: NDArray[Any]) -> Vector:
         raise DataError(msg)
     if not np.isfinite(sample).all():
         bad = int((~np.isfinite(sample)).any(axis=1).sum())
-        msg = f"a sample must be finite; {bad} of {len(sample)} rows are not: drop or impute them"
+        msg = (
+            f"a sample must hold finite numbers, in units of its spread too; {bad} of "
+            f"{len(sample)} rows do not: drop or impute them, or rescale the column"
+        )
         raise DataError(msg)
     return sample
 

@@ -357,7 +357,6 @@ REFUSED = {
     (f"{URL} --plot slurm.yaml", SLURM): "slurm.yaml exists: give another name, or --overwrite",
     (TEST, "kind: ["): "must be YAML",
     (TEST, f"{SLURM}slurm: {{options: {{color: red}}}}"): "arguments of dask-jobqueue for slurm",
-    (TEST, f"{SLURM}slurm: {{queue: $(id)}}"): "queue must be",
     (TEST, f'{SLURM}slurm: {{queue: "a\\n#SBATCH -x"}}'): "queue must be",
 }
 
