@@ -515,7 +515,10 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
         method = check_choice("method", self.method, get_args(SelectorMethod))
         check_choice("control", self.control, get_args(Control))
-        validate_data(self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4)
+        # Columns of tables may hold categories and text; what cannot be used is refused as it is.
+        given = None if hasattr(X, "columns") else "numeric"
+        checks = {"multi_output": True, "y_numeric": False, "ensure_min_samples": 4}
+        validate_data(self, X, y, dtype=given, **checks)
         options: dict[str, Any] = {
             # A seed from its generator, so that one `random_state` governs a whole pipeline.
             "rng": int(check_random_state(self.random_state).randint(2**31)),

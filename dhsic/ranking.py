@@ -41,7 +41,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import run_null
-from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.estimators.reach import Planner, described_plan, plan_once, planned
 from dhsic.io.frames import as_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of
 from dhsic.io.missing import GapTreatment
@@ -968,8 +968,10 @@ def rank_features(
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("by", by, get_args(By))
-    if isinstance(groups, Mapping):
-        msg = "groups are labels of rows, got columns by name: groups of columns are column_groups"
+    if isinstance(groups, Mapping) or (
+        isinstance(groups, list) and all(isinstance(one, list | tuple | range) for one in groups)
+    ):
+        msg = "groups are labels of rows, got lists of columns: groups of columns are column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
     left_out: Mapping[str, str] = {}
@@ -1001,7 +1003,9 @@ def rank_features(
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
     pilot = partial(session.timed, partial(run_null, method, combinations=every, null=law))
-    session.begin(replace(planned(planner, method, session, every), pilot=pilot))
+    plan = planned(planner, method, session, every)
+    kernels = (*chosen.kernels, every.kernels[-1])
+    session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
     combinations = tested.against(every.kernels[-1])

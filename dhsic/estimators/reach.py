@@ -10,12 +10,12 @@ from itertools import takewhile
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dhsic.engine.blocks import Source
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import Plan, Times
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.block import FEWEST_BLOCK_ROWS
-from dhsic.kernels import Combinations
+from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import landmark_count
 from dhsic.statistics.orbit import keeping_replicates
 
@@ -175,6 +175,18 @@ def planned(
             )
         )
     return telling(planner(estimator, session, combinations), ways)
+
+
+def described_plan(
+    plan: Plan,
+    pilot: Callable[[], Times | None],
+    estimator: str,
+    null: str,
+    kernels: Iterable[Kernel],
+) -> Plan:
+    """The plan of a test, which says what is run and how it is timed."""
+    specs = tuple(dict.fromkeys(kernel.spec() for kernel in kernels))
+    return replace(plan, pilot=pilot, estimator=estimator, null=null, kernels=specs)
 
 
 def size_of(estimator: Estimator, n: int) -> int | None:
