@@ -482,8 +482,8 @@ def two_sample_test(
         method = choose_method(session, pair, asked, null, n_resamples)
         plan = method.plan(session)
         named = MMD_NAMES.get(type(method.estimator), plan.estimator)
-        kernels = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
-        session.begin(replace(plan, estimator=named, kernels=kernels))
+        fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
+        session.begin(replace(plan, estimator=named, kernels=fitted))
     session.resume(computes="two-sample test", **method.described)
     fields = tested_fields(session, method)
     return _two_sample_result(sizes, method, fields, within=strata is not None)
@@ -539,7 +539,8 @@ def _open_pooled(
         raise InvalidArgumentError(msg)
     given = {what: each for what, each in labels.items() if each is not None}
     with graphs_on(run.client, run.threads):
-        opened: Sequence[Variable]
+        opened: list[Source]
+        beside: dict[str, list[Source]]
         if between is None:
             opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
         else:
@@ -574,7 +575,7 @@ def _samples_by_label(
     missing: GapTreatment,
     labels: Mapping[str, Any],
     run: RunOptions,
-) -> tuple[list[Variable], dict[str, list[Variable]], int]:
+) -> tuple[list[Source], dict[str, list[Source]], int]:
     """Samples of the rows of a variable that have equal labels, with those of other labels."""
     sources, beside, dropped = open_labelled_data(variables, None, data, missing, labels)
     values, label = held_sources(sources, parse_bytes(run.memory), None)
@@ -584,17 +585,20 @@ def _samples_by_label(
         msg = f"between must have two labels or more, got one of {len(code)} rows: take another"
         raise DataError(msg)
     categories = getattr(sources[1], "categories", None) or [None] * label.shape[1]
-    names, samples = [], {what: list[Variable]() for what in ("", *beside)}
+    names, samples = [], {what: list[Source]() for what in ("", *beside)}
     for k in range(code.max() + 1):
         rows = np.flatnonzero(code == k)
         each = zip(told[rows[0]], categories, strict=True)
         names.append(", ".join(f"{x:g}" if known is None else known[int(x)] for x, known in each))
         for what, source in {"": values, **beside}.items():
-            part = read_whole(source)[rows]
-            name = f"{what} of {names[k]!r}" if what else names[k]
-            known = getattr(source, "categories", None)
-            described = {"kinds": kinds_of(source), "labels": labels_of(source)}
-            samples[what].append(Variable(name, part, categories=known, **described))
+            part = Variable(
+                f"{what} of {names[k]!r}" if what else names[k],
+                read_whole(source)[rows],
+                kinds=kinds_of(source),
+                labels=labels_of(source),
+                categories=getattr(source, "categories", None),
+            )
+            samples[what].append(part)
     return samples.pop(""), samples, dropped
 
 
