@@ -20,6 +20,7 @@ from dhsic.embedding import MeanEmbedding as MeanEmbedding
 from dhsic.embedding import load_embedding as load_embedding
 from dhsic.embedding import mean_embedding as mean_embedding
 from dhsic.embedding import mmd as mmd
+from dhsic.errors import ApproximateNullWarning as ApproximateNullWarning
 from dhsic.estimators import CKA as CKA
 from dhsic.estimators import COCO as COCO
 from dhsic.estimators import NFSIC as NFSIC
@@ -43,7 +44,6 @@ from dhsic.interaction import plan_interaction as plan_interaction
 from dhsic.io.open import stored_array as stored_array
 from dhsic.kernels import Candidates as Candidates
 from dhsic.kernels import Grid as Grid
-from dhsic.nulls import ApproximateNullWarning as ApproximateNullWarning
 from dhsic.nulls import Chain as Chain
 from dhsic.nulls import ChiSquare as ChiSquare
 from dhsic.nulls import FromReplicates as FromReplicates

@@ -8,13 +8,15 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from dhsic._random import RngLike, resolve_seed
 from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
-from dhsic.engine.graphs import graphs_on
+from dhsic.engine.events import ignore
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Budget, Runtime, current_client
+from dhsic.engine.runtime import Budget, Runtime, current_client, graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
@@ -27,9 +29,8 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
-from dhsic.estimators.choose import Runner
+from dhsic.estimators.choose import Planner, Runner, plan_once, planned
 from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
-from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources, read_weights
@@ -133,11 +134,13 @@ class RunOptions:
             )
             raise DataError(msg)
         session = self.over(sources, dropped, takes_constants=takes_constants)
-        session.moves = moves_of(n, strata, groups, order, session.seed)
-        session.weights = weights
-        # Without gaps the variables are read, and their kernels computed, as with "refuse".
-        session.gaps = gaps if any(of_variable.any for of_variable in gaps) else ()
-        return session
+        return replace(
+            session,
+            moves=moves_of(n, strata, groups, order, session.seed),
+            weights=weights,
+            # Without gaps the variables are read, and their kernels computed, as with "refuse".
+            gaps=gaps if any(of_variable.any for of_variable in gaps) else (),
+        )
 
     def over(
         self,
@@ -162,19 +165,18 @@ class RunOptions:
         )
         seconds = None if self.time is None else parse_seconds(self.time)
         runtime = replace(runtime, seconds=seconds, budget=Budget(runtime.memory))
-        session = Session(
-            sources,
+        return Session(
+            tuple(sources),
             runtime,
             resolve_seed(self.rng),  # once: a seed that is drawn is told by the result
-            self.precision,
-            self.progress,
+            np.dtype(self.precision),
+            self.progress or ignore,
             folder,
-            takes_constants=takes_constants,
+            takes_constants,
+            self.began,
+            dropped or 0,
+            "" if dropped is None else DROP_MISSING,
         )
-        session.began = self.began
-        if dropped is not None:
-            session.dropped, session.remedy = dropped, DROP_MISSING
-        return session
 
 
 def check_seeded(rng: RngLike, checkpoint: str | None) -> None:

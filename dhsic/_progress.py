@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dhsic._text import NO_STREAM, is_terminal
 from dhsic.engine.checkpoint import removed_at_end
-from dhsic.engine.events import Event, Listener, PassFinished, Unit
-from dhsic.engine.telemetry import Position
+from dhsic.engine.events import Event, Listener, PassFinished, Position, Unit
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import InvalidArgumentError
 

@@ -12,7 +12,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import named_arguments
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import plans
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
 from dhsic.io.missing import GapTreatment, Missing

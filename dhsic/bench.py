@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
+import math
 import os
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
@@ -32,18 +30,18 @@ from dhsic._validation import (
     check_progress,
     nearest,
 )
+from dhsic._whole import write_whole
 from dhsic.api import independence_test, plan
 from dhsic.engine.events import Event, PassFinished
-from dhsic.engine.memory import forget_peak, peak_bytes
-from dhsic.engine.runtime import Runtime
-from dhsic.engine.samples import describe_sources
+from dhsic.engine.inventory import describe_sources
+from dhsic.engine.runtime import Runtime, forget_peak, peak_bytes
 from dhsic.engine.units import format_bytes, format_count
-from dhsic.errors import ClusterError, DataError, InvalidArgumentError
+from dhsic.errors import ClusterError, DataError, InvalidArgumentError, needing
 from dhsic.estimators import ESTIMATORS
 from dhsic.io.open import open_variables
 from dhsic.io.variables import Variable
-from dhsic.io.whole import write_whole
-from dhsic.results import Result, Sketch, as_text
+from dhsic.report import Pictures, as_text
+from dhsic.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +84,7 @@ class ScalingStudy(Result):
         passes (``pass_seconds``, and of each as ``seconds: NAME``), of its tasks added up
         (``task_seconds``), processor time of the driver and all workers (``processor_seconds``),
         ``bytes_read``, ``peak_bytes`` of the process that ran tasks and had most (None where no
-        system tells), ``planned_bytes`` of it, ``pvalue``, and ``study`` for what was fixed.
+        system tells), ``planned_bytes`` of it, ``p_value``, and ``study`` for what was fixed.
 
     Examples
     --------
@@ -102,7 +100,7 @@ class ScalingStudy(Result):
     _tabular: ClassVar[bool] = True
     _shown: ClassVar[tuple[str, ...]] = (
         *("seconds", "speedup", "efficiency", "relative", "pass_seconds", "processor_seconds"),
-        *("bytes_read", "peak_bytes", "planned_bytes", "pvalue"),
+        *("bytes_read", "peak_bytes", "planned_bytes", "p_value"),
     )
 
     runs: tuple[Row, ...]
@@ -126,33 +124,31 @@ class ScalingStudy(Result):
 
     @cached_property
     def _settings(self) -> list[Row]:
-        groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        for run in self.runs:
-            groups[tuple(run[name] for name in SETTINGS)].append(run)
-        every = list(groups.values())
-        tied = ("workers", "rows") if self.weak else ("workers",)
-        like = [name for name in self.varied if name not in tied]
-        rows = []
-        for group in every:
-            alike = [g for g in every if all(g[0][name] == group[0][name] for name in like)]
+        pd = _pandas()
+        runs = pd.DataFrame.from_records(self.runs)
+        runs["setting"] = runs.groupby(list(SETTINGS), dropna=False, sort=False).ngroup()
+        how = {name: "median" if "seconds" in name else "first" for name in runs}
+        # A budget must hold in every run: the median of peaks would hide the one that breaks it.
+        how["peak_bytes"] = "max"
+        groups = runs.groupby("setting")
+        table = groups.agg(how).drop(columns=["setting", "repeat", "study"])
+        table["all_seconds"] = groups["seconds"].agg(tuple)
+        # Within a turn, since what else the machine does changes from one to the next.
+        times = runs.pivot(index="repeat", columns="setting", values="seconds")
+        table["relative"] = times.div(times[0], axis="index").median()
+        table["speedup"] = table["efficiency"] = math.nan
+        if "workers" in self.varied:
+            tied = ("workers", "rows") if self.weak else ("workers",)
+            like = [table[name] for name in self.varied if name not in tied]
             # Gains are told against the fewest workers, since one worker may not hold the data.
-            base = min(alike, key=lambda g: g[0]["workers"])
-            times = group[0]["workers"] / base[0]["workers"]
-            gain = _ratio(base, group) if "workers" in self.varied else None
+            alike = table.groupby(like or np.zeros(len(table)), dropna=False)["workers"]
+            gain = (times[alike.transform("idxmin")].to_numpy() / times).median()
+            more = table["workers"] / alike.transform("min")
             # In weak scaling a run of twice the workers does twice the work in the same time.
-            speedup = gain * times if gain is not None and self.weak else gain
-            rows.append(
-                {
-                    **_middle(group),
-                    "all_seconds": tuple(run["seconds"] for run in group),
-                    "relative": _ratio(group, every[0]),
-                    "speedup": speedup,
-                    "efficiency": None if speedup is None else speedup / times,
-                }
-            )
-        # The same columns in all rows: passes differ from setting to setting.
-        columns = dict.fromkeys(name for row in rows for name in row)
-        return [{name: row.get(name) for name in columns} for row in rows]
+            table["speedup"] = gain * more if self.weak else gain
+            table["efficiency"] = table["speedup"] / more
+        rows: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
+        return rows
 
     def records(self) -> list[dict[str, Any]]:
         """A row a setting, with medians over the turns.
@@ -161,6 +157,11 @@ class ScalingStudy(Result):
         the first setting; ``speedup`` and ``efficiency`` beside the fewest workers, where their
         number varies. In weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
         """
         return self._settings
 
@@ -288,13 +289,10 @@ class ScalingStudy(Result):
         path : path
             The file.
         """
-        columns = list(dict.fromkeys(name for run in self.runs for name in run))
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
+        # As objects: whole numbers beside an absent one would become floats.
+        frame = _pandas().DataFrame(list(self.runs), dtype=object)
         # One file at a time, so that an interrupted write leaves the former one.
-        writer.writerows(self.runs)
-        write_whole(Path(path), text.getvalue())
+        write_whole(Path(path), frame.to_csv(index=False))
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> ScalingStudy:
@@ -321,7 +319,7 @@ class ScalingStudy(Result):
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
         # Columns of passes differ from study to study, and are not asked for.
-        needed = {*SETTINGS, *_SECONDS, *_BYTES, "pvalue", "repeat", "study"}
+        needed = {*SETTINGS, *_SECONDS, *_BYTES, "p_value", "repeat", "study"}
         if absent := ", ".join(sorted(needed - set(rows[0] if rows else ()))):
             msg = (
                 f"{os.fspath(path)!r} is no CSV file of a scaling study, it lacks {absent}: give "
@@ -347,33 +345,15 @@ class ScalingStudy(Result):
         names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
         return [_label(k) for k in names], [[_cell_text(k, row[k]) for k in names] for row in rows]
 
-    def _sketches(self) -> Sequence[Sketch]:
+    def _pictures(self) -> Pictures:
         # One setting alone makes no line.
-        return super()._sketches() if self.varied else ()
+        return super()._pictures() if self.varied else {}
 
 
-def _middle(runs: Sequence[Row]) -> Row:
-    """Medians of the times of turns; of memory the most, and of what is alike the first."""
-    row: Row = {}
-    for name in dict.fromkeys(name for run in runs for name in run):
-        values = [run[name] for run in runs if run.get(name) is not None]
-        if "seconds" in name:
-            row[name] = median(values) if values else None
-        elif name == "peak_bytes":
-            # A budget must hold in every run: the median of peaks would hide the one that breaks
-            # it.
-            row[name] = max(values, default=None)
-        elif name not in ("repeat", "study"):
-            row[name] = runs[0][name]
-    return row
-
-
-def _ratio(above: Sequence[Row], below: Sequence[Row]) -> float | None:
-    """Median over the turns that both have."""
-    seconds = {run["repeat"]: run["seconds"] for run in below}
-    # Within a turn, since what else the machine does changes from one to the next.
-    ratios = [r["seconds"] / seconds[r["repeat"]] for r in above if r["repeat"] in seconds]
-    return median(ratios) if ratios else None
+def _pandas() -> Any:
+    with needing("pandas", "tables", "A table of a scaling study"):
+        import pandas as pd
+    return pd
 
 
 def _read(text: str) -> Any:
@@ -452,9 +432,9 @@ def scaling_study(
         Where copies of data are made for a while. On a client give one that all its workers see;
         the temporary one of this machine where not given.
     client : distributed.Client, optional
-        Where to run. Its cluster is scaled where 'workers' vary, and has as many as before at the
-        end; one that adapts keeps its size during a run. Where not given, processes are started on
-        this machine, and end with the study.
+        Where to run. Its cluster is scaled where 'workers' vary, and keeps the most of them; let
+        none adapt meanwhile. Where not given, processes are started on this machine, and end with
+        the study.
     progress : callable, optional
         Gets a line for every run; None for silence.
     **options
@@ -504,7 +484,7 @@ def scaling_study(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
         data = _Data(variables, tests.pop("names", None), Path(scratch))
-        places = _Clients(client, tests.get("memory", _MEMORY), stack)
+        places = _Places(client, tests.get("memory", _MEMORY), stack)
         # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
         settings = _settings(values, weak, data.rows, places.workers)
@@ -565,7 +545,7 @@ def _run(client: Any, data: _Data, setting: Row, options: Mapping[str, Any]) -> 
         "bytes_read": sum(done.bytes_read for done in result.passes),
         "peak_bytes": max((p for p in peaks if p is not None), default=None) if forgot else None,
         "planned_bytes": planned.peak_worker_bytes,
-        "pvalue": result.pvalue,
+        "p_value": result.pvalue,
         **{f"seconds: {done.name}": done.seconds for done in result.passes},
     }
 
@@ -616,26 +596,22 @@ def _checked_vary(vary: Any) -> dict[str, list[Any]]:
     if not isinstance(vary, Mapping) or not vary:
         msg = f"vary must name what varies, got {vary!r}: as {{'workers': [1, 2]}}"
         raise InvalidArgumentError(msg)
-    return {name: _values_of_setting(name, values) for name, values in vary.items()}
-
-
-def _values_of_setting(name: Any, values: Any) -> list[Any]:
-    if name not in _VARIED:
-        listed = ", ".join(_VARIED)
-        msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
-        raise InvalidArgumentError(msg)
-    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
-    said = f"vary[{name!r}]"
-    checked = [
-        check_choice(said, value, _CHOICES[name])
-        if name in _CHOICES
-        else check_integer(said, value, minimum=1)
-        for value in (values if is_list else ())
-    ]
-    # Different ones alone: two runs of one setting are turns, which `repeats` asks for.
-    if not checked or len(set(checked)) < len(checked):
-        msg = f"{said} must be a list of different values, got {values!r}: as [1, 2]"
-        raise InvalidArgumentError(msg)
+    checked: dict[str, list[Any]] = {}
+    for name, values in vary.items():
+        if name not in _VARIED:
+            listed = ", ".join(_VARIED)
+            msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
+            raise InvalidArgumentError(msg)
+        said, choices = f"vary[{name!r}]", _CHOICES.get(name)
+        is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+        checked[name] = [
+            check_choice(said, value, choices) if choices else check_integer(said, value, minimum=1)
+            for value in (values if is_list else ())
+        ]
+        # Different ones alone: two runs of one setting are turns, which `repeats` asks for.
+        if not checked[name] or len(set(checked[name])) < len(checked[name]):
+            msg = f"{said} must be a list of different values, got {values!r}: as [1, 2]"
+            raise InvalidArgumentError(msg)
     return checked
 
 
@@ -823,7 +799,7 @@ def _chunked(source: Variable, chunk_rows: int | None, place: Path) -> Variable:
 # --- places
 
 
-class _Clients:
+class _Places:
     """Threads, local clusters that are started as they are needed, or the client of a user."""
 
     def __init__(self, client: Any, memory: int | str, stack: ExitStack) -> None:
@@ -831,17 +807,10 @@ class _Clients:
         # Memory is not planned here: a runtime of one byte says how many workers and threads there
         # are.
         self.runtime = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
-        self.workers = self.runtime.threads if client is None else _asked_for(client)
+        self.workers = self.runtime.threads if client is None else self.runtime.workers
         # Local ones stay until the end, so that runs can take turns; idle workers take no
         # processor time.
         self._local: dict[int, Any] = {}
-        # Dask has no public name for it.
-        self._adaptive = getattr(getattr(client, "cluster", None), "_adaptive", None)
-        if self._adaptive is not None:
-            # It would go back to fewer workers between runs.
-            self._adaptive.stop()
-        if client is not None:
-            stack.callback(self._scale_back)
 
     @property
     def described(self) -> str:
@@ -854,39 +823,24 @@ class _Clients:
         """A client of so many workers; None for threads."""
         if scheduler == "threads":
             return None
-        if workers in self._local:
+        if self._client is not None:
+            client = _scaled(self._client, workers)
+        elif workers in self._local:
             return self._local[workers]
-        if self._client is None:
+        else:
             from dhsic.cluster import local_cluster
 
             client = self._stack.enter_context(local_cluster(workers, self._memory))
             self._local[workers] = client
-        else:
-            client = self._client
-            _scale(client, workers)
         # What is imported takes no time of the first run then.
         client.run(_import_for_tasks)
         return client
 
-    def _scale_back(self) -> None:
-        """Ask for as many workers as before."""
-        cluster, adaptive = self._client.cluster, self._adaptive
-        with suppress(Exception):
-            if adaptive is not None:
-                cluster.adapt(minimum=adaptive.minimum, maximum=adaptive.maximum)
-            elif _asked_for(self._client) != self.workers:
-                cluster.scale(self.workers)
 
-
-def _asked_for(client: Any) -> int:
-    """Workers that the cluster of a client is to have, there or not; those of any other client."""
-    return len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
-
-
-def _scale(client: Any, workers: int) -> None:
-    """Bring the cluster of a client to so many workers, and wait for them."""
-    if len(client.nthreads()) == workers == _asked_for(client):
-        return
+def _scaled(client: Any, workers: int) -> Any:
+    """A client whose cluster has come to so many workers."""
+    if len(client.nthreads()) == workers:
+        return client
     if not hasattr(client.cluster, "scale"):
         msg = (
             f"client must have {workers} workers, and has {len(client.nthreads())} of a scheduler "
@@ -894,16 +848,15 @@ def _scale(client: Any, workers: int) -> None:
         )
         raise InvalidArgumentError(msg)
     client.cluster.scale(workers)
-    until = time.monotonic() + _WORKERS_TIMEOUT_SECONDS
-    # Not `wait_for_workers`, which does not wait for those that leave.
-    while len(client.nthreads()) != workers:
-        if time.monotonic() > until:
-            msg = (
-                f"the cluster was asked for {workers} workers and has {len(client.nthreads())} "
-                f"after {_WORKERS_TIMEOUT_SECONDS:g} s: ask for fewer"
-            )
-            raise ClusterError(msg)
+    try:
+        client.wait_for_workers(workers, timeout=_WORKERS_TIMEOUT_SECONDS)
+    except TimeoutError as error:
+        msg = f"the cluster was asked for {workers} workers, {error}: ask for fewer"
+        raise ClusterError(msg) from error
+    # Nothing waits for those that leave; the scheduler knows of each that has.
+    while len(client.nthreads()) > workers:
         time.sleep(_LOOK_SECONDS)
+    return client
 
 
 def _import_for_tasks() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy
@@ -16,33 +16,6 @@ from dhsic.linalg import pivoted_cholesky
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
-
-
-class FeatureMap(Protocol):
-    """Rows of one variable become rows of D numbers, as a frozen value."""
-
-    @property
-    def n_features(self) -> int:
-        """Numbers a row, D."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Their precision."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the map itself."""
-        ...
-
-    def scratch(self, rows: int) -> int:
-        """Bytes needed for so many rows besides the result."""
-        ...
-
-    def __call__(self, x: NDArray[Any]) -> Matrix:
-        """Map rows (b, d) to features (b, D); a DataError where they leave its range."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -474,3 +447,7 @@ class LandmarksByColumn(_AtLandmarks):
         # The kernel is a mean over d columns, so features of each are divided by the root of d.
         out *= self.dtype.type(x.shape[1] ** -0.5)
         return out
+
+
+FeatureMap: TypeAlias = ColumnFeatures | FourierFeatures | KernelFeatures | LandmarksByColumn
+"""Rows (b, d) of one variable become features (b, D), as a frozen value."""

@@ -21,8 +21,7 @@ from dhsic.errors import DataError, InvalidArgumentError, needing, require
 from dhsic.estimators.registry import NULLS, Counted
 from dhsic.io.frames import unknown_column
 from dhsic.io.libraries import is_of, is_sparse
-from dhsic.nulls import Shifts
-from dhsic.nulls.aggregate import Control
+from dhsic.nulls import Control, Shifts
 from dhsic.ranking import ColumnRanking, rank_features
 from dhsic.selection import select_features
 

@@ -18,10 +18,8 @@ from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
 from dhsic._text import printable
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.plan import DriverStep, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, Plan, plans
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     VHSIC,
@@ -34,7 +32,7 @@ from dhsic.estimators import (
     plan_of,
 )
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
-from dhsic.estimators.reach import Planner, described_plan, planned
+from dhsic.estimators.choose import Planner, described_plan, planned
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.shared import SharedTiles
@@ -45,6 +43,7 @@ from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
+from dhsic.statistics.tiles import Matrix
 
 __all__ = [
     "INTERACTION_ESTIMATORS",
@@ -139,7 +138,7 @@ class InteractionTestResult(IndependenceTestResult):
 
     def records(self) -> list[dict[str, Any]]:
         each = {
-            f"pvalue_{factorisation.separated}": factorisation.pvalue
+            f"p_{factorisation.separated}": factorisation.pvalue
             for factorisation in self.factorisations
         }
         return [{**super().records()[0], **each}]

@@ -18,26 +18,22 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
-from dhsic.estimators.approximate import guard_features
-from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_pairs
-from dhsic.estimators.reach import described_plan, planned
+from dhsic.estimators.base import guard_features, plan_of
+from dhsic.estimators.choose import choose_pairs, described_plan, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue
+from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
     MOST_SHIFTS,
-    Findings,
     LandmarkSummary,
     RunFields,
-    Sketch,
     VariableSummary,
     floor_text,
     is_least,
@@ -156,17 +152,21 @@ class DependenceMatrix(RunFields):
         # As in the summary: by p-value, and CKA where replicates end.
         order = np.lexsort((-self.cka[above], self.pvalues[above]))
         matrices = {
-            "hsic": self.hsic,
+            "estimate": self.hsic,
             "cka": self.cka,
-            "pvalue": self.pvalues,
-            "pvalue_holm": self.adjusted,
+            "p_value": self.pvalues,
+            "p_adjusted": self.adjusted,
         }
         columns = {
-            "first": [self.names[i] for i in first[order]],
-            "second": [self.names[j] for j in second[order]],
+            "x": [self.names[i] for i in first[order]],
+            "y": [self.names[j] for j in second[order]],
             **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
         }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @property
+    def _method(self) -> str:
+        return f"nystrom-hsic, {self.null}"
 
     @property
     # Without making the records, of which a large matrix has many.
@@ -176,18 +176,14 @@ class DependenceMatrix(RunFields):
     def findings(self, alpha: float, control: str) -> Findings:
         del control
         pairs = self.records()
-        dependent = sum(pair["pvalue_holm"] <= alpha for pair in pairs)
+        dependent = sum(pair["p_adjusted"] <= alpha for pair in pairs)
         count = format_count(len(pairs), "pair")
         lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
-        size = min(3.0 + 0.3 * len(self.names), 12.0)
-        sketch = Sketch(
-            lambda ax: self.plot(ax, alpha=alpha),
-            "Heat map of CKA of all pairs; pairs that are not significant have a cross.",
-            (max(size, 5.0), max(0.85 * size, 4.2)),
-        )
+        words = "Heat map of CKA of all pairs; pairs that are not significant have a cross."
+        pictures = {words: partial(self.plot, alpha=alpha)}
         title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
         notes = [f"P-values: {attainable}."] if (attainable := self._attainable(alpha)) else []
-        return Findings(title, lead, [sketch], {"Pairs": pairs}, notes)
+        return Findings(title, lead, pictures, {"Pairs": pairs}, notes)
 
     @property
     def least_adjusted(self) -> float:
@@ -249,7 +245,9 @@ class DependenceMatrix(RunFields):
         MissingDependencyError
             matplotlib is not installed.
         """
-        return plots.dependence_heatmap(self, alpha=alpha, ax=ax)
+        return plots.dependence_heatmap(
+            self.cka, self.names, pvalues=self.adjusted, alpha=alpha, ax=ax
+        )
 
 
 @named_arguments

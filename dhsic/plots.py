@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dhsic._text import printable
-from dhsic._validation import check_integer, check_level, check_number
+from dhsic._validation import check_integer, check_level, check_number, shown
 from dhsic.errors import DataError, InvalidArgumentError, needing
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ GREY: Final = "0.72"
 _BAR_NAME: Final = 34  # characters beside a bar
 _MOST_BINS = 60
 _NARROW = 0.02
-_TITLE_NAME = 48
-_DISTANCE = "standard deviations above the replicates"
 MOST_BARS = 40
 _HEADROOM = 1.45  # of the bars, so that the legend stands above them and the lines
 _FAR = 2.0  # widths of the null distribution beyond which the axis is logarithmic
@@ -209,7 +207,10 @@ def numbers_of(name: str, values: Any) -> Vector:
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        msg = f"{name} must be real numbers, got {str(values)[:60]!r}: give an array of them"
+        msg = (
+            f"{name} must be real numbers, got {str(values)[:60]!r}: give an array of them, or "
+            "call plot() of a result"
+        )
         raise InvalidArgumentError(msg) from error
 
 
@@ -287,19 +288,39 @@ def spread_rows(name: str, data: Any, n: int | None = None, *, most: int) -> Vec
     return rows
 
 
-def null_distribution(result: Any, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
-    """Histogram of the null distribution with the statistic and the critical value.
-
-    Where there are several statistics, it has the score, which the p-value compares. For a grid a
-    new figure has the evidence by kernel and length beside it.
+def null_distribution(
+    values: ArrayLike,
+    statistic: float,
+    *,
+    alpha: float = 0.05,
+    resampled: bool = True,
+    null: str = "",
+    quantity: str = "statistic",
+    note: str = "",
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Histogram of a null distribution with the statistic and the critical value.
 
     Parameters
     ----------
-    result : IndependenceTestResult
-        Result of a test.
+    values : array-like, shape (b,)
+        Replicates of the statistic under the null hypothesis, or draws from its law.
+    statistic : float
+        The observed value.
     alpha : float, optional
-        The level of the critical value. Among replicates the observed value counts as one; where
-        the law is known in closed form, the value is a quantile of 1,000 draws from it.
+        The level of the critical value. Among replicates the observed value counts as one; of draws
+        it is a quantile.
+    resampled : bool, optional
+        Whether the values are replicates and no draws.
+    null : str, optional
+        How they were made.
+    quantity : str, optional
+        Name of the statistic.
+    note : str, optional
+        What the legend says of the statistic, as "p = 0.02".
+    title : str, optional
+        Title of the picture.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure where not given.
 
@@ -310,7 +331,7 @@ def null_distribution(result: Any, *, alpha: float = 0.05, ax: Axes | None = Non
     Raises
     ------
     InvalidArgumentError
-        The level is not between 0 and 1, or it is no result of a test.
+        The level is not between 0 and 1, or the values are no finite numbers.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -319,46 +340,29 @@ def null_distribution(result: Any, *, alpha: float = 0.05, ax: Axes | None = Non
     >>> import numpy as np
     >>> import dhsic
     >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
-    >>> ax = null_distribution(dhsic.independence_test(x, y, rng=0))
+    >>> found = dhsic.independence_test(x, y, kernels="gaussian", rng=0)
+    >>> ax = null_distribution(found.null_distribution, found.statistic)
     >>> ax.get_ylabel()
     'replicates'
     """
-    # Estimates have no null distribution, and anything else would fail within the picture.
-    if not (hasattr(result, "null_distribution") and hasattr(result, "_measured")):
-        msg = (
-            f"a null distribution is drawn of an IndependenceTestResult, got a "
-            f"{type(result).__name__}: give what dhsic.independence_test returns"
-        )
-        raise InvalidArgumentError(msg)
-    level = check_level(alpha)
-    measured, value, values = result._measured
-    if ax is None and result.grid is not None:
-        ax, beside = axes_beside((6.4, 6.4), 4.4)
-        kernel_evidence(result.grid, result._compared, ax=beside)
+    level, sizes = check_level(alpha), finite_vector("values", values)
     axes = axes_of(ax, (6.4, 3.8))
-    bins = _edges(values, value).tolist()
-    shown: dict[str, Any] = {
-        "color": GREY,
-        "edgecolor": "white",
-        "linewidth": 0.5,
-        "label": f"{result.null} null",
-    }
-    axes.hist(values, bins=bins, **shown)
+    shown: dict[str, Any] = {"color": GREY, "edgecolor": "white", "linewidth": 0.5}
+    axes.hist(sizes, _edges(sizes, statistic).tolist(), label=f"{null} null".strip(), **shown)
     axes.set_ylim(0.0, _HEADROOM * axes.get_ylim()[1])
     tall = 1.0 / _HEADROOM
-    told = f"{measured} {rounded(value)}, {result._p}"
-    axes.axvline(value, ymax=tall, color=ORANGE, linewidth=2.0, label=told)
-    resampled = result.pvalue_error is not None
-    critical = critical_value(values, level, resampled=resampled)
+    told = ", ".join(filter(None, (f"{quantity} {rounded(statistic)}", note)))
+    axes.axvline(statistic, ymax=tall, color=ORANGE, linewidth=2.0, label=told)
+    critical = critical_value(sizes, level, resampled=resampled)
     if critical is not None:
         about = "" if resampled else "about "
         said = f"critical value at {100 * level:g} %, {about}{rounded(critical)}"
         axes.axvline(critical, ymax=tall, color=BLUE, linewidth=1.5, linestyle="--", label=said)
     axes.set_ylabel("replicates" if resampled else "draws")
-    axes.set_xlabel(f"{result.estimator} {measured}{_far_out(axes, values, value)}")
+    axes.set_xlabel(f"{quantity}{_far_out(axes, sizes, statistic)}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper right", fontsize=9, frameon=False)
-    axes.set_title(result._question(_TITLE_NAME), fontsize=11)
+    axes.set_title(title, fontsize=11)
     return axes
 
 
@@ -419,60 +423,33 @@ def _far_out(axes: Axes, values: Vector, statistic: float) -> str:
     return " (logarithmic beyond the null)"
 
 
-def kernel_evidence(grid: Any, names: Sequence[str], *, ax: Axes | None = None) -> Axes:
-    """How far the statistic of every combination of a `GridSummary` lies above its replicates."""
+def evidence_map(
+    values: Vector,
+    down: Sequence[str],
+    across: Sequence[str],
+    marks: Mapping[tuple[int, int], tuple[str, str, str]],
+    ax: Axes | None = None,
+) -> Axes:
+    """A map of numbers with names of its rows and columns; cells without a number stay blank.
+
+    Marked cells have a frame of a colour and a kind of line, and a label.
+    """
     axes = axes_of(ax, (6.4, 4.4))
-    axes.set_title(f"Evidence by kernel and length,\n{_DISTANCE}", fontsize=11)
-    if len(names) == 2:
-        return _evidence_map(axes, grid, names)
-    # Bars of kernels, variable by variable: that of the strongest combination with each.
-    best: dict[str, float] = {}
-    for variable, name in enumerate(names):
-        for scale in _by_length(grid, variable):
-            distances = [c.standardised for c in grid.combinations if c.scales[variable] == scale]
-            best[f"{name}: {scale.replace(', length', ',')}"] = max(distances)
-    return draw_bars(axes, list(best), list(best.values()), _DISTANCE, most=MOST_BARS)
-
-
-def _evidence_map(axes: Axes, grid: Any, names: Sequence[str]) -> Axes:
-    """Kernels of the first variable down, of the second across, from long to short lengths."""
-    rows, columns = (_by_length(grid, variable) for variable in (0, 1))
-    values = np.full((len(rows), len(columns)), np.nan)
-    for tried in grid.combinations:
-        i, j = rows.index(tried.scales[0]), columns.index(tried.scales[1])
-        values[i, j] = tried.standardised
     # Without evidence anywhere the map stays pale, rather than show noise in full colour.
     top = max(float(np.nanmax(values)), 1.0)
     axes.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top, aspect="auto")
     for i, j in np.argwhere(np.isfinite(values)):
         colour = "white" if values[i, j] > 0.6 * top else "black"
         axes.text(j, i, f"{values[i, j]:.1f}", ha="center", va="center", color=colour)
-    for number, role in grid.roles.items():
-        colour, line = (ORANGE, "-") if number == grid.strongest else ("black", ":")
-        scales = grid.combinations[number].scales
-        i, j = rows.index(scales[0]), columns.index(scales[1])
-        frame = np.array([[-0.5, 0.5, 0.5, -0.5, -0.5], [-0.5, -0.5, 0.5, 0.5, -0.5]])
-        axes.plot(j + 0.94 * frame[0], i + 0.94 * frame[1], line, color=colour, label=role)
-    across, down = ([scale.replace(", ", "\n") for scale in some] for some in (columns, rows))
+    frame = 0.47 * np.array([[-1.0, 1.0, 1.0, -1.0, -1.0], [-1.0, -1.0, 1.0, 1.0, -1.0]])
+    for (i, j), (label, colour, line) in marks.items():
+        axes.plot(j + frame[0], i + frame[1], line, color=colour, label=label)
     axes.set_xticks(range(len(across)), across, fontsize=8, rotation=30, ha="right")
     axes.set_yticks(range(len(down)), down, fontsize=8)
-    axes.set_xlabel(f"kernel of {shortened(names[1], _BAR_NAME)}")
-    axes.set_ylabel(f"kernel of {shortened(names[0], _BAR_NAME)}")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
     return axes
-
-
-def _by_length(grid: Any, variable: int) -> list[str]:
-    """The kernels that were tried of a variable, family by family, from long to short lengths."""
-    factors = {c.scales[variable]: (*c.factors, None)[variable] for c in grid.combinations}
-    families = list(dict.fromkeys(scale.split(",")[0] for scale in factors))
-
-    def place(scale: str) -> tuple[int, float]:
-        return families.index(scale.split(",")[0]), -(factors[scale] or 0.0)
-
-    return sorted(factors, key=place)
 
 
 def ranking(
@@ -682,14 +659,13 @@ def dependence_heatmap(
 
     Parameters
     ----------
-    values : DependenceMatrix or array-like, shape (M, M)
-        Result of `dhsic.dependence_matrix`; or symmetric numbers up to 1, of which
-        those below 0, as chance leaves, are shown as 0.
+    values : array-like, shape (M, M)
+        Symmetric numbers up to 1, as `cka` of `dhsic.dependence_matrix`; those below 0, as chance
+        leaves, are shown as 0.
     names : sequence of str, optional
-        Names of the variables; those of the result, or x1, x2, ... where not given.
+        Names of the variables; x1, x2, ... where not given.
     pvalues : array-like, shape (M, M), optional
-        P-values of all pairs; those of the result, adjusted for all pairs, where not given. Pairs
-        above `alpha` bear a cross.
+        P-values of all pairs, as `adjusted` of the result. Pairs above `alpha` bear a cross.
     alpha : float, optional
         The level.
     clustered : bool, optional
@@ -716,12 +692,6 @@ def dependence_heatmap(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['b', 'c', 'a']
     """
-    if hasattr(values, "cka"):
-        values, names, pvalues = (
-            values.cka,
-            values.names if names is None else names,
-            values.adjusted if pvalues is None else pvalues,
-        )
     level, sizes = check_level(alpha), _square_matrix("values", values, least=-math.inf)
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
@@ -906,9 +876,8 @@ def sensitivity_field(
     ----------
     x, y : array-like, shape (n,) or (n, 1)
         The variables; a column of one that has several.
-    maps : pair of array-like, shapes (n,) or (n, 1), or a result
-        The gradients with respect to x and to y, or a mapping with these values in this order; or
-        what has them as `maps`.
+    maps : pair of array-like, shapes (n,) or (n, 1)
+        The gradients with respect to x and to y, or a mapping with these values in this order.
     names : sequence of str, optional
         Names of x and y.
     arrows : int, optional
@@ -951,16 +920,9 @@ def sensitivity_field(
     arrows = check_integer("arrows", arrows, minimum=0)
     most = check_integer("most", most, minimum=1)
     labels = [shortened(name, _AXIS_NAME) for name in names_or_numbered(names, 2)]
-    given = getattr(maps, "maps", maps)
-    if not isinstance(given, Iterable):
-        msg = f"maps must be a pair of arrays, a mapping or a result, got {given!r}: see `maps`"
-        raise InvalidArgumentError(msg)
-    pair = tuple(given.values() if isinstance(given, Mapping) else given)
-    if len(pair) != 2:
-        msg = (
-            f"maps must be those of two variables, x and y, got {len(pair)}: give a pair of "
-            "arrays, or a result that varies both"
-        )
+    pair = tuple(maps.values()) if isinstance(maps, Mapping) else maps
+    if not (isinstance(pair, Sequence | np.ndarray) and len(pair) == 2):
+        msg = f"maps must be a pair of arrays, those of x and y, got {shown(maps)}: see `maps`"
         raise InvalidArgumentError(msg)
     first = _plotted_column("x", x, None, most)
     named = {"y": y, "the map of x": pair[0], "the map of y": pair[1]}

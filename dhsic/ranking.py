@@ -22,10 +22,8 @@ from dhsic._random import RngLike
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, check_level, named_arguments, nearest
-from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
-from dhsic.engine.gaps import Gaps, filled
-from dhsic.engine.plan import Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, labels_of
+from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError
 from dhsic.estimators import (
@@ -40,8 +38,13 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import bandwidth_rows, beyond
-from dhsic.estimators.choose import run_null
-from dhsic.estimators.reach import Planner, described_plan, plan_once, planned
+from dhsic.estimators.choose import (
+    Planner,
+    described_plan,
+    plan_once,
+    planned,
+    run_null,
+)
 from dhsic.io.frames import as_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of
 from dhsic.io.missing import GapTreatment
@@ -50,12 +53,11 @@ from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_ta
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
 from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
-    Findings,
     LandmarkSummary,
     RunFields,
-    Sketch,
     floor_text,
     is_least,
     kernel_text,
@@ -164,6 +166,10 @@ class RankedColumn:
 
 
 _LEVEL = 0.05  # at which a summary tells whether there are replicates enough
+
+# Columns of the frame; the adjusted p-values are by default those of Benjamini and Hochberg.
+_NAMES = {"name": "term", "hsic": "estimate", "pvalue": "p_value", "pvalue_bh": "p_adjusted"}
+_NAMES |= {f"pvalue_{name}": f"p_{name}" for name in ("by", "bonferroni", "holm", "max_t")}
 
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
@@ -336,7 +342,12 @@ class ColumnRanking(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every column, the strongest first."""
-        return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
+        rows = ({_NAMES.get(name, name): x for name, x in vars(f).items()} for f in self.ranked())
+        return [{"rank": place, **row} for place, row in enumerate(rows, 1)]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         check_choice("control", control, get_args(Control))
@@ -347,16 +358,12 @@ class ColumnRanking(RunFields):
             f"{alpha:g} by {_CONTROLS[by]}"
         )
         said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
-        sketch = Sketch.of_bars(
-            lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
-            said,
-            min(_MOST, len(self.features)),
-        )
+        pictures = {said: partial(self.plot, alpha=alpha, control=by, most=_MOST)}
         joint = self.by == "sensitivity"
         rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
         title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if joint else [])]
-        return Findings(title, lead, [sketch], {"Features": rows}, notes)
+        return Findings(title, lead, pictures, {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line above the table."""

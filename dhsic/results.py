@@ -5,19 +5,30 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._json import TRANSIENT, JsonValue
+from dhsic._removed import removed
 from dhsic._text import printable
+from dhsic._validation import check_level
 from dhsic.errors import needing
+from dhsic.report import (
+    Findings,
+    Pictures,
+    Records,
+    as_text,
+    html_facts,
+    html_table,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,20 +40,16 @@ __all__ = [
     "BarResult",
     "DependenceEstimate",
     "FeatureSummary",
-    "Findings",
     "GridSummary",
     "IndependenceTestResult",
     "KernelCombination",
     "LandmarkSummary",
     "PassSummary",
-    "Records",
     "Result",
     "RunFields",
-    "Sketch",
     "StageSummary",
     "StoredArraySummary",
     "VariableSummary",
-    "as_text",
     "decision",
     "floor_text",
     "is_least",
@@ -427,9 +434,7 @@ def rows_text(
     return "; ".join([rows, *filter(None, (array.told for array in data))])
 
 
-Records = Sequence[Mapping[str, Any]]
-"""Rows of a table, by the names of its columns."""
-
+_STANDARD = ("statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method")
 _SHOWN = 20
 _REPR = 390  # characters
 _CELL = 64
@@ -453,47 +458,6 @@ padding:0 0 .1em}.dhsic-result table.facts td{padding-bottom:.45em}}
 """
 
 
-class Sketch(NamedTuple):
-    """A picture that is drawn when it is asked for."""
-
-    draw: Callable[[Axes], object]
-    """Draws it on axes."""
-    words: str
-    """Its contents in words."""
-    size: tuple[float, float] = (7.2, 4.0)
-    """Width and height in inches."""
-
-    @classmethod
-    def of_bars(cls, draw: Callable[[Axes], object], words: str, count: int) -> Sketch:
-        """A picture of so many bars, one below another, as far as they are drawn."""
-        return cls(draw, words, plots.bars_size(min(count, plots.MOST_BARS)))
-
-
-@dataclass(frozen=True)
-class Findings:
-    """The finding in a sentence, with what shows it.
-
-    Parameters
-    ----------
-    title : str
-        The question, or the subject.
-    lead : str
-        The finding.
-    sketches : sequence of Sketch
-        Pictures.
-    tables : mapping from str to Records
-        Tables by their names.
-    notes : sequence of str
-        How to read them.
-    """
-
-    title: str
-    lead: str
-    sketches: Sequence[Sketch] = ()
-    tables: Mapping[str, Records] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Result(JsonValue):
     """A frozen result: labelled lines for people, records for tables, JSON for files.
@@ -511,12 +475,11 @@ class Result(JsonValue):
     <IndependenceTestResult: p = 0.538, independence not rejected at 0.05, v-hsic, n = 100>
     >>> type(found).from_json(found.to_json()) == found
     True
-    >>> len(found.to_pandas())
-    1
+    >>> list(found.to_frame())[:6]
+    ['term', 'statistic', 'p_value', 'estimate', 'conf_low', 'conf_high']
     """
 
     _label_width: ClassVar[int] = 0
-    _columns: ClassVar[tuple[str, ...]] = ()
     _tabular: ClassVar[bool] = False
     _leading: ClassVar[int] = 0  # the line of the summary that tells the finding
 
@@ -525,14 +488,19 @@ class Result(JsonValue):
         raise NotImplementedError
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows of `to_pandas`: one of a test, or one a pair, column, edge or whatever it has.
+        """The rows of `to_frame`: one of a test, or one a pair, column, edge or whatever it has.
 
         Returns
         -------
         list of dict
             All with the same keys, the names of the columns.
         """
-        return [{name: getattr(self, name) for name in self._columns}]
+        raise NotImplementedError
+
+    @property
+    def _method(self) -> str:
+        """How dependence was measured; empty where nothing was."""
+        return ""
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts of the records.
@@ -546,13 +514,17 @@ class Result(JsonValue):
         header = [name.replace("_", " ") for name in records[0]] if records else []
         return header, [[as_text(value) for value in row.values()] for row in records]
 
-    def to_pandas(self) -> Any:
-        """The records as a data frame.
+    def to_frame(self) -> Any:
+        """The records as a tidy data frame.
 
         Returns
         -------
         pandas.DataFrame
             One row a test; of what has several pairs, columns, edges or points a row for each.
+            Where dependence is measured, it begins with the name, ``term``, or those of a pair,
+            ``x`` and ``y``, and goes on with ``statistic``, ``p_value``, ``estimate``,
+            ``conf_low``, ``conf_high``, ``n`` and ``method``. Numbers that a result does not have
+            are NaN. ``p_adjusted`` accounts for all rows.
 
         Raises
         ------
@@ -561,7 +533,19 @@ class Result(JsonValue):
         """
         with needing("pandas", "tables", "A data frame"):
             import pandas as pd
-        return pd.DataFrame.from_records(self.records())
+        frame = pd.DataFrame.from_records(self.records())
+        if self._method:
+            origin: Any = self.origin
+            names = [name for name in ("term", "x", "y") if name in frame]
+            told = {"n": getattr(origin, "n", None), "method": self._method, **frame}
+            first = {name: told.pop(name, math.nan) for name in (*names, *_STANDARD)}
+            frame = pd.DataFrame({**first, **told}, frame.index)
+        # None stands for NaN where no row has a number.
+        return frame.astype({name: float for name in frame if frame[name].isna().all()})
+
+    def __getattr__(self, name: str) -> Any:
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{removed(name)}"
+        raise AttributeError(msg)
 
     def findings(self, alpha: float, control: str) -> Findings:
         """The finding with the pictures and tables that a report has.
@@ -581,7 +565,7 @@ class Result(JsonValue):
         # The line that tells the finding is the first, unless the class says otherwise.
         label, text = self.summary()[self._leading]
         tables = {self._title: self.records()} if self._tabular else {}
-        return Findings(self._title, f"{label}: {text}", self._sketches(), tables)
+        return Findings(self._title, f"{label}: {text}", self._pictures(), tables)
 
     @property
     def origin(self) -> Result:
@@ -596,9 +580,10 @@ class Result(JsonValue):
         title = " ".join(word if word.isupper() else word.lower() for word in words)
         return title[0].upper() + title[1:]
 
-    def _sketches(self) -> Sequence[Sketch]:
+    def _pictures(self) -> Pictures:
+        """What draws the pictures of a report, each by its contents in words."""
         draw = getattr(self, "plot", None)
-        return [] if draw is None else [Sketch(draw, f"{self._title}, drawn.")]
+        return {} if draw is None else {f"{self._title}, drawn.": draw}
 
     def report(
         self, path: str | Path, *, alpha: float = 0.05, control: str = "bh", run: Any = None
@@ -625,9 +610,6 @@ class Result(JsonValue):
         DataError
             The file cannot be written.
         """
-        # Reports stand on all results, so that they are imported when one is asked for.
-        from dhsic.report import write_report
-
         write_report(self, path, alpha=alpha, control=control, run=run)
 
     @property
@@ -725,9 +707,8 @@ class BarResult(Result):
         """Names and lengths of the bars, and what they measure."""
         raise NotImplementedError
 
-    def _sketches(self) -> Sequence[Sketch]:
-        names, _, quantity = self._bars()
-        return [Sketch.of_bars(self.plot, f"Bars of the {quantity}.", len(names))]
+    def _pictures(self) -> Pictures:
+        return {f"Bars of the {self._bars()[2]}.": self.plot}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Bars of what it has, in their order; the first 40 of many.
@@ -749,16 +730,6 @@ class BarResult(Result):
         return plots.draw_bars(ax, *self._bars())
 
 
-def as_text(value: Any) -> str:
-    """A value of a record as a table shows it."""
-    if value is None or isinstance(value, bool):
-        return "yes" if value else ""
-    # Counts in full, measurements with four digits.
-    if isinstance(value, int):
-        return f"{value:,d}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _shortened(text: str) -> str:
     """Text without what stands in brackets, where it is long."""
     if len(text) > _CELL:
@@ -772,53 +743,6 @@ def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[0] = max(widths[0], least)
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
-def html_facts(rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """Labels and texts as a table of HTML."""
-    lines = (
-        f"<tr><th scope=row>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
-        for label, text in rows
-    )
-    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f"<table class=facts>{above}<tbody>{''.join(lines)}</tbody></table>"
-
-
-def html_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    keys: Sequence[Sequence[float | None]] | None = None,
-    name: str = "",
-) -> str:
-    """Texts as a table of HTML, which buttons of the header sort by the keys of the cells.
-
-    A column is aligned to the right where all of its cells are numbers, by their keys or their
-    texts.
-    """
-    known = [[_is_number(text) for text in row] for row in rows]
-    if keys is not None:
-        known = [[key is not None for key in row] for row in keys]
-    numeric = [" class=n" if all(column) else "" for column in zip(*known, strict=True)]
-
-    def line(texts: Sequence[str], own: Sequence[float | None]) -> str:
-        each = zip(texts, own, numeric, strict=True)
-        cells = (
-            f"<td{right}{'' if key is None else f' data-key={key!r}'}>{html.escape(text)}</td>"
-            for text, key, right in each
-        )
-        return f"<tr>{''.join(cells)}</tr>"
-
-    heads = (html.escape(text) for text in header)
-    if keys is not None:
-        heads = (f"<button type=button>{text}</button>" for text in heads)
-    top = "".join(f"<th scope=col{n}>{text}</th>" for text, n in zip(heads, numeric, strict=True))
-    body = "".join(map(line, rows, keys or [[None] * len(header)] * len(rows)))
-    kind = "" if keys is None else f' class=sortable aria-label="{html.escape(name)}"'
-    return f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[-+]?[\d,.]+(e[-+]?\d+)?|inf|", text) is not None
 
 
 AS_ASKED = "as asked"
@@ -863,10 +787,6 @@ class DependenceEstimate(RunFields):
     """
 
     _label_width: ClassVar[int] = 12
-    _columns: ClassVar[tuple[str, ...]] = (
-        *("n", "dropped", "quantity", "estimate", "estimator", "precision", "seed", "seconds"),
-        "version",
-    )
 
     estimate: float
     quantity: str
@@ -899,9 +819,19 @@ class DependenceEstimate(RunFields):
         return [*self._rows(), estimate, *self._tail()]
 
     def records(self) -> list[dict[str, Any]]:
-        names = ", ".join(v.name for v in self.variables)
         kernels = " x ".join(v.kernel for v in self.variables)
-        return [{"variables": names, "kernels": kernels, **super().records()[0]}]
+        names = ("estimate", "quantity", "n", "dropped", "precision", "seed", "seconds", "version")
+        told = {name: getattr(self, name) for name in names}
+        return [{"term": ", ".join(self._asked), **told, "kernels": kernels}]
+
+    @property
+    def _method(self) -> str:
+        return self.estimator
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Names of what is compared."""
+        return tuple(v.name for v in self.variables)
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
@@ -910,7 +840,7 @@ class DependenceEstimate(RunFields):
 
     @property
     def _subject(self) -> str:
-        return f"Dependence of {', '.join(v.name for v in self.variables)}"
+        return f"Dependence of {', '.join(self._asked)}"
 
     def _tables(self) -> dict[str, Records]:
         variables = [
@@ -937,6 +867,9 @@ class DependenceEstimate(RunFields):
 def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable."""
     return " and ".join(f"{n:,}" for n in ((numbers,) if isinstance(numbers, int) else numbers))
+
+
+_DISTANCE = "standard deviations above the replicates"
 
 
 @dataclass(frozen=True)
@@ -1049,8 +982,42 @@ class GridSummary:
         """
         count = len(self.combinations[0].kernels)
         labels = [f"x{number + 1}" for number in range(count)] if names is None else names
-        # Of samples the values alone have a kernel.
-        return plots.kernel_evidence(self, ["values"] if count == 1 else labels, ax=ax)
+        axes = plots.axes_of(ax, (6.4, 4.4))
+        axes.set_title(f"Evidence by kernel and length,\n{_DISTANCE}", fontsize=11)
+        scales = [self._by_length(variable) for variable in range(count)]
+        if count != 2:
+            # Bars of kernels, variable by variable: that of the strongest combination with each.
+            best: dict[str, float] = {}
+            # Of samples the values alone have a kernel.
+            for variable, name in enumerate(["values"] if count == 1 else labels):
+                for scale in scales[variable]:
+                    with_it = (c for c in self.combinations if c.scales[variable] == scale)
+                    label = f"{name}: {scale.replace(', length', ',')}"
+                    best[label] = max(c.standardised for c in with_it)
+            return plots.draw_bars(axes, list(best), list(best.values()), _DISTANCE)
+        places = [
+            (scales[0].index(c.scales[0]), scales[1].index(c.scales[1])) for c in self.combinations
+        ]
+        values = np.full((len(scales[0]), len(scales[1])), np.nan)
+        for place, tried in zip(places, self.combinations, strict=True):
+            values[place] = tried.standardised
+        style = {True: (plots.ORANGE, "-"), False: ("black", ":")}
+        marks = {places[k]: (role, *style[k == self.strongest]) for k, role in self.roles.items()}
+        down, across = ([scale.replace(", ", "\n") for scale in some] for some in scales)
+        plots.evidence_map(values, down, across, marks, axes)
+        vertical, horizontal = (plots.shortened(name, _TITLE_NAME) for name in labels)
+        axes.set(xlabel=f"kernel of {horizontal}", ylabel=f"kernel of {vertical}")
+        return axes
+
+    def _by_length(self, variable: int) -> list[str]:
+        """The kernels tried of a variable, family by family, from long to short lengths."""
+        factors = {c.scales[variable]: (*c.factors, None)[variable] for c in self.combinations}
+        families = list(dict.fromkeys(scale.split(",")[0] for scale in factors))
+
+        def place(scale: str) -> tuple[int, float]:
+            return families.index(scale.split(",")[0]), -(factors[scale] or 0.0)
+
+        return sorted(factors, key=place)
 
     @property
     def roles(self) -> dict[int, str]:
@@ -1090,6 +1057,7 @@ class GridSummary:
 
 
 _LEVEL = 0.05
+_TITLE_NAME = 48  # characters
 
 _MEANING = (
     "The p-value is the probability of a statistic at least as large under {0}, of rows that are "
@@ -1178,10 +1146,6 @@ class IndependenceTestResult(DependenceEstimate):
 
     hypothesis: ClassVar[str] = "independence"
     question: ClassVar[str] = "Are {} independent?"
-    _columns: ClassVar[tuple[str, ...]] = (
-        *("null", "statistic", "pvalue", "pvalue_error", "score"),
-        *DependenceEstimate._columns,
-    )
 
     statistic: float
     pvalue: float
@@ -1222,22 +1186,32 @@ class IndependenceTestResult(DependenceEstimate):
 
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
-        told = {"replicates": len(self.null_distribution), "combinations": count}
+        told = {
+            "statistic": self.statistic,
+            "p_value": self.pvalue,
+            "p_error": self.pvalue_error,
+            "score": self.score,
+            "replicates": len(self.null_distribution),
+            "combinations": count,
+        }
         return [{**super().records()[0], **told}]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.estimator}, {self.null}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
         lead = f"{self.hypothesis.capitalize()} {decision(self, alpha)} ({self._p})"
         words = "Histogram of the null distribution, with the statistic and the critical value."
-        tables, sketches = self._tables(), [Sketch(partial(self.plot, alpha=alpha), words)]
+        tables, pictures = self._tables(), {words: partial(self.plot, alpha=alpha)}
         notes = [_MEANING.format(self.hypothesis)]
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
             words = f"Evidence of every combination of kernels; the strongest is {self.grid.told}."
-            draw = partial(self.grid.plot, names=self._compared)
-            sketches.append(Sketch(draw, words, (7.2, 4.4)))
+            pictures[words] = partial(self.grid.plot, names=self._compared)
             notes.append(_EXPLORATORY.format(self.grid.judged))
-        return Findings(self._subject, lead, sketches, tables, notes)
+        return Findings(self._subject, lead, pictures, tables, notes)
 
     @property
     def _compared(self) -> list[str]:
@@ -1271,11 +1245,6 @@ class IndependenceTestResult(DependenceEstimate):
         *others, last = self._asked
         names = f"{', '.join(others)} and {last}" if others else last
         return self.question.format(names if most is None else plots.shortened(names, most))
-
-    @property
-    def _asked(self) -> tuple[str, ...]:
-        """Names of what is compared."""
-        return tuple(v.name for v in self.variables)
 
     def _kernel_rows(self, grid: GridSummary) -> Records:
         names = [f"kernel of {name}" for name in self._compared]
@@ -1321,7 +1290,22 @@ class IndependenceTestResult(DependenceEstimate):
         MissingDependencyError
             matplotlib is not installed.
         """
-        return plots.null_distribution(self, alpha=alpha, ax=ax)
+        check_level(alpha)  # before a figure is opened
+        measured, value, values = self._measured
+        if ax is None and self.grid is not None:
+            ax, beside = plots.axes_beside((6.4, 6.4), 4.4)
+            self.grid.plot(beside, names=self._compared)
+        return plots.null_distribution(
+            values,
+            value,
+            alpha=alpha,
+            resampled=self.pvalue_error is not None,
+            null=self.null,
+            quantity=f"{self.estimator} {measured}",
+            note=self._p,
+            title=self._question(_TITLE_NAME),
+            ax=ax,
+        )
 
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:

@@ -23,7 +23,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, needing
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import plan_once, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import draw_permutations
@@ -125,9 +125,18 @@ class ColumnSelection(RunFields, BarResult):
         """Every selected feature, in the order of the method."""
         rows = zip(self.names, self.columns, self.scores, strict=True)
         return [
-            {"place": place, "name": name, "columns": ", ".join(map(str, columns)), "score": score}
+            {
+                "rank": place,
+                "term": name,
+                "columns": ", ".join(map(str, columns)),
+                "estimate": score,
+            }
             for place, (name, columns, score) in enumerate(rows, 1)
         ]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.method}, {self.criterion}"
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         return self.names, self.scores, f"score of {self.method} by {self.criterion}"

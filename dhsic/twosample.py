@@ -20,9 +20,9 @@ from dhsic._random import RngLike
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, kinds_of, labels_of, read_whole
-from dhsic.engine.graphs import graphs_on
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
@@ -121,9 +121,6 @@ class TwoSampleTestResult(IndependenceTestResult):
     def _asked(self) -> tuple[str, ...]:
         # The question is of samples, where `variables` has their values.
         return tuple(sample.name for sample in self.samples)
-
-    def records(self) -> list[dict[str, Any]]:
-        return [{"samples": ", ".join(self._asked), **super().records()[0]}]
 
 
 MMD_ESTIMATORS: dict[str, type[Estimator]] = {
@@ -565,8 +562,8 @@ def _open_pooled(
             (values,) = held_sources([values], memory, pooled.get("strata"))
             (codes,) = held_sources([codes], memory, None)
         session = run.over((values, codes), dropped)
-    session.moves = moves_between(opened, pooled, session.seed)
-    return session, told
+    moves = moves_between(opened, pooled, session.seed)
+    return replace(session, moves=moves), told
 
 
 def _samples_by_label(

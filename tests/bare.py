@@ -62,7 +62,7 @@ def calls():
 
     return [
         ("plot", result.plot),
-        ("tables", result.to_pandas),
+        ("tables", result.to_frame),
         ("tables", read("a", "b", data="no.csv")),
         ("report", lambda: result.report("no.html")),
         ("causal", dag.to_networkx),

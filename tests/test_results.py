@@ -16,6 +16,7 @@ import re
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
@@ -278,14 +279,51 @@ def test_html__escapes_names_and_closes_its_elements(result):
     assert "<script>" not in dataclasses.replace(made("ranking"), target="<script>")._repr_html_()
 
 
-def test_frame__has_the_records(name, result):
-    frame, records = result.to_pandas(), result.records()
-    assert list(frame.columns) == list(records[0])
+STANDARD = ["statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method"]
+# Frames of results that measure no dependence have columns of their own.
+OWN = {"embedding", "witness", "plan", "graph", "accuracy", "spectrum", "embedding bound", "bound"}
+
+
+def test_frame__has_the_records_in_the_columns_of_tidy_tables(name, result):
+    frame, records = result.to_frame(), result.records()
     assert len(frame) == len(records) == (MAKE[name][1] or len(records))
+    again = type(result).from_json(result.to_json())
+    pd.testing.assert_frame_equal(again.to_frame(), frame)
     header, rows = result.table()
     assert len(rows) == len(records)
     assert {len(row) for row in rows} == {len(header)}
     assert len(result.table(1)[1]) == 1
+    if name in {*OWN, "study"}:
+        assert list(frame) == list(records[0])
+        return
+    count = list(frame).index("statistic")
+    assert list(frame)[:count] in (["term"], ["x", "y"], ["term", "x", "y"])
+    assert list(frame)[count : count + 7] == STANDARD
+    assert set(frame) == {*STANDARD, *records[0]}
+    numbers, texts = frame[STANDARD[:5]], [*list(frame)[:count], "method"]
+    assert (numbers.dtypes == np.float64).all()
+    assert frame["n"].dtype == np.int64
+    assert all(isinstance(text, str) and text for text in frame[texts].to_numpy().ravel())
+    for column in ("statistic", "p_value", "estimate"):
+        told = [row.get(column) for row in records]
+        np.testing.assert_array_equal(frame[column], np.array(told, np.float64))
+    assert frame[["conf_low", "conf_high"]].isna().all(axis=None)
+    assert ((frame["p_value"] > 0) & (frame["p_value"] <= 1) | frame["p_value"].isna()).all()
+    if "p_adjusted" in frame:
+        assert (frame["p_adjusted"] >= frame["p_value"]).all()
+
+
+def test_frame__of_tests_is_what_they_found():
+    frame = pd.concat([made(name).to_frame() for name in ("independence", "estimate", "matrix")])
+    test, matrix = made("independence"), made("matrix")
+    assert list(frame["term"])[:2] == ["x1, x2"] * 2
+    assert (frame["p_value"].iloc[0], frame["estimate"].iloc[0]) == (test.pvalue, test.estimate)
+    assert list(frame["method"])[:3] == ["v-hsic, shifts", "u-hsic", "nystrom-hsic, shifts"]
+    pairs = zip(frame["x"][2:], frame["y"][2:], frame["p_adjusted"][2:], strict=True)
+    at = {name: place for place, name in enumerate(matrix.names)}
+    assert all(matrix.adjusted[at[x], at[y]] == p for x, y, p in pairs)
+    with pytest.raises(AttributeError, match=r"'to_pandas'; take to_frame\(\)"):
+        test.to_pandas()
 
 
 def test_plot__is_on_the_axes_that_are_given(result):

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from dhsic.engine.memory import forget_peak, high_water_bytes
+from dhsic.engine.runtime import forget_peak, high_water_bytes
 
 Call = Callable[[], Any]
 

@@ -47,8 +47,6 @@ class EmbeddingBound(BarResult):
     True
     """
 
-    _columns: ClassVar[tuple[str, ...]] = ("rows", "landmarks", "dimension", "total")
-
     rows: float
     landmarks: float
     dimension: float
@@ -57,6 +55,10 @@ class EmbeddingBound(BarResult):
         """Label and text of every line that a person reads."""
         terms = [(f"by the {name}", f"{value:.4g}") for name, value in asdict(self).items()]
         return [("bound", f"{self.total:.4g}"), *terms]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [{**asdict(self), "total": self.total}]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         return list(asdict(self)), list(asdict(self).values()), "terms of the bound"

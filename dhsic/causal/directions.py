@@ -19,8 +19,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer, named_arguments, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import StepStarted
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import (
@@ -33,8 +32,15 @@ from dhsic.estimators import (
     find_estimator,
 )
 from dhsic.estimators.base import plan_of
-from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import (
+    Offer,
+    Way,
+    choose_among,
+    first_that_fits,
+    plan_test,
+    powers_below,
+    telling,
+)
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
@@ -309,14 +315,18 @@ class CausalDirection(RunFields, BarResult):
         """One row."""
         first, second = self.names
         sides = {
-            f"{quantity}_{way}": getattr(side, quantity)
+            f"{name}_{way}": value
             # The same quantities of both directions, side by side.
             for way, side in (("forward", self.forward), ("backward", self.backward))
-            for quantity in ("hsic", "pvalue")
+            for name, value in (("hsic", side.hsic), ("p", side.pvalue))
         }
-        told = {"first": first, "second": second, "direction": self.direction, "score": self.score}
-        how = {"criterion": self.criterion, "estimator": self.estimator, "null": self.null}
-        return [{**told, **sides, **how, "regression": self.regression, "n": self.n}]
+        told = {"x": first, "y": second, "direction": self.direction, "statistic": self.score}
+        return [{**told, **sides, "n": self.n, "method": self._method}]
+
+    @property
+    def _method(self) -> str:
+        null = [] if self.null is None else [self.null]
+        return ", ".join([self.criterion, self.regression, self.estimator, *null])
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         first, second = self.names
@@ -388,7 +398,11 @@ class CausalDirections(BarResult):
     def records(self) -> list[dict[str, Any]]:
         """Every pair, in their order."""
         each = zip(self.pairs, self.results, strict=True)
-        return [{"pair": pair, **result.records()[0]} for pair, result in each]
+        return [{"term": pair, **result.records()[0]} for pair, result in each]
+
+    @property
+    def _method(self) -> str:
+        return self.results[0]._method  # each row has its own
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         order = np.argsort(-np.abs(self.scores), kind="stable")

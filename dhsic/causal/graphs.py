@@ -26,8 +26,8 @@ from dhsic._text import printable
 from dhsic._validation import check_choice, check_level, named_arguments, shown
 from dhsic.api import Kernels
 from dhsic.engine.blocks import Source
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import Plan
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, needing
@@ -40,8 +40,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     find_null,
 )
-from dhsic.estimators.choose import choose_among
-from dhsic.estimators.reach import plan_once, planned
+from dhsic.estimators.choose import choose_among, plan_once, planned
 from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source
@@ -55,7 +54,8 @@ from dhsic.regression.residuals import (
     open_nodes,
     run_regressions,
 )
-from dhsic.results import AS_ASKED, IndependenceTestResult, Result, RunFields, Sketch
+from dhsic.report import Pictures
+from dhsic.results import AS_ASKED, IndependenceTestResult, Result, RunFields
 from dhsic.statistics.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -434,17 +434,20 @@ class DAGScores(RunFields):
         return [
             {
                 "rank": place,
-                "graph": str(graph.dag),
+                "term": str(graph.dag),
                 "edges": len(graph.dag.edges),
                 "statistic": graph.statistic,
-                "pvalue": graph.pvalue,
+                "p_value": graph.pvalue,
             }
             for place, graph in enumerate(self.ranked, 1)
         ]
 
-    def _sketches(self) -> Sequence[Sketch]:
-        words = "Bars of the p-values of the graphs, the largest first."
-        return [Sketch.of_bars(self.plot, words, min(len(self), _MOST))]
+    @property
+    def _method(self) -> str:
+        return f"{self.regression}, {self.estimator}, {self.null}"
+
+    def _pictures(self) -> Pictures:
+        return {"Bars of the p-values of the graphs, the largest first.": self.plot}
 
     @property
     def _order(self) -> list[int]:
@@ -558,10 +561,20 @@ class DAGSearch(RunFields):
         """Every test on the way, first those of the order and then those of the edges."""
         phases = (("order", self.ordering), ("edges", self.pruning))
         return [
-            {"phase": phase, **test._asdict(), "given": ", ".join(test.given)}
+            {
+                "phase": phase,
+                "term": test.node,
+                "given": ", ".join(test.given),
+                "statistic": test.statistic,
+                "p_value": test.pvalue,
+            }
             for phase, tests in phases
             for test in tests
         ]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.regression}, {self.estimator}, {self.null}"
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`."""
@@ -804,7 +817,7 @@ def search_dag(
     fitted = run_regressions(session, regressor, wanted, **told, **method.described)
     # p (p + 1) / 2 - 1 tests of the order, at most p (p - 1) / 2 of edges, and one of the graph.
     if runtime.seconds is not None:
-        session.runtime = replace(runtime, seconds=runtime.seconds / p**2)
+        session = session.within(runtime.seconds / p**2)
 
     def tested(
         variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
@@ -1066,8 +1079,11 @@ class ResidualIndependenceTestResult(IndependenceTestResult):
         return [first, ("residuals", residuals), *others]
 
     def records(self) -> list[dict[str, Any]]:
-        told = {"given": ", ".join(self.given), "regression": self.regression}
-        return [{**super().records()[0], **told}]
+        return [{**super().records()[0], "given": ", ".join(self.given)}]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.regression}, {super()._method}"
 
 
 @named_arguments

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
 from dhsic._progress import progress_bar
-from dhsic._text import is_terminal, printable
+from dhsic._text import printable
+from dhsic.cli.output import print_columns
 from dhsic.cli.signature import Command, options_of, summary
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.synthetic import generate as write_synthetic
@@ -17,7 +17,6 @@ from dhsic.io.tables import columns_by_variable, convert_table
 from dhsic.io.zarr_output import WrittenGroup
 
 _LABELS = 4
-_WIDTH = 160  # where no terminal says how wide it is
 _SYNTHETIC, _TABLE = "dhsic.io.synthetic:generate", "dhsic.io.tables:convert_table"
 _SONGS = "dhsic.io.million_song:convert_million_song"
 _ENDS: Final = ("source", "destination")
@@ -109,27 +108,17 @@ def _print_written(written: WrittenGroup) -> None:
 
 def _print_columns(written: WrittenGroup) -> None:
     """Print what was read of every column, and what it became."""
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("column", "array", "type", "read as"):
-        table.add_column(name, overflow="fold")
-    for name in ("missing", "rejected"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("categories", overflow="fold")
-    for column in written.columns:
-        # A value that was rejected was there and was no number; one that is missing was not there.
-        counts = f"{column.missing:,}", f"{column.rejected:,}"
-        read_as = "numbers" if column.kind == "numeric" else "labels"
-        texts = column.name, column.variable, column.type, _labels_text(column.categories)
-        # Brackets in names of columns would be read as styles.
-        *first, labels = (escape(printable(text)) for text in texts)
-        table.add_row(*first, read_as, *counts, labels)
-    # In a file the width would be that of the 80 columns that rich takes for it.
-    Console(highlight=False, width=None if is_terminal(sys.stdout) else _WIDTH).print(table)
+    rows = [
+        (
+            *(column.name, column.variable, column.type),
+            "numbers" if column.kind == "numeric" else "labels",
+            # A value that was rejected was there and was no number; a missing one was not there.
+            *(f"{column.missing:,}", f"{column.rejected:,}", _labels_text(column.categories)),
+        )
+        for column in written.columns
+    ]
+    header = ("column", "array", "type", "read as", "missing", "rejected", "categories")
+    print_columns(header, rows)
 
 
 def _labels_text(categories: Sequence[str]) -> str:

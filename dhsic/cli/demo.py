@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+from click import IntRange
 
 import dhsic
 from dhsic._progress import Bar, progress_bar
@@ -24,29 +25,10 @@ _CASES = {"dependent": 0.3, "independent": 0.0}
 
 
 @click.command(short_help="Generate data with and without dependence, and test both.")
-@click.option(
-    "--rows", type=click.IntRange(min=4), metavar="N", default=100_000, help="Number of rows."
-)
-@click.option(
-    "--features",
-    type=click.IntRange(min=1),
-    metavar="D",
-    default=90,
-    help="Number of columns of the features.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    metavar="K",
-    default=0,
-    help="Random seed of the data and the tests.",
-)
-@click.option(
-    "--keep",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Keep the data in this folder; otherwise they are removed.",
-)
+@click.option("--rows", type=IntRange(4), metavar="N", default=100_000, help="Number of rows.")
+@click.option("--features", type=IntRange(1), metavar="D", default=90, help="Number of features.")
+@click.option("--seed", type=IntRange(0), metavar="K", default=0, help="Seed of data and tests.")
+@click.option("--keep", type=Path, metavar="DIR", help="Keep the data in this folder.")
 @click.option("--overwrite", is_flag=True, help="Overwrite data that exist in this folder.")
 def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool) -> None:
     """Generate two data sets and test them on worker processes of this machine.
@@ -55,7 +37,13 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
     """
     workers = processors()
     with ExitStack() as stack:
-        folder = stack.enter_context(_demo_folder(keep))
+        # A temporary folder goes also where a test fails or is interrupted.
+        folder = keep or Path(stack.enter_context(TemporaryDirectory(prefix="dhsic-demo-")))
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            msg = f"--keep must be a folder or a new one in an existing one, got {keep}: {error}"
+            raise InvalidArgumentError(msg) from error
         # Said once the folder is there: what is refused prints nothing but why.
         click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
         bar = stack.enter_context(progress_bar())
@@ -83,21 +71,6 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
         )
 
 
-@contextmanager
-# A temporary folder goes also where a test fails or is interrupted.
-def _demo_folder(keep: Path | None) -> Iterator[Path]:
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="dhsic-demo-") as folder:
-            yield Path(folder)
-        return
-    try:
-        keep.mkdir(exist_ok=True)
-    except OSError as error:
-        msg = f"--keep must be a folder or a new one in an existing folder, got {keep}: {error}"
-        raise InvalidArgumentError(msg) from error
-    yield keep
-
-
 def _demo_test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> IndependenceTestResult:
     names = ["features", "year"]
     return dhsic.independence_test(
@@ -112,17 +85,16 @@ def _demo_test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> Indep
 
 
 def _comparison(results: dict[str, IndependenceTestResult]) -> list[list[str]]:
-    columns = [
-        {
-            "estimator": r.estimator,
-            "statistic": f"{r.statistic:.4g}",
-            "under the null": f"{r.null_distribution.mean():.4g}, {r.null} mean",
-            "p-value": pvalue_text(r.pvalue, r.pvalue_error, len(r.null_distribution)).partition(
-                " ("
-            )[0],
-            "independence": decision(r, _ALPHA),
-            "time": f"{r.seconds:.1f} s",
-        }
-        for r in results.values()
+    rows: dict[str, Callable[[IndependenceTestResult], str]] = {
+        "estimator": lambda r: r.estimator,
+        "statistic": lambda r: f"{r.statistic:.4g}",
+        "under the null": lambda r: f"{r.null_distribution.mean():.4g}, {r.null} mean",
+        "p-value": lambda r: pvalue_text(r.pvalue, r.pvalue_error, len(r.null_distribution)),
+        "independence": lambda r: decision(r, _ALPHA),
+        "time": lambda r: f"{r.seconds:.1f} s",
+    }
+    # Of a p-value the number alone, without its error.
+    return [
+        [label, *(text(r).partition(" (")[0] for r in results.values())]
+        for label, text in rows.items()
     ]
-    return [[label, *(column[label] for column in columns)] for label in columns[0]]

@@ -20,8 +20,7 @@ from dhsic._files import check_regular, parse_json
 from dhsic._version import __version__
 from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE
 from dhsic.cli.interrupts import last_act
-from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, as_json
-from dhsic.engine.telemetry import Position
+from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, Position, as_json
 from dhsic.errors import DataError, DhsicError
 from dhsic.io.urls import redacted
 

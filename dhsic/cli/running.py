@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from dhsic._progress import progress_bar
+from dhsic._whole import write_whole
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal, open_journal
 from dhsic.cli.output import print_lines
@@ -24,10 +25,9 @@ from dhsic.cli.resources import RunResources
 from dhsic.cli.signature import Options, function_of
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, Listener, RunStarted
-from dhsic.engine.memory import peak_bytes, worker_peak_bytes
+from dhsic.engine.runtime import peak_bytes, worker_peak_bytes
 from dhsic.errors import DataError, needing
 from dhsic.io.urls import is_url, redacted
-from dhsic.io.whole import write_whole
 from dhsic.plots import figure_of
 from dhsic.report import MemoryUse, Run, check_report, write_report
 

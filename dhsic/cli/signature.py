@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -72,25 +71,7 @@ _HELP: Final = {
     "time": "Limit of time, as 10min; what is left open is made to fit.",
     "checkpoint": "Keep finished parts here, and go on from them.",
 }
-# Options of single fields that there were, by the argument whose text has the field now.
-_OLD: Final = {
-    "estimator": "landmarks=n_landmarks features=n_features locations=n_locations training-rows "
-    "block-rows pairing selection pool placement regularisation form orthogonal exponent unbiased "
-    "root",
-    "null": "within group-rows variance method",
-    "order": "lag period",
-    "regression": "knots=n_knots folds=n_folds",
-    "kernels": "factors combine aggregate reference-share",
-}
-_MOVED: Final = {
-    f"--{option}": (argument, field or option.replace("-", "_"))
-    for argument, options in _OLD.items()
-    for option, _, field in (one.partition("=") for one in options.split())
-}
 _SEVERAL: Final = "Kernel, or several as 'gaussian|laplacian'"
-_FLAGS: Final = ("--orthogonal", "--unbiased", "--root")
-# What options of fields chose where no method was named.
-_CHOSEN: Final = ("nystrom-m", "nystrom-mmd", "permutation", "normal", "spectral", "time")
 
 
 class MethodText(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
@@ -213,75 +194,20 @@ def count_of(text: Any) -> Any:
 
 
 class Command(click.Command):
-    """A command that refuses an option given twice, and says what an old option is now."""
+    """A command that refuses an option given twice."""
 
     judge: Callable[[Options], object] = staticmethod(lambda options: None)
     """Refuses what a run would before it begins, of options, outputs and data."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words of a line."""
-        try:
-            _, _, order = self.make_parser(ctx).parse_args(list(args))
-        except click.NoSuchOption as error:
-            if moved := self._moved(args):
-                raise click.UsageError(moved, ctx) from error
-            raise
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
         for option in order:
             repeats = getattr(option, "multiple", False) or isinstance(option, click.Argument)
             if not repeats and order.count(option) > 1 and not getattr(option, "is_flag", False):
                 msg = f"{option.opts[0]} is given twice: give it once"
                 raise click.UsageError(msg, ctx)
         return super().parse_args(ctx, args)
-
-    def _moved(self, args: Sequence[str]) -> str:
-        """Which texts say what old options said; empty where no option is one of them."""
-        known = {option for parameter in self.params for option in parameter.opts}
-        words = [piece for word in args for piece in (_split(word) if word[:2] == "--" else [word])]
-        moved: dict[str, dict[str, str]] = {}
-        old: list[str] = []
-        for number, word in enumerate(words):
-            if word in _MOVED and word not in known:
-                argument, field = _MOVED[word]
-                value = "true" if word in _FLAGS else " ".join(words[number + 1 : number + 2])
-                value = value.replace(",", "|") if field == "factors" else value
-                moved.setdefault(argument, {})[field] = value
-                old.append(word)
-        texts = [self._text_of(argument, given, words) for argument, given in moved.items()]
-        if not texts or not all(texts):
-            return ""
-        are = "are fields of texts" if len(old) > 1 else "is a field of a text"
-        return f"{' and '.join(old)} {are} now: write {' '.join(texts)} instead"
-
-    def _text_of(self, argument: str, given: dict[str, str], words: Sequence[str]) -> str:
-        """The option of an argument with these fields; empty where no method here has them."""
-        fields = ",".join(f"{field}={value}" for field, value in given.items())
-        parameter: Any = next((one for one in self.params if one.name == argument), None)
-        if argument == "kernels":
-            if parameter is None or not parameter.help.startswith(_SEVERAL):
-                return ""
-            kernels = [w for o, w in itertools.pairwise(words) if o == "--kernel"]
-            plain = "".join(f"{kernel}," for kernel in kernels if "=" not in kernel)
-            return f"--kernel 'grid:{plain}{fields}'"
-        makers = known_methods(argument)
-        takers = [
-            name
-            for name in getattr(getattr(parameter, "type", None), "names", ())
-            if name in makers and given.keys() <= fields_of_method(makers[name]).keys()
-        ]
-        if parameter is None or not takers:
-            return ""
-        option, on_the_line = f"--{argument}", dict(itertools.pairwise(words))
-        named = on_the_line.get(option, str(parameter.default)).partition(":")[0]
-        likely = _CHOSEN if named in ("auto", "None") else (named,)
-        name = next((one for one in likely if one in takers), takers[0])
-        if "--resamples" in on_the_line and "n_resamples" in fields_of_method(makers[name]):
-            fields += f",n_resamples={on_the_line['--resamples']}"
-        return f"{option} {name}:{fields}"
-
-
-def _split(word: str) -> list[str]:
-    option, equals, value = word.partition("=")
-    return [option, value] if equals else [word]
 
 
 @cache

@@ -130,13 +130,9 @@ def _show_ranking(result: Any, options: Options) -> None:
 
 def _show_matrix(result: Any, options: Options) -> None:
     pairs = result.records()
-    shown = [
-        (pair["first"], pair["second"], *(f"{pair[name]:.4g}" for name in [*pair][2:]))
-        for pair in pairs[: options["top"]]
-    ]
-    print_columns(("first", "second", *[*pairs[0]][2:]), shown)
+    print_columns(*result.table(options["top"]))
     # The summary has its level of 5 %, and the command line perhaps another.
-    count = sum(pair["pvalue_holm"] <= options["alpha"] for pair in pairs)
+    count = sum(pair["p_adjusted"] <= options["alpha"] for pair in pairs)
     found = f"{count:,} of {len(pairs):,} pairs at level {options['alpha']:g}, by Holm"
     print_summary(
         [(label, found if label == "dependent" else text) for label, text in result.summary()]

@@ -76,31 +76,28 @@ def _scheduler(spec: ClusterSpec) -> Iterator[tuple[Any, str]]:
     # From the file again at every call: a scheduler that was restarted has another address.
     address = _address(spec.scheduler)
     try:  # as Dask would, and before it waits for an answer
-        scheme, location = parse_address(address)
+        scheme, place = parse_address(address)
         get_backend(scheme)
-        parse_host_port(location)
+        parse_host_port(place)
     except ValueError as error:
         msg = f"{_REQUIREMENT}; got {address!r}: write protocol, host and port"
         raise InvalidArgumentError(msg) from error
     check_address(address, spec.tls, spec.insecure)
     security = None if spec.tls is None else security_of(spec.tls)
     seconds = spec.answer_seconds
-    # A plain socket asks first, for the reasons beside `refusal`.
-    reason = refusal(address, spec.tls, seconds)
-    if reason == NOBODY:
-        msg = (
-            f"{_REQUIREMENT}; {reason} at {address!r} within {seconds:g} s: start it, check the "
-            "address, or allow a longer timeout"
-        )
+    with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
+        if (reason := refusal(address, security, seconds)) == NOBODY:
+            remedy = "start it, check the address, or allow a longer timeout"
+            msg = f"{_REQUIREMENT}; {reason} at {address!r} within {seconds:g} s: {remedy}"
+            raise InvalidArgumentError(msg)
+        client = None
+        try:
+            client = None if reason else Client(address, timeout=seconds, security=security)
+        except (OSError, ImportError, RuntimeError) as error:
+            reason = _short(error)
+    if client is None:
+        msg = f"no connection to the scheduler at {address}: {reason}"
         raise InvalidArgumentError(msg)
-    try:
-        if reason:
-            raise OSError(reason)
-        with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
-            client = Client(address, timeout=seconds, security=security)
-    except (OSError, ImportError, RuntimeError) as error:
-        msg = f"no connection to the scheduler at {address}: {_short(error)}"
-        raise InvalidArgumentError(msg) from error
     with client:
         yield client, f"start some, as with 'dask worker {address}'"
 

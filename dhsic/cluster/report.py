@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dhsic._version import __version__
+from dhsic._whole import written_whole
 from dhsic.errors import InvalidArgumentError, require
-from dhsic.io.whole import written_whole
 
 
 def worker_count(client: Any) -> int | None:

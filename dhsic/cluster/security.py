@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import ipaddress
-import socket
 import ssl
-import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from distributed import Security
+from distributed.comm import connect
 from distributed.comm.addressing import parse_address, parse_host_port
 
 from dhsic._files import check_regular
@@ -18,9 +19,6 @@ from dhsic.errors import InsecureWarning, InvalidArgumentError, MissingDependenc
 
 _ENCRYPTED = ("tls", "wss")
 NOBODY = "nobody answered"
-
-_PAUSE_SECONDS = 0.1
-_SILENT = "what answers there is no Dask scheduler"
 
 
 def security_of(tls: TLS) -> Security:
@@ -32,7 +30,27 @@ def security_of(tls: TLS) -> Security:
         A file that cannot be read, is not what it should be, or does not fit the others.
     """
     # Files are read here: Dask would fail in the first connection, with less to say.
-    ssl_context(tls)
+    for name in ("ca", "cert", "key"):
+        file = getattr(tls, name)
+        try:
+            check_regular(file)
+            content = Path(file).read_bytes()
+        except OSError as error:
+            refuse(f"tls: {name}", "a file that can be read", file, str(error.strerror))
+        if name == "key" and b"ENCRYPTED" in content:  # OpenSSL would ask on the terminal
+            requirement = "a private key without a passphrase"
+            refuse("tls: key", requirement, file, "remove it, as with 'openssl rsa'")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=tls.ca)
+    except ssl.SSLError:
+        refuse("tls: ca", "a PEM file of certificates", tls.ca, "give that of the authority")
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+    except ssl.SSLError as error:
+        requirement = "PEM files of a certificate and its own private key"
+        reason = str(error.reason).lower().replace("_", " ")
+        refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
     return Security(
         # Without it Dask would speak to a peer that asks for plain TCP.
         require_encryption=True,
@@ -116,37 +134,6 @@ def allow_insecure(way: str, insecure: bool) -> None:
     warnings.warn(msg, InsecureWarning, stacklevel=3)
 
 
-def ssl_context(tls: TLS) -> ssl.SSLContext:
-    """As Dask makes it; certificates are of an authority and not of a host name."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    contents = {name: _content(name, getattr(tls, name)) for name in ("ca", "cert", "key")}
-    if b"ENCRYPTED" in contents["key"]:  # OpenSSL would ask on the terminal
-        remedy = "remove it, as with 'openssl rsa'"
-        refuse("tls: key", "a private key without a passphrase", tls.key, remedy)
-    try:
-        context.load_verify_locations(cafile=tls.ca)
-    except ssl.SSLError:
-        refuse("tls: ca", "a PEM file of certificates", tls.ca, "give that of the authority")
-    try:
-        context.load_cert_chain(tls.cert, tls.key)
-    except ssl.SSLError as error:
-        requirement = "PEM files of a certificate and its own private key"
-        reason = str(error.reason).lower().replace("_", " ")
-        refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
-    return context
-
-
-def _content(name: str, path: str) -> bytes:
-    try:
-        check_regular(path)
-        with open(path, "rb") as file:
-            # What is no certificate may be of any size.
-            return file.read(2**20)
-    except OSError as error:
-        refuse(f"tls: {name}", "a file that can be read", path, str(error.strerror))
-
-
 def stays_here(host: str) -> bool:
     """Whether traffic to a host stays on this machine."""
     # Names are not looked up: the answer could be another when the connection is made.
@@ -156,83 +143,47 @@ def stays_here(host: str) -> bool:
         return host == "localhost"
 
 
-# --- Who answers at an address: a Dask scheduler that lets us in, or why not. Dask waits for ever
-# for the first word of what accepts a connection and is no scheduler, and what it raises where
-# encryption fails names neither side. A Dask scheduler speaks first.
-
-
-def refusal(address: str, tls: TLS | None, timeout: float) -> str:
+def refusal(address: str, security: Security | None, timeout: float) -> str:
     """Say why a scheduler cannot be talked to; empty where it can.
+
+    Dask waits for ever for the first word of what accepts a connection and is no scheduler, and
+    what it raises where encryption fails names neither side.
 
     Parameters
     ----------
     address : str
         Address of the scheduler.
-    tls : TLS or None
+    security : Security or None
         Our certificates.
     timeout : float
-        Seconds to wait for a first word.
+        Seconds to wait for it, and for its first word.
 
     Returns
     -------
     str
         The reason, without a full stop.
     """
-    protocol, location = parse_address(address)
-    # Other protocols are for programs that know them, and are left to Dask.
-    if protocol not in ("tcp", "tls"):
-        return ""
-    place = parse_host_port(location)
-    connection = _connected_socket(place, timeout)
-    if connection is None:
-        return NOBODY
-    with connection, contextlib.suppress(OSError):
-        # With TLS the client speaks first, and is answered with the certificate.
-        if tls is not None:
-            return _encryption_text(connection, tls)
-        if connection.recv(1):
-            return ""
-    # The first connection was silent; on a new one we speak first, as TLS wants.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # The answer is of interest here, not who gives it: no data follow.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    arguments = {} if security is None else security.get_connection_args("client")
+
+    async def greet() -> None:
+        greeted = connect(address, timeout=timeout, **arguments)
+        await (await asyncio.wait_for(greeted, timeout * 1.25)).close()
+
     try:
-        with socket.create_connection(place, timeout) as connection:
-            context.wrap_socket(connection).close()
+        with ThreadPoolExecutor(1) as pool:  # this thread may have an event loop that runs
+            pool.submit(asyncio.run, greet()).result()
+    except TimeoutError:
+        return "what answers there is no Dask scheduler"
     except OSError as error:
-        # A refusal in words of TLS comes from one who speaks it.
-        if "ALERT" not in str(getattr(error, "reason", "")):
-            return _SILENT
-    return "it speaks TLS: write tls:// and give certificates"
-
-
-def _connected_socket(place: tuple[str, int], timeout: float) -> socket.socket | None:
-    """Wait for a scheduler that is about to start."""
-    # A scheduler that was started a moment ago may not listen yet.
-    end = time.monotonic() + timeout
-    while True:
-        try:
-            return socket.create_connection(place, timeout)
-        except OSError:
-            if time.monotonic() + _PAUSE_SECONDS > end:
-                return None
-            time.sleep(_PAUSE_SECONDS)
-
-
-def _encryption_text(connection: socket.socket, tls: TLS) -> str:
-    try:
-        with ssl_context(tls).wrap_socket(connection) as encrypted:
-            # With TLS 1.3 a refusal of our certificate comes only now.
-            return "" if encrypted.recv(1) else _SILENT
-    except ssl.SSLCertVerificationError as error:
-        return f"its certificate is refused ({error.verify_message}): is ca the right file?"
-    except ssl.SSLError as error:
-        if "ALERT" in str(error.reason):
-            reason = str(error.reason).lower().replace("_", " ")
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is refused ({cause.verify_message}): is ca the right file?"
+        if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+            return "it does not speak TLS"
+        if isinstance(cause, ssl.SSLError):
+            reason = str(cause.reason or cause).lower().replace("_", " ")
             return f"it refuses our certificate ({reason}): is cert of its own authority?"
-        return "it does not speak TLS"
-    except ConnectionError:
-        return "it does not speak TLS, or refuses our certificate"
-    except OSError:
-        return _SILENT
+        if str(error).startswith("Timed out"):
+            return NOBODY
+        return "it ends the connection; if it speaks TLS: write tls:// and give certificates"
+    return ""

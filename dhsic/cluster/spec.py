@@ -1,34 +1,42 @@
 """Description of a cluster: a value, read from a YAML file.
 
-Types are the least of what is checked here, so that no schema of pydantic or msgspec would be
-shorter: words that enter job scripts, sections that belong to a kind, texts that name the remedy.
+A description is checked for what would be silent or come late: keys that nothing reads, texts that
+would end a line of a job script, sections of another kind. All else is for the library of the kind.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
 import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, get_args
 
 import yaml
 
 from dhsic._files import check_regular
-from dhsic._validation import check_choice, check_integer, check_number, nearest
+from dhsic._validation import (
+    check_choice,
+    check_flag,
+    check_integer,
+    check_number,
+    nearest,
+)
 from dhsic.cluster.settings import default_workers, job_limit
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
+from dhsic.io.urls import redacted
 
 ClusterKind = Literal["local", "scheduler", "slurm", "pbs", "lsf", "sge", "kubernetes", "gateway"]
 
 JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")
 _KINDS: tuple[ClusterKind, ...] = get_args(ClusterKind)
 _COMMON = ("kind", "workers", "threads", "memory", "timeout", "tls", "insecure")
-_ANSWER_TIMEOUT, _SCHEDULER_TIMEOUT, _QUEUE_TIMEOUT = 10.0, 60.0, 600.0
 # A key without an effect would seem to have one, and is refused.
 _UNUSED: dict[str, tuple[str, ...]] = {
     "local": ("timeout", "tls", "insecure"),  # nobody is waited for, and nothing leaves
@@ -36,151 +44,83 @@ _UNUSED: dict[str, tuple[str, ...]] = {
     "kubernetes": ("tls",),  # pods have theirs from a secret
     "gateway": ("tls", "threads"),  # it hands out certificates; threads are among its options
 }
-_LARGEST_FILE, _SHOWN, _SHORTEST = 2**20, 300, 60
-_WALLTIME = r"(\d{1,3}-)?\d{1,4}:[0-5]\d:[0-5]\d"
+_ANSWER_TIMEOUT, _SCHEDULER_TIMEOUT, _QUEUE_TIMEOUT = 10.0, 60.0, 600.0
+_LARGEST_FILE, _SHOWN = 2**20, 300
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_QUANTITY = re.compile(rf"\d+(\.\d+)?({'|'.join(_UNITS)})")
-_Check = Callable[[str, Any], Any]
 SectionType = TypeVar("SectionType")
 
 
 def refuse(name: str, requirement: str, value: Any, remedy: str) -> NoReturn:
     """Raise the error of a value that cannot be used."""
-    shown = repr(value)
     # A file of the wrong kind may stand in the place of a value.
-    if len(shown) > _SHOWN:
-        shown = f"{shown[:_SHOWN]}..."
-    msg = f"{name} must be {requirement}, got {shown}: {remedy}"
+    msg = f"{name} must be {requirement}, got {redacted(repr(value)[:_SHOWN])}: {remedy}"
     raise InvalidArgumentError(msg)
 
 
 # --- checks of single values: each returns the clean one
 
 
-def _text(name: str, value: Any) -> str | None:
-    """Text in one printable line, or None."""
-    if value is None:
-        return None
+def _text(
+    name: str,
+    value: Any,
+    pattern: str = ".+",
+    requirement: str = "text in one line",
+    remedy: str = "leave control characters out",
+) -> str:
     # YAML reads the name of a queue such as 2024 as a number.
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        refuse(name, "text in one line", value, "leave control characters out")
-    return str(value).strip()
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    text = str(value).strip() if plain else ""
+    if not text.isprintable() or not re.fullmatch(pattern, text):
+        refuse(name, requirement, value, remedy)
+    return text
 
 
-def _matching(pattern: str, requirement: str, remedy: str) -> Callable[[str, Any], str | None]:
-    """A check of text by a pattern."""
-
-    def check(name: str, value: Any) -> str | None:
-        given = _text(name, value)
-        if given is not None and not re.fullmatch(pattern, given):
-            refuse(name, requirement, value, remedy)
-        return given
-
-    return check
-
-
-# A word that enters the head of a job script: neither a space nor a quote, which would end it.
-_word = _matching(
-    r"[A-Za-z0-9_][A-Za-z0-9_.,:@/+=%\[\]-]*",
-    "one plain word",
-    "use letters, digits and _.,:@/+=%[]-, and begin with a letter or digit",
-)
-_resource_name = _matching(
-    r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
-    "a Kubernetes name",
-    "use lower case letters, digits, - and .",
-)
-_login = _matching(
-    "basic|kerberos|jupyterhub", "a kind of login", "use basic, kerberos or jupyterhub"
-)
-_plain = _matching(
-    r"[A-Za-z0-9_.,:@/+=%-]+", "a path of plain characters", "use letters, digits and _.,:@/+=%-"
-)
-
-
-def _path(name: str, value: Any) -> str | None:
+def _path(name: str, value: Any) -> str:
     """The whole path of a file or folder of this machine, whose variables are set here."""
-    given = _text(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
-    return None if given is None else os.path.abspath(_expanded(given))
+    return os.path.abspath(_expanded(_text(name, os.fspath(value))))
 
 
 def _expanded(path: str) -> str:
     return os.path.expanduser(os.path.expandvars(path))
 
 
-def plain_path(name: str, value: Any) -> str | None:
-    """A whole path that enters the head of a job script, or None."""
-    return _plain(name, _path(name, value))
+def plain_path(name: str, value: Any) -> str:
+    """A whole path that enters the head of a job script."""
+    pattern, remedy = r"[A-Za-z0-9_.,:@/+=%-]+", "use letters, digits and _.,:@/+=%-"
+    return _text(name, _path(name, value), pattern, "a path of plain characters", remedy)
 
 
-def _node_path(name: str, value: Any) -> str | None:
+def _node_path(name: str, value: Any) -> str:
     """A path on nodes, whose variables are those of the node."""
-    given = _text(name, value)
     # Not made absolute: a relative path on a node is not one of this machine's.
-    return None if given is None else os.path.expanduser(given)
-
-
-def _required(check: _Check) -> _Check:
-    def checked(name: str, value: Any) -> Any:
-        if (given := check(name, value)) is None:
-            refuse(name, "given", value, "write it, or remove what is empty")
-        return given
-
-    return checked
-
-
-def _several(check: _Check) -> _Check:
-    """A check of all items of a list."""
-
-    def checked(name: str, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            refuse(name, "a list", value, "write one item after a dash in each line")
-        return tuple(_required(check)(name, item) for item in value)
-
-    return checked
-
-
-def _directive(name: str, value: Any) -> str | None:
-    given = _text(name, value)
-    # Anything else would be a command of the script, and belongs to the prologue.
-    if given is not None and not given.startswith("-"):
-        remedy = "write what follows #SBATCH, #PBS, #BSUB or #$, as --constraint=avx2"
-        refuse(name, "options of the queue", given, remedy)
-    return given
+    return os.path.expanduser(_text(name, value))
 
 
 def _walltime(name: str, value: Any) -> str:
-    remedy = "write HH:MM:SS or D-HH:MM:SS"
-    given: str = _required(_matching(_WALLTIME, "a time", remedy))(name, value)
-    if _seconds(given) < _SHORTEST:
-        refuse(name, f"at least {_SHORTEST} seconds", value, remedy)
-    return given
+    pattern = r"(\d{1,3}-)?\d{1,4}:[0-5]\d:[0-5]\d"
+    return _text(name, value, pattern, "a time", "write HH:MM:SS or D-HH:MM:SS")
 
 
-def _seconds(walltime: str) -> int:
-    days, _, clock = walltime.rpartition("-")
-    hours, minutes, seconds = map(int, clock.split(":"))
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+def _url(name: str, value: Any) -> str:
+    # The description is written to the folder of a run, which must hold no password.
+    remedy = "write https://HOST, and no name or password"
+    return _text(name, value, r"https?://[^/@]+(/.*)?", "a URL", remedy)
 
 
 def _mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         refuse(name, "a mapping", value, "write NAME: VALUE")
-    return {str(_required(_word)(name, key)): part for key, part in value.items()}
+    return {_text(name, key): part for key, part in value.items()}
 
 
 def _resources(name: str, value: Any) -> dict[str, dict[str, str]]:
-    given = _mapping(name, value)
-    _check_keys(name, given, ("requests", "limits"))
-    amounts = {kind: _mapping(f"{name}: {kind}", part) for kind, part in given.items()}
-    for kind, part in amounts.items():
-        for amount in part.values():
-            if isinstance(amount, bool) or not _QUANTITY.fullmatch(str(amount)):
-                refuse(f"{name}: {kind}", "amounts", amount, "write as 2, 500m or 4Gi")
-    return {kind: {key: str(one) for key, one in part.items()} for kind, part in amounts.items()}
+    _check_keys(name, given := _mapping(name, value), ("requests", "limits"))
+    amount = rf"\d+(\.\d+)?({'|'.join(_UNITS)})", "amounts", "write as 2, 500m or 4Gi"
+    return {
+        kind: {key: _text(name, one, *amount) for key, one in _mapping(name, part).items()}
+        for kind, part in given.items()
+    }
 
 
 def _quantity(amount: str) -> float:
@@ -189,47 +129,55 @@ def _quantity(amount: str) -> float:
     return float(amount.removesuffix(unit)) * _UNITS[unit]
 
 
-def _port(name: str, value: Any) -> int:
-    return check_integer(name, value, minimum=1, maximum=65535)
-
-
-def _gateway_address(name: str, value: Any) -> str:
-    given = _text(name, value)
-    # The description is written to the folder of a run, which must hold no password.
-    if given is None or not re.match(r"https?://[^/@]+(/|$)", given):
-        shown = str(value).rpartition("@")[2]  # never a password
-        refuse(name, "a URL", shown, "write https://HOST, and no name or password")
-    return given
-
-
 def _count(name: str, value: Any) -> int:
     return check_integer(name, value, minimum=1)
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        refuse(name, "true or false", value, "write one of them, without quotes")
-    return value
+def _workers(name: str, value: Any) -> Any:
+    return value if isinstance(value, Adaptive) else _count(name, value)
+
+
+def _timeout(name: str, value: Any) -> float:
+    requirement, remedy = "seconds greater than 0", "write a number such as 60"
+    return check_number(name, value, requirement, lambda s: 0 < s < math.inf, remedy)
+
+
+def _several(name: str, value: Any, check: Callable[[str, Any], Any] = _text) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        refuse(name, "a list", value, "write one item after a dash in each line")
+    return tuple(check(name, item) for item in value)
+
+
+# Checks by the types of fields, and of those that are more than their type says.
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "int": _count,
+    "int | Adaptive": _workers,
+    "bool": check_flag,
+    "str": _text,
+    "tuple[str, ...]": _several,
+    "tuple[int, ...]": partial(_several, check=partial(check_integer, minimum=1, maximum=65535)),
+    "Mapping[str, Any]": _mapping,
+}
+
+
+def _checked(check: Callable[[str, Any], Any], default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"check": check})
 
 
 # --- sections
 
 
-def _checked(check: _Check, default: Any = None) -> Any:
-    if default == {}:
-        return field(default_factory=dict, metadata={"check": check})
-    return field(default=default, metadata={"check": check})
-
-
 class _Section:
-    """Part of a description, whose fields bear their checks."""
+    """Part of a description, whose fields are checked."""
 
     prefix: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = one.metadata["check"](f"{self.prefix}{one.name}", getattr(self, one.name))
-            object.__setattr__(self, one.name, value)
+            usual = _CHECKS.get(str(one.type).removesuffix(" | None"), lambda _, value: value)
+            check, value = one.metadata.get("check", usual), getattr(self, one.name)
+            if value is not None or one.default is not None:
+                object.__setattr__(self, one.name, check(f"{self.prefix}{one.name}", value))
 
 
 @dataclass(frozen=True)
@@ -257,8 +205,8 @@ class Adaptive(_Section):
     """
 
     prefix = "workers: "
-    maximum: int = field(metadata={"check": _count})
-    minimum: int = _checked(_count, 1)
+    maximum: int
+    minimum: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -289,9 +237,9 @@ class TLS(_Section):
     """
 
     prefix = "tls: "
-    ca: str = field(metadata={"check": _required(_path)})
-    cert: str = field(metadata={"check": _required(_path)})
-    key: str = field(metadata={"check": _required(_path)})
+    ca: str = _checked(_path)
+    cert: str = _checked(_path)
+    key: str = _checked(_path)
 
 
 @dataclass(frozen=True)
@@ -318,17 +266,15 @@ class SchedulerAt(_Section):
     'tls://10.0.0.5:8786'
     """
 
-    address: str | None = _checked(_text)
-    scheduler_file: str | None = _checked(_path)
+    address: str | None = None
+    scheduler_file: str | None = _checked(_path, None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Exactly one: with both, the file could name another scheduler.
+        # With both, the file could name another scheduler.
         if (self.address is None) == (self.scheduler_file is None):
-            msg = (
-                "a scheduler is found by its address or by its scheduler_file, got "
-                f"{'none' if self.address is None else 'both'} of them: give one"
-            )
+            got = "none" if self.address is None else "both of them"
+            msg = f"a scheduler is found by its address or its scheduler_file, got {got}: give one"
             raise InvalidArgumentError(msg)
 
 
@@ -383,25 +329,27 @@ class JobQueue(_Section):
     8
     """
 
-    queue: str | None = _checked(_word)
-    account: str | None = _checked(_word)
-    name: str | None = _checked(_word)
+    queue: str | None = None
+    account: str | None = None
+    name: str | None = None
     walltime: str = _checked(_walltime, "01:00:00")
-    interface: str | None = _checked(_word)
-    host: str | None = _checked(_word)
-    log_directory: str | None = _checked(plain_path)
-    local_directory: str | None = _checked(_node_path)
-    shared_directory: str | None = _checked(plain_path)
-    prologue: tuple[str, ...] = _checked(_several(_text), ())
-    directives: tuple[str, ...] = _checked(_several(_directive), ())
-    python: str | None = _checked(_node_path)
-    leave_out: tuple[str, ...] = _checked(_several(_directive), ())
-    options: Mapping[str, Any] = _checked(_mapping, {})
+    interface: str | None = None
+    host: str | None = None
+    log_directory: str | None = _checked(plain_path, None)
+    local_directory: str | None = _checked(_node_path, None)
+    shared_directory: str | None = _checked(plain_path, None)
+    prologue: tuple[str, ...] = ()
+    directives: tuple[str, ...] = ()
+    python: str | None = _checked(_node_path, None)
+    leave_out: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> int:
         """Longest time of a job in seconds."""
-        return _seconds(self.walltime)
+        days, _, clock = self.walltime.rpartition("-")
+        hours, minutes, seconds = map(int, clock.split(":"))
+        return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 @dataclass(frozen=True)
@@ -441,15 +389,17 @@ class Kubernetes(_Section):
     {'limits': {'cpu': '2'}}
     """
 
-    image: str = field(metadata={"check": _required(_word)})
-    namespace: str | None = _checked(_resource_name)
-    service_account: str | None = _checked(_resource_name)
-    secrets: tuple[str, ...] = _checked(_several(_resource_name), ())
-    tls_secret: str | None = _checked(_resource_name)
-    resources: Mapping[str, Mapping[str, str]] = _checked(_resources, {})
-    context: str | None = _checked(_text)
-    operator_namespace: str = _checked(_required(_resource_name), "dask-operator")
-    storage_ports: tuple[int, ...] = _checked(_several(_port), (443,))
+    image: str
+    namespace: str | None = None
+    service_account: str | None = None
+    secrets: tuple[str, ...] = ()
+    tls_secret: str | None = None
+    resources: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict, metadata={"check": _resources}
+    )
+    context: str | None = None
+    operator_namespace: str = "dask-operator"
+    storage_ports: tuple[int, ...] = (443,)
 
 
 @dataclass(frozen=True)
@@ -478,10 +428,10 @@ class Gateway(_Section):
     """
 
     prefix = "gateway: "
-    address: str = field(metadata={"check": _gateway_address})
-    auth: str | None = _checked(_login)
-    image: str | None = _checked(_word)
-    options: Mapping[str, Any] = _checked(_mapping, {})
+    address: str = _checked(_url)
+    auth: str | None = None
+    image: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 _SECTIONS: dict[str, type[Any]] = {
@@ -503,7 +453,7 @@ def _section_of(kind: str) -> str:
 
 
 @dataclass(frozen=True)
-class ClusterSpec:
+class ClusterSpec(_Section):
     """Where tasks run, and on how many workers.
 
     A file of it is YAML: ``kind``, ``workers`` (a number, or ``minimum`` and ``maximum``),
@@ -556,8 +506,8 @@ class ClusterSpec:
     kind: ClusterKind
     workers: int | Adaptive | None = None
     threads: int = 1
-    memory: int = 2 * 2**30
-    timeout: float | None = None
+    memory: int = _checked(lambda _, value: parse_bytes(value), 2**31)
+    timeout: float | None = _checked(_timeout, None)
     tls: TLS | None = None
     insecure: bool = False
     scheduler: SchedulerAt | None = None
@@ -567,53 +517,30 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, _KINDS)
-        # A frozen value holds bytes, whichever way they were written.
-        object.__setattr__(self, "memory", parse_bytes(self.memory))
-        _count("threads", self.threads)
-        _flag("insecure", self.insecure)
-        if self.timeout is not None:
-            requirement, remedy = "seconds greater than 0", "write a number such as 60"
-            finite = check_number(
-                "timeout", self.timeout, requirement, lambda s: 0 < s < math.inf, remedy
-            )
-            object.__setattr__(self, "timeout", finite)
-        if self.tls is not None and not isinstance(self.tls, TLS):
-            refuse("tls", "a TLS value", self.tls, "give TLS(ca, cert, key)")
-        default = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in _UNUSED.get(self.kind, ()):
-            if getattr(self, name) != default[name]:
+        super().__post_init__()
+        needed = _section_of(self.kind)
+        if needed == "jobs" and self.jobs is None:
+            object.__setattr__(self, "jobs", JobQueue())
+        unused = (*_UNUSED.get(self.kind, ()), *(name for name in _SECTIONS if name != needed))
+        for one in dataclasses.fields(self):
+            if one.name in unused and (value := getattr(self, one.name)) != one.default:
                 requirement = f"left out for the kind {self.kind}"
-                refuse(name, requirement, getattr(self, name), "drop it")
+                refuse(one.name, requirement, value, "drop it, or change the kind")
+        for name, kind in {**_SECTIONS, "tls": TLS}.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and (value is not None or name == needed):
+                remedy = f"give the section {name}, in Python {kind.__name__}(...)"
+                refuse(name, f"given for the kind {self.kind}", value, remedy)
         if self.workers is None and self.kind not in ("local", "scheduler"):
             remedy = "give a number, or minimum and maximum"
             refuse("workers", f"given for the kind {self.kind}", None, remedy)
-        if self.workers is not None and not isinstance(self.workers, Adaptive):
-            _count("workers", self.workers)
-        self._check_sections()
-
-    def _check_sections(self) -> None:
-        if self.kind in JOB_QUEUES and self.jobs is None:
-            object.__setattr__(self, "jobs", JobQueue())
-        # Of all sections the kind has one, and the others must be absent.
-        needed = _section_of(self.kind)
-        for name, kind in _SECTIONS.items():
-            value = getattr(self, name)
-            if name == needed and not isinstance(value, kind):
-                shown = self.kind if name == "jobs" else name
-                remedy = f"give the section {shown}"
-                refuse(shown, f"given for the kind {self.kind}", value, remedy)
-            if name != needed and value is not None:
-                remedy = "drop it, or change the kind"
-                refuse(name, f"left out for the kind {self.kind}", value, remedy)
         if self.kubernetes is not None:
-            # The API refuses pods whose limits are below their requests.
-            resources = self.pod_resources
-            needs = {**resources["requests"], "memory": _mebibytes(job_limit(self.memory))}
-            for name, limit in resources["limits"].items():
-                least = max(
-                    needs.get(name, "0"), resources["requests"].get(name, "0"), key=_quantity
-                )
-                if _quantity(limit) < _quantity(least):
+            requests, limits = self.pod_resources.values()
+            own = pod_amounts(self.threads, job_limit(self.memory))["requests"]["memory"]
+            for name, limit in limits.items():
+                # The API refuses limits below requests; and a worker is told to use its memory.
+                asked = [requests.get(name, "0"), own if name == "memory" else "0"]
+                if _quantity(limit) < _quantity(least := max(asked, key=_quantity)):
                     requirement = f"at least the {least} that a worker asks for"
                     refuse(f"resources: limits: {name}", requirement, limit, "raise it")
 
@@ -646,27 +573,27 @@ class ClusterSpec:
             An unknown key or a value that cannot be used.
         """
         if not isinstance(description, Mapping):
-            remedy = "begin with 'kind: local' or another kind"
-            refuse("a cluster", "a mapping", description, remedy)
+            refuse(
+                "a cluster", "a mapping", description, "begin with 'kind: local' or another kind"
+            )
         if "kind" not in description:
             msg = f"a cluster must have a kind: add 'kind: ' and one of {', '.join(_KINDS)}"
             raise InvalidArgumentError(msg)
         kind = check_choice("kind", description["kind"], _KINDS)
         name = _section_of(kind)
-        allowed = (*_COMMON, kind) if name else _COMMON
-        _check_keys(f"a cluster of the kind {kind}", description, allowed)
-        values = {key: value for key, value in description.items() if key != kind}
-        memory = values.get("memory")
+        _check_keys(f"a cluster of the kind {kind}", description, (*_COMMON, *[kind] * bool(name)))
         # A number alone would be bytes, and is meant as GiB.
-        if memory is not None and re.fullmatch(r"[\d.eE+ ]+", str(memory)):
+        if re.fullmatch(r"[\d.eE+ ]+", str(memory := description.get("memory"))):
             refuse("memory", "an amount with its unit", memory, "write as 4GiB")
+        values = {name if key == kind else key: value for key, value in description.items()}
         if isinstance(values.get("workers"), Mapping):
-            values["workers"] = _section(Adaptive, "workers", values["workers"])
-        if values.get("tls") is not None:
-            values["tls"] = _section(TLS, "tls", _placed(values["tls"], folder))
-        if kind in description:
-            # Paths in a file are those beside it, wherever the command runs.
-            values[name] = _section(_SECTIONS[name], kind, _placed(description[kind], folder))
+            values["workers"] = _section(Adaptive, "workers", values["workers"], folder)
+        for field_name, shown_as, section in (
+            ("tls", "tls", TLS),
+            (name, kind, _SECTIONS.get(name)),
+        ):
+            if section is not None and values.get(field_name) is not None:
+                values[field_name] = _section(section, shown_as, values[field_name], folder)
         return cls(**values)
 
     @classmethod
@@ -722,21 +649,23 @@ class ClusterSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, of which `from_dict` makes the same description; paths are whole."""
-        plain: dict[str, Any] = _plain_values(self)
-        plain["memory"] = f"{self.memory}B"
+        values = dataclasses.asdict(self, dict_factory=_plain)
+        values["memory"] = f"{self.memory}B"
         if (name := _section_of(self.kind)) == "jobs":
-            plain[self.kind] = plain.pop(name)
-        return plain
+            values[self.kind] = values.pop(name)
+        return values
+
+
+def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Values of YAML, which knows no tuples, without those that are not given."""
+    given = ((name, value) for name, value in pairs if value not in (None, (), {}))
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given}
 
 
 def pod_amounts(processors: int, memory: int) -> dict[str, dict[str, str]]:
     """Requests and limits of a pod, equal: pods of that class are evicted last."""
-    amounts = {"cpu": str(processors), "memory": _mebibytes(memory)}
+    amounts = {"cpu": str(processors), "memory": f"{math.ceil(memory / 2**20)}Mi"}
     return {"requests": dict(amounts), "limits": dict(amounts)}
-
-
-def _mebibytes(amount: int) -> str:
-    return f"{math.ceil(amount / 2**20)}Mi"
 
 
 def on_node(path: str) -> str:
@@ -755,40 +684,24 @@ def _check_keys(what: str, given: Mapping[Any, Any], known: Sequence[str]) -> No
             raise InvalidArgumentError(msg)
 
 
-def _section(kind: type[SectionType], name: str, value: Any) -> SectionType:
+def _section(kind: type[SectionType], name: str, value: Any, folder: str) -> SectionType:
     """Build a section from a mapping, of which every key must be known."""
-    known = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if isinstance(value, kind):
         return value
+    needed = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if not isinstance(value, Mapping):
-        refuse(name, "a mapping", value, f"give some of {', '.join(sorted(known))}")
-    _check_keys(name, value, sorted(known))
-    for key, one in known.items():
-        needed = one.default is one.default_factory is dataclasses.MISSING
-        if needed and key not in value:
+        refuse(name, "a mapping", value, f"give some of {', '.join(sorted(needed))}")
+    _check_keys(name, value, sorted(needed))
+    for key, one in needed.items():
+        if one.default is one.default_factory is MISSING and key not in value:
             msg = f"{name} must have the key {key!r}, got {sorted(value)}: add it"
             raise InvalidArgumentError(msg)
-    return kind(**value)
-
-
-def _placed(value: Any, folder: str) -> Any:
-    """A section whose relative paths are relative to a folder."""
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        key: os.path.join(folder, _expanded(part))
-        if key in _PATHS and isinstance(part, str) and part
-        else part
-        for key, part in value.items()
-    }
-
-
-def _plain_values(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        named = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
-        return {name: _plain_values(part) for name, part in named if part not in (None, (), {})}
-    # Plain values are those of YAML, which knows no tuples.
-    return list(value) if isinstance(value, tuple) else value
+    placed = dict(value)
+    # Paths in a file are those beside it, wherever the command runs.
+    for key in placed.keys() & {*_PATHS}:
+        if isinstance(part := placed[key], str) and part:
+            placed[key] = os.path.join(folder, _expanded(part))
+    return kind(**placed)
 
 
 class _Loader(yaml.SafeLoader):
@@ -796,12 +709,11 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         # YAML allows a key twice, of which the last would win.
-        seen: list[Any] = []
-        for key, _ in node.value:
-            if key.value in seen:
-                msg = f"the key {key.value!r} is there twice"
-                raise yaml.constructor.ConstructorError(None, None, msg, key.start_mark)
-            seen.append(key.value)
+        keys = [key.value for key, _ in node.value]
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                mark, msg = node.value[number][0].start_mark, f"the key {key!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, msg, mark)
         return super().construct_mapping(node, deep)
 
 
@@ -818,23 +730,19 @@ for _tag, _pattern, _first in (
 
 
 def _load_yaml(file: str) -> Any:
+    what = "the file of a cluster"
     try:
         check_regular(file)
+        if os.path.getsize(file) > _LARGEST_FILE:
+            raise OSError(errno.EFBIG, "it is larger than 1 MiB")
         with open(file, encoding="utf-8") as stream:
-            # One more than is allowed tells whether the file is longer.
-            content = stream.read(_LARGEST_FILE + 1)
-    except (OSError, UnicodeDecodeError) as error:
+            return yaml.load(stream, Loader=_Loader)
+    except (OSError, UnicodeDecodeError, yaml.reader.ReaderError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        msg = f"the file of a cluster cannot be read ({reason}): give a YAML file"
+        msg = f"{what} cannot be read ({reason}): give a YAML file"
         raise InvalidArgumentError(msg) from error
-    if len(content) > _LARGEST_FILE:
-        msg = "the file of a cluster is of some lines, this one is larger than 1 MiB: is it YAML?"
-        raise InvalidArgumentError(msg)
-    try:
-        return yaml.load(content, Loader=_Loader)
-    except Exception as error:  # a tag, as in '!!int x', raises what its type does
-        mark = getattr(error, "problem_mark", None)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        mark, reason = (getattr(error, name, None) for name in ("problem_mark", "problem"))
         place = "" if mark is None else f" in line {mark.line + 1}"
-        reason = getattr(error, "problem", None) or type(error).__name__
-        msg = f"the file of a cluster must be YAML, and is not{place}: {reason}"
+        msg = f"{what} must be YAML, and is not{place}: {reason or type(error).__name__}"
         raise InvalidArgumentError(msg) from error

@@ -34,11 +34,11 @@ import yaml
 
 from dhsic._files import parse_json
 from dhsic._validation import nearest
+from dhsic._whole import write_whole
 from dhsic.cluster.manifests import job_manifests, yaml_text
 from dhsic.cluster.spec import ClusterSpec, on_node, plain_path
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.urls import redacted
-from dhsic.io.whole import write_whole
 
 Standing = Literal["not submitted", "waiting", "running", "finished", "failed", "cancelled"]
 

@@ -53,9 +53,8 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import ValueKind, kinds_of
-from dhsic.engine.graphs import graphs_on
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.planning import plans
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import ApproximateNullWarning, UnexplainedWarning
@@ -183,8 +182,11 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         ]
 
     def records(self) -> list[dict[str, Any]]:
-        told = {"given": ", ".join(self.given), "method": self.method}
-        return [{**super().records()[0], **told}]
+        return [{**super().records()[0], "given": ", ".join(self.given)}]
+
+    @property
+    def _method(self) -> str:
+        return f"{self.method}, {super()._method}"
 
 
 @named_arguments
@@ -370,7 +372,8 @@ def _open(
             # Rows move within strata between any places, so that x and y are held in memory.
             held = held_sources(list(sources[:2]), memory, codes)
         session = run.over(held, session.dropped)
-        session.moves = moves_of(session.n, codes, None, None, session.seed)
+        moves = moves_of(session.n, codes, None, None, session.seed)
+        session = replace(session, moves=moves)
     given_names = tuple(source.name for source in sources[2:])
     return session, {"given": given_names, "method": method, "method_reason": reason}
 

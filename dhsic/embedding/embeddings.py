@@ -26,20 +26,19 @@ from dhsic._validation import (
     named_arguments,
     shown,
 )
+from dhsic._whole import written_whole
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.graphs import graphs_on
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
+from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import ROW_TILE, Tiling, column_sums
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
-from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.estimators.choose import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.chunks import inventory_of
 from dhsic.io.open import check_metadata, open_samples
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.variables import Variable
-from dhsic.io.whole import written_whole
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, kernel_of_plain, plain_kernel
 from dhsic.landmarks import (
     Landmarks,
@@ -56,6 +55,7 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.results import BarResult, PassSummary, kernel_text
+from dhsic.statistics.tiles import ROW_TILE, Tiling, column_sums
 
 Vector = NDArray[np.float64]
 

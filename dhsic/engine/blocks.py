@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.graphs import compute_graphs
+from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError
 
 BLOCK_BYTES = 8 * 2**20
@@ -278,27 +279,8 @@ def is_exact(block: NDArray[Any]) -> bool:
     return bool(block.max() <= LARGEST_EXACT and block.min() >= -LARGEST_EXACT)
 
 
-class Cut(Source, Protocol):
-    """Columns of an array, of which others may be variables, too."""
-
-    @property
-    def array(self) -> Any:
-        """The array, the same object for all variables that are cut from it."""
-
-    @property
-    def whole(self) -> Source:
-        """All of its columns."""
-
-    @property
-    def readers(self) -> int:
-        """Chunks that are read at a time where a few rows of each are taken."""
-
-    def cut(self, block: NDArray[Any]) -> NDArray[Any]:
-        """The columns of the variable, of rows of the array."""
-
-
-def is_cut(source: Source) -> TypeGuard[Cut]:
-    """Whether a source says what it is cut from."""
+def is_cut(source: Source) -> TypeGuard[Any]:
+    """Whether a source says which array it is cut from, of which others may be variables, too."""
     return bool(getattr(source, "is_stored", False))
 
 
@@ -398,9 +380,8 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
 
 def cut_bytes(source: Source) -> int:
     """Bytes of a row of a variable, once it is cut from its array."""
-    if not is_cut(source):
-        return source.row_bytes
-    return source.row_bytes * source.shape[1] // source.whole.shape[1]
+    width = int(source.whole.shape[1]) if is_cut(source) else source.shape[1]
+    return source.row_bytes * source.shape[1] // width
 
 
 def row_bytes(sources: Sequence[Source]) -> int:
@@ -426,3 +407,87 @@ def _read_together(
 
 def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
     return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """Positive weights of mean 1, a row each.
+
+    Parameters
+    ----------
+    source : Source
+        The weights, shape (n, 1).
+    squares, cubes : float
+        Their mean square and mean cube.
+    """
+
+    source: Source
+    squares: float
+    cubes: float
+
+    @property
+    def rows(self) -> float:
+        """Rows of equal weight whose mean would vary as much: (sum w)^2 / sum w^2 (Kish 1965)."""
+        # n^2 / sum w^2 for weights of mean 1, since then (sum w)^2 = n^2.
+        return self.source.shape[0] / self.squares
+
+    @property
+    def deciding(self) -> float:
+        """Rows of equal weight whose sum of squares would be as uneven: few where a few decide.
+
+        The skewness of a mean of values with these weights is that of the mean of so many values
+        with equal ones.
+        """
+        return self.source.shape[0] * self.squares**3 / self.cubes**2
+
+
+class Gaps(NamedTuple):
+    """The missing values of one variable."""
+
+    rows: int
+    """Rows that miss a value in any column."""
+    values: tuple[int, ...]
+    """Missing values of every column."""
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return self.rows > 0
+
+
+def filled(rows: NDArray[Any]) -> NDArray[Any]:
+    """Drawn rows of one variable, with values of others of them in place of missing ones.
+
+    Column by column, the values of the last rows first: rows come in random order, and where some
+    are landmarks the last are others, so that few landmarks are equal. Values are of the variable
+    alone, so that landmarks made of them know nothing of the pairing.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (s, d)
+        NaN where a value is missing. Returned as they are where none is.
+
+    Raises
+    ------
+    DataError
+        A column has no value in any of the rows.
+
+    Examples
+    --------
+    >>> filled(np.array([[1.0], [np.nan], [3.0], [np.nan]])).ravel().tolist()
+    [1.0, 3.0, 3.0, 1.0]
+    """
+    gaps = np.isnan(rows)
+    if not gaps.any():
+        return rows
+    rows = rows.copy()
+    for j in np.flatnonzero(gaps.any(axis=0)):
+        missing = gaps[:, j]
+        if missing.all():
+            msg = (
+                f"a variable needs values to draw from, and column {j} has none in {len(rows):,} "
+                "drawn rows: leave out the column"
+            )
+            raise DataError(msg)
+        rows[missing, j] = np.resize(rows[~missing, j][::-1], np.count_nonzero(missing))
+    return rows

@@ -17,13 +17,13 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -87,21 +87,8 @@ class FolderEntry(NamedTuple):
         return _PARTIAL.fullmatch(self.name) is not None
 
 
-class AnyFolder(Protocol):
-    """A folder on a disk or in a store, as a frozen value; what it refuses is a DataError."""
-
-    def __hash__(self) -> int: ...
-    def inner(self, name: str) -> AnyFolder: ...
-    def make(self) -> None: ...
-    def is_file(self) -> bool: ...
-    def entries(self) -> list[FolderEntry]: ...
-    def read(self, name: str) -> bytes | None: ...
-    def open(self, name: str) -> AbstractContextManager[Any]: ...
-    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None: ...
-    def write_new(self, name: str, data: bytes) -> None: ...
-    def remove(self, name: str) -> None: ...
-    def remove_empty(self) -> None: ...
-
+AnyFolder: TypeAlias = Any
+"""A folder on a disk or in a store, see `dhsic.io.folder`, which stands above the engine."""
 
 # Folders of those that the public function at hand has opened.
 _OPENED: ContextVar[dict[AnyFolder, None]] = ContextVar("opened")
@@ -194,15 +181,6 @@ def _field_names(cls: Any) -> Sequence[str] | None:
     if dataclasses.is_dataclass(cls):
         return [field.name for field in dataclasses.fields(cls)]
     return cls._fields if issubclass(cls, tuple) and hasattr(cls, "_fields") else None
-
-
-def can_tell(value: Any) -> bool:
-    """Whether a value has a token, by which what is made of it can be kept."""
-    try:
-        written_out(value)
-    except TypeError:
-        return False
-    return True
 
 
 def difference(there: Any, here: Any, path: str = "") -> tuple[str, Any, Any] | None:
@@ -472,9 +450,10 @@ class Checkpoint:
         object
             The value.
         """
-        if not can_tell(determined_by):
+        try:
+            shards = self.shards(name, 1, determined_by)
+        except TypeError:
             return make()
-        shards = self.shards(name, 1, determined_by)
         if shards.present():
             try:
                 kept: Value = shards.load(0)
@@ -527,7 +506,7 @@ class Shards:
         InvalidArgumentError
             It is not there, or is another of the same name.
         """
-        _check_token(self.root, self.token)
+        _refuse_other(self.root, self.token)
 
     def write(self, number: int, value: Any) -> None:
         """Keep a shard."""
@@ -536,7 +515,7 @@ class Shards:
             self.folder.write(_name_of_key(number), data)
         except DataError:
             # A folder that this machine alone does not see has an error of its own.
-            _refuse_other(self.root, self.token)
+            _refuse_other.__wrapped__(self.root, self.token)
             raise
 
     def load(self, number: int) -> Any:
@@ -570,11 +549,7 @@ class Shards:
 
 
 @lru_cache(maxsize=64)  # once a process
-def _check_token(root: Any, token: str) -> None:
-    _refuse_other(root, token)
-
-
-def _refuse_other(root: AnyFolder, token: str) -> None:
+def _refuse_other(root: Any, token: str) -> None:
     manifest = Manifest.read(root)
     if manifest is None or manifest.token != token:
         msg = (
@@ -731,18 +706,14 @@ def find_checkpoints(
 
 def kept_passes(folder: AnyFolder) -> list[KeptPass]:
     """The passes of a checkpoint, the oldest first."""
-    passes = [_kept_pass(folder.inner(e.name)) for e in folder.entries() if e.is_folder]
-    return sorted(filter(None, passes), key=lambda kept: kept.modified or 0.0)
-
-
-def _kept_pass(folder: AnyFolder) -> KeptPass | None:
-    try:
-        told = parse_json(folder.read(PASS) or b"")
+    passes = []
+    for inner in (folder.inner(entry.name) for entry in folder.entries() if entry.is_folder):
         # A file that someone else wrote there is no pass, and no reason to end the listing.
-        name, count = str(told["name"]), check_integer("shards", told["shards"], minimum=0)
-    except (ValueError, KeyError, TypeError, DhsicError):
-        return None
-    shards = [entry for entry in folder.entries() if entry.name.startswith(SHARD)]
-    times = [entry.modified for entry in shards if entry.modified is not None]
-    size = sum(entry.size for entry in shards)
-    return KeptPass(name, len(shards), count, size, max(times, default=None))
+        with suppress(ValueError, KeyError, TypeError, DhsicError):
+            told = parse_json(inner.read(PASS) or b"")
+            name, count = str(told["name"]), check_integer("shards", told["shards"], minimum=0)
+            shards = [entry for entry in inner.entries() if entry.name.startswith(SHARD)]
+            times = [entry.modified for entry in shards if entry.modified is not None]
+            size = sum(entry.size for entry in shards)
+            passes.append(KeptPass(name, len(shards), count, size, max(times, default=None)))
+    return sorted(passes, key=lambda kept: kept.modified or 0.0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples"]
@@ -51,6 +52,13 @@ class PassStarted:
     def parts(self) -> int:
         """Row blocks, pairs of them or ranges: as many as there are `BlockFinished`."""
         return math.comb(self.blocks + 1, 2) if self.unit == "pairs of rows" else self.blocks
+
+    def finished(self, seconds: float, worker_seconds: float) -> PassFinished:
+        """The event of its end."""
+        read = self.bytes_read
+        return PassFinished(
+            self.name, self.blocks, self.amount, read, seconds, worker_seconds, self.unit
+        )
 
 
 @dataclass(frozen=True)
@@ -109,15 +117,146 @@ class RunStarted:
 Event: TypeAlias = StepStarted | PassStarted | BlockFinished | PassFinished | RunStarted
 Listener: TypeAlias = Callable[[Event], None]
 
-_NAMES = {
-    StepStarted: "step-started",
-    PassStarted: "pass-started",
-    BlockFinished: "block-finished",
-    PassFinished: "pass-finished",
-    RunStarted: "run-started",
-}
+
+def ignore(event: Event) -> None:
+    """Listen to nothing."""
+    del event
 
 
 def as_json(event: Event) -> dict[str, Any]:
     """An event as JSON values: its fields, and its kind under "event"."""
-    return {"event": _NAMES[type(event)], **asdict(event)}
+    return {"event": re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower(), **asdict(event)}
+
+
+_TOLD = ("passes", "parts", "parts_done", "amount", "done", "resumed", "unit")
+"""Fields of a position that a journal has as they are."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is: what its events add up to.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the step or pass that runs.
+    began : float, optional
+        When that started, in seconds of any clock.
+    unit : {"rows", "pairs of rows", "resamples"}, optional
+        Unit of the amounts.
+    amount : int or None, optional
+        How much there is to do; None for a step.
+    done : int, optional
+        How much of it is done.
+    resumed : int, optional
+        How much of what is done an earlier run did.
+    parts, parts_done : int, optional
+        Row blocks, pairs of them or ranges, and how many of them are done.
+    bytes_read : int, optional
+        Bytes of the data that the whole pass reads, uncompressed.
+    heard : float, optional
+        When the last part was done.
+    passes : int, optional
+        Passes over the data that were planned.
+    passed : int, optional
+        How many of them have started.
+    finished : bool, optional
+        Whether the pass is done.
+    """
+
+    name: str = ""
+    began: float = 0.0
+    unit: Unit = "rows"
+    amount: int | None = None
+    done: int = 0
+    resumed: int = 0
+    parts: int = 0
+    parts_done: int = 0
+    bytes_read: int = 0
+    heard: float = 0.0
+    passes: int = 0
+    passed: int = 0
+    finished: bool = False
+
+    def after(self, event: Event, now: float) -> Position:
+        """The position once an event is heard, at a time in seconds."""
+        # A new run forgets all of the former one.
+        if isinstance(event, RunStarted):
+            return Position(began=now, passes=len(event.passes))
+        if isinstance(event, StepStarted):
+            return Position(event.name, now, passes=self.passes, passed=self.passed)
+        if isinstance(event, PassStarted):
+            of_pass = ("name", "unit", "amount", "resumed", "parts", "bytes_read")
+            return Position(
+                **{name: getattr(event, name) for name in of_pass},
+                began=now,
+                done=event.resumed,
+                parts_done=event.resumed_parts,
+                heard=now,
+                passes=self.passes,
+                # A pass that starts once more, or runs over replicates, is not a further one.
+                passed=self.passed + (event.unit != "resamples" and not self._again(event)),
+            )
+        if isinstance(event, BlockFinished):
+            parts = self.parts_done + 1
+            return replace(self, done=self.done + event.amount, parts_done=parts, heard=now)
+        return replace(self, finished=True)
+
+    def _again(self, event: PassStarted) -> bool:
+        """Whether the pass that runs is started once more, as where a kept part is gone."""
+        return self.amount is not None and not self.finished and self.name == event.name
+
+    @property
+    def number(self) -> int | None:
+        """Which of the planned passes over the data this is; None where it is none of them."""
+        over_data = self.amount is not None and self.unit != "resamples"
+        return self.passed if over_data and 0 < self.passed <= self.passes else None
+
+    @property
+    def rate(self) -> float | None:
+        """Amount a second that this run did, up to the last part; None before the first."""
+        seconds = self.heard - self.began
+        # Parts that a checkpoint had took no time of this run.
+        return (self.done - self.resumed) / seconds if seconds > 0 else None
+
+    @property
+    def byte_rate(self) -> float | None:
+        """Bytes of the data read a second; None where none are read, or none yet."""
+        if self.rate is None or not self.bytes_read or not self.amount:
+            return None
+        return self.rate * self.bytes_read / self.amount
+
+    def seconds_left(self, now: float) -> float | None:
+        """Seconds until the pass is done, at the rate so far."""
+        if not self.rate or self.amount is None:
+            return None
+        # The rate is known as of the last part; the seconds since then are done.
+        return max(0.0, (self.amount - self.done) / self.rate - (now - self.heard))
+
+    @classmethod
+    def read(cls, name: str, written: Mapping[str, Any], now: float) -> Position:
+        """The position of a pass that `as_json` wrote, as if its last part was done now."""
+        amount, done, rate = written["amount"], written["done"], written["per_second"]
+        return cls(
+            name=name,
+            began=now - (done - written["resumed"]) / rate if rate else now,
+            heard=now,
+            passed=written["pass"] or 0,
+            bytes_read=round(written["bytes_done"] * amount / done) if done else 0,
+            **{name: written[name] for name in _TOLD},
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The event as JSON values, with rates and time left as of the last part."""
+        return {
+            "pass": self.number,
+            **{name: getattr(self, name) for name in _TOLD},
+            "bytes_done": self.bytes_read * self.done // self.amount if self.amount else 0,
+            "per_second": _rounded_number(self.rate),
+            "bytes_per_second": _rounded_number(self.byte_rate),
+            "seconds_left": _rounded_number(self.seconds_left(self.heard)),
+        }
+
+
+def _rounded_number(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)

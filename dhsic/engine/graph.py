@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
-from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards, can_tell
+from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
-from dhsic.engine.memory import reuse_freed_memory
 from dhsic.engine.plan import MADE, PassPlan, Pilot, cut_rows, read_bytes
 from dhsic.engine.reduction import (
     GroupBlock,
@@ -42,7 +41,7 @@ from dhsic.engine.reduction import (
     pickled,
     unpacked,
 )
-from dhsic.engine.runtime import Budget, Runtime, check_process_memory
+from dhsic.engine.runtime import Budget, Runtime, check_process_memory, reuse_freed_memory
 from dhsic.engine.supervision import (
     as_they_finish,
     explained_failures,
@@ -133,6 +132,12 @@ def begin(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
     import dask
 
     return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
+
+
+def computed(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
+    """Values of what Dask can compute, where tasks run."""
+    values = begin(lazy, runtime) if lazy else []
+    return values if runtime.client is None else fetched(values, runtime.client)
 
 
 def compute(job: Job, runtime: Runtime, tell: Tell) -> list[Any]:
@@ -246,6 +251,8 @@ class Leaf(NamedTuple):
     """Bounds of its blocks, or its range of replicates."""
     amount: int
     """How much of the work it is."""
+    key: str | None = None
+    """Names its task."""
 
 
 class Work(NamedTuple):
@@ -285,8 +292,6 @@ class Tree:
         Bytes of one of them.
     parts : callable, optional
         Blocks that travel to leaves, for each of some.
-    key : callable, optional
-        Names the task of a leaf.
     """
 
     work: Work
@@ -294,7 +299,6 @@ class Tree:
     fan_in: int = 1
     state_bytes: int = 0
     parts: Callable[[list[Leaf]], list[list[Any]]] | None = None
-    key: Callable[[Leaf], str] | None = None
 
     @cached_property
     def shards(self) -> list[list[Leaf]]:
@@ -332,12 +336,7 @@ class Tree:
                 return compute(self.job(there, runtime), runtime, tell)
             except MissingShardError as missing:
                 assert shards is not None
-                # All that are broken are found at once, or each would end the job once more.
-                shared, look = held(shards, runtime), as_task(_missing_shard)
-                looks = [look(shared, number) for number in sorted(there - {missing.number})]
-                answers = compute(Job([], [], looks), runtime, tell) if looks else []
-                for broken in filter(None, [missing, *answers]):
-                    shards.drop(broken)
+                shards.drop(missing)
 
     def _in_this_thread(self, threads: int, tell: Tell) -> list[Partial[Any]]:
         """The first leaves, where no graph is worth its while: of one, or of quick ones."""
@@ -362,9 +361,8 @@ class Tree:
         run, keep, load = as_task(run_leaf), as_task(_keep_shard), as_task(_load_shard)
 
         def node(leaf: Leaf) -> _Node:
-            named = {} if self.key is None else {"dask_key_name": self.key(leaf)}
             with near(len(leaves)):
-                leaves.append(run(shared, leaf.at, *next(parts), **named))
+                leaves.append(run(shared, leaf.at, *next(parts), dask_key_name=leaf.key))
             return _Node(leaves[-1], len(leaves) - 1)
 
         tops = []
@@ -453,50 +451,39 @@ def _load_shard(work: Work, number: int) -> Any:
     return work.shards.load(number)
 
 
-def _missing_shard(shards: Shards, number: int) -> MissingShardError | None:
-    try:
-        shards.load(number)
-    except MissingShardError as missing:
-        return missing
-    return None
-
-
 # Passes over the data.
 
 
-class BlockWork(NamedTuple):
-    """What a leaf of a pass does: read its blocks, or take them as they come, and reduce them."""
+def _reduce_blocks(
+    reduction: Pass[State],
+    sources: tuple[Source | None, ...],
+    finite: Finite,
+    groups: RowGroups | None,
+    budget: Budget | None,
+    spans: Spans,
+    *parts: NDArray[Any],
+) -> State:
+    """Read the blocks of a leaf, or take them as they come, and reduce them.
 
-    reduction: Any
-    sources: tuple[Source | None, ...]
-    """None in the place of those whose blocks travel to the task."""
-    finite: Finite
-    groups: RowGroups | None
-    budget: Budget | None
-
-    def __call__(self, spans: Spans, *parts: NDArray[Any]) -> Any:
-        numbers = [number for number, source in enumerate(self.sources) if source is None]
-        # Blocks that travelled come in the order of the sources that no task reads.
-        given, blocks = iter(parts), dict[Span, RowBlock | GroupBlock]()
-        for span in dict.fromkeys(spans):
-            # Arrays may arrive unaligned, and NumPy would sum those in another order.
-            travelled = {number: np.require(next(given), requirements="A") for number in numbers}
-            blocks[span] = self._block(*span, travelled)
-        return self.reduction.chunk(*(blocks[span] for span in spans))
-
-    def _block(
-        self, start: int, stop: int, travelled: dict[int, NDArray[Any]]
-    ) -> RowBlock | GroupBlock:
-        """The rows between two bounds, in the order of the groups where there are any."""
+    A source is None where its blocks travel to the task, in the order of the sources.
+    """
+    numbers = [number for number, source in enumerate(sources) if source is None]
+    given, blocks = iter(parts), dict[Span, RowBlock | GroupBlock]()
+    for start, stop in dict.fromkeys(spans):
+        # Arrays may arrive unaligned, and NumPy would sum those in another order.
+        travelled = {number: np.require(next(given), requirements="A") for number in numbers}
         ranges: Ranges = ((start, stop),)
-        if self.groups is not None:
-            ranges, places = self.groups.arrange(start, stop)
+        if groups is not None:
+            ranges, places = groups.arrange(start, stop)
         # Before the read, so that the error comes instead of the kill of the worker.
-        check_process_memory(self.budget, read_bytes(self.sources, ranges))
-        values = read_block(self.sources, ranges, travelled, self.finite)
-        if self.groups is None:
-            return RowBlock(start, values)
-        return GroupBlock(start, self.groups, tuple(x[places] for x in values))
+        check_process_memory(budget, read_bytes(sources, ranges))
+        values = read_block(sources, ranges, travelled, finite)
+        blocks[start, stop] = (
+            RowBlock(start, values)
+            if groups is None
+            else GroupBlock(start, groups, tuple(x[places] for x in values))
+        )
+    return reduction.chunk(*(blocks[span] for span in spans))
 
 
 def run_pass(
@@ -539,7 +526,6 @@ def run_pass(
     PassFinished
         Record of the pass.
     """
-    began = time.perf_counter()
     tree = _tree_of(reduction, sources, plan, runtime, finite)
     if checkpoint is not None:
         # Bounds and fan-in decide how sums round, so that shards of others are other ones.
@@ -548,16 +534,28 @@ def run_pass(
         tree = replace(tree, work=tree.work._replace(shards=shards))
     if pilot is not None:
         tree = replace(tree, leaves=tree.leaves[:1])
-    with explained_failures(checkpoint, lambda key: _rows_of(key, plan)):
-        (total,) = tree.run(runtime, listener, plan.started)
+    failures = explained_failures(checkpoint, lambda key: _rows_of(key, plan))
+    (state,), done = _run_tree(tree, plan.started, runtime, listener, failures)
     if pilot is not None:
-        pilot.block(plan, tree.leaves[0].amount, total.seconds)
-    seconds = time.perf_counter() - began
-    done = PassFinished(
-        plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, total.seconds, plan.unit
-    )
+        pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
+    return state, done
+
+
+def _run_tree(
+    tree: Tree,
+    started: PassStarted,
+    runtime: Runtime,
+    listener: Listener,
+    failures: AbstractContextManager[None],
+) -> tuple[list[Any], PassFinished]:
+    """The combined state, or all of them, and the record of the pass."""
+    began = time.perf_counter()
+    with failures:
+        partials = tree.run(runtime, listener, started)
+    spent = sum(one.seconds for one in partials)
+    done = started.finished(time.perf_counter() - began, spent)
     listener(done)
-    return total.state, done
+    return [one.state for one in partials], done
 
 
 def _tree_of(
@@ -568,43 +566,34 @@ def _tree_of(
     finite: Finite,
 ) -> Tree:
     """The leaves of a pass, one a block or a pair of them, and the tree that combines them."""
-    budget, run = runtime.budget, uuid.uuid4().hex
+    budget, prefix = runtime.budget, f"{_key_of(plan)}{uuid.uuid4().hex}"
     ways = zip(sources, plan.ways, strict=True)
     shared = tuple(source if way == "read" else None for source, way in ways)
-    work = BlockWork(reduction, shared, finite, plan.groups, budget)
+    run = partial(_reduce_blocks, reduction, shared, finite, plan.groups, budget)
 
     def parts(leaves: list[Leaf]) -> list[list[Any]]:
         needed = {span for leaf in leaves for span in leaf.at}
         blocks = blocks_of(sources, plan, needed, runtime)
-        return [[part for span in dict.fromkeys(at) for part in blocks[span]] for at, _ in leaves]
+        return [
+            [part for span in dict.fromkeys(leaf.at) for part in blocks[span]] for leaf in leaves
+        ]
 
-    def key(leaf: Leaf) -> str:
+    rows = dict(zip(pairwise(plan.bounds), plan.block_rows.tolist(), strict=True))
+    leaves = []
+    for spans in itertools.combinations_with_replacement(rows, 2) if plan.pairs else zip(rows):
+        # Of a block with itself every pair counts once, and every row with itself.
+        again, sizes = spans[1:] == spans[:1], [rows[span] for span in spans]
+        amount = math.comb(sizes[0] + 1, 2) if again else math.prod(sizes)
         # By the first rows in the key an error tells at which rows workers died.
-        return f"{_key_of(plan)}{run}-{'-'.join(str(start) for start, _ in leaf.at)}"
-
+        key = "-".join([prefix, *(str(start) for start, _ in spans)])
+        leaves.append(Leaf(spans, amount, key))
     return Tree(
-        Work(work, reduction.combine, budget=budget),
-        [Leaf(spans, _amount(plan, spans)) for spans in _spans(plan)],
+        Work(run, reduction.combine, budget=budget),
+        leaves,
         plan.fan_in,
         plan.bytes_to_driver,
         parts if None in shared else None,
-        key,
     )
-
-
-def _spans(plan: PassPlan) -> list[Spans]:
-    """Bounds of the blocks of every task: of one, or of two in the order of the rows."""
-    spans = pairwise(plan.bounds)
-    if plan.pairs:
-        return list(itertools.combinations_with_replacement(spans, 2))
-    return list(zip(spans))
-
-
-def _amount(plan: PassPlan, spans: Spans) -> int:
-    """Rows of a block, or pairs of rows of two blocks, each pair once."""
-    sizes = [plan.rows_of(*span) for span in spans]
-    # Of a block with itself every pair counts once, and every row with itself.
-    return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
 def _key_of(plan: PassPlan) -> str:
@@ -706,7 +695,7 @@ def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -
     return source.read(start, stop)
 
 
-def _cut_chunk(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+def _cut_chunk(source: Any, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
     rows = chunk[start:stop]
     return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
@@ -752,18 +741,13 @@ def run_map(
     """
     ranges, shards = _ranges(count), None
     # Of a function without a token no one would know whose shards they are.
-    if checkpoint is not None and can_tell(function):
-        shards = checkpoint.shards(name, len(ranges), (function, count))
+    with suppress(TypeError):
+        if checkpoint is not None:
+            shards = checkpoint.shards(name, len(ranges), (function, count))
     work = Work(function, shards=shards, budget=runtime.budget)
-    began = time.perf_counter()
-    with explained_failures(checkpoint):
-        tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
-        started = PassStarted(name, len(ranges), count, "resamples")
-        partials = tree.run(runtime, listener, started)
-    seconds = time.perf_counter() - began
-    spent = sum(one.seconds for one in partials)
-    listener(PassFinished(name, len(ranges), count, 0, seconds, spent, "resamples"))
-    return [one.state for one in partials]
+    tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
+    started = PassStarted(name, len(ranges), count, "resamples")
+    return _run_tree(tree, started, runtime, listener, explained_failures(checkpoint))[0]
 
 
 def map_first(
@@ -803,19 +787,16 @@ def take_rows(
     groups = together(sources)
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
     stored = [at for at in groups if at[0] not in graphs]
-    taken: dict[int, NDArray[Any]] = {}
     # Refused before it is read, where it would take more than the budget.
     runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
     with explained_failures(checkpoint):
-        computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
+        values = computed([sources[m].take(rows[m]) for m in graphs], runtime)
+        taken = dict(zip(graphs, values, strict=True))
         for at in stored:
             same, wanted = [sources[m] for m in at], [rows[m] for m in at]
             tasks = _take_tasks(same, wanted, runtime)
-            pieces = compute(Job([], [], tasks), runtime, lambda _: None) if tasks else []
-            taken.update(zip(at, _joined(pieces or [take_block(same, wanted)]), strict=True))
-        if runtime.client is not None:
-            computed = fetched(computed, runtime.client)
-    taken.update(zip(graphs, computed, strict=True))
+            pieces = computed(tasks, runtime) or [take_block(same, wanted)]
+            taken.update(zip(at, _joined(pieces), strict=True))
     return [taken[m] for m in range(len(sources))]
 
 
@@ -941,36 +922,28 @@ class LazyRows:
         import dask
 
         plan, spans = self.plan, list(pairwise(self.plan.bounds))
+
+        def tell(amount: int) -> None:
+            self.listener(BlockFinished(plan.name, amount))
+
         began = time.perf_counter()
         self.listener(plan.started)
-        for at in self._batches:
+        # Blocks of a chunk that is cut are computed together, or it were read again.
+        ways = zip(self.sources, plan.ways, strict=True)
+        rows = max((source.chunk_rows or 1 for source, way in ways if way == "cut"), default=1)
+        ends = enumerate(plan.bounds[1:], 1)
+        together = next((number for number, end in ends if end % rows == 0), plan.blocks)
+        step = together * -(-self.runtime.threads // together)
+        for first in range(0, plan.blocks, step):
             # Each task of a Dask array knows the graph of all blocks: only its own is sent.
-            tasks = list(dask.optimize(*self._tasks[at]))
-            job = Job(tasks, [stop - start for start, stop in spans[at]], list(tasks))
+            tasks = list(dask.optimize(*self._tasks[first : first + step]))
+            sizes = [stop - start for start, stop in spans[first : first + step]]
+            job = Job(tasks, sizes, list(tasks))
             with explained_failures():
-                values = compute(job, self.runtime, self._tell)
+                values = compute(job, self.runtime, tell)
             yield from values
         seconds = time.perf_counter() - began
-        self.listener(
-            PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
-        )
-
-    @property
-    def _batches(self) -> Iterator[slice]:
-        """Blocks to be computed at a time: of a chunk that is cut all, or it were read again."""
-        bounds, step = self.plan.bounds, self.runtime.threads
-        # Bounds that split a chunk would have it read by two batches.
-        ways = zip(self.sources, self.plan.ways, strict=True)
-        rows = max((source.chunk_rows or 1 for source, way in ways if way == "cut"), default=1)
-        first = 0
-        for number in range(1, len(bounds)):
-            whole = bounds[number] % rows == 0 and number - first >= step
-            if whole or number == len(bounds) - 1:
-                yield slice(first, number)
-                first = number
-
-    def _tell(self, amount: int) -> None:
-        self.listener(BlockFinished(self.plan.name, amount))
+        self.listener(plan.started.finished(seconds, seconds))
 
 
 def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Arrays:

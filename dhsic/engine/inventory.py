@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple, Protocol
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
 
-from dhsic.engine.blocks import Source
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import BLOCK_BYTES, Source
+from dhsic.engine.graph import as_task, computed, take_rows
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.supervision import explained_failures
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
 
 _MOST_PARTS = 128  # that a checkpoint keeps of an array
 _MOST_RANGES = 4
+_ROWS = 66
+_CHUNKS = 4
+_FEWEST_ROWS = 32_768
 
 
 class Stamp(NamedTuple):
@@ -80,14 +89,11 @@ class Inventory:
     @property
     def parts(self) -> dict[str, str]:
         """Up to 128 runs of rows, and what is stored for each, in a line."""
-        count = len(self.chunks)
-        # Runs of chunks, since a checkpoint keeps a line for each and tells which rows changed.
-        bounds = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
         return {
             _rows_text(a * self.chunk_rows, min(b * self.chunk_rows, self.rows)): _in_a_line(
                 self.chunks[a:b]
             )
-            for a, b in pairwise(bounds)
+            for a, b in _parts_of(len(self.chunks))
         }
 
     @property
@@ -104,25 +110,11 @@ class Inventory:
         )
 
 
-class Stored(Protocol):
-    """A variable whose store can be listed."""
-
-    @property
-    def allow_missing_chunks(self) -> bool:
-        """Whether absent chunks are data that their writer left out."""
-
-    @property
-    def identity(self) -> object:
-        """Equal for variables of one array."""
-
-    def inventory(self, *, within: bool) -> Inventory | None:
-        """The chunks that are there now, within shards too; None where the store lists none."""
-
-    def seen(self, inventory: Inventory) -> None:
-        """Be told of the inventory of the array, taken of another variable perhaps."""
+Inventories = tuple[tuple[Any, Inventory], ...]
+"""For every array that a store lists one of its variables, and the chunks."""
 
 
-def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory], ...]:
+def take_inventories(sources: Sequence[Source]) -> Inventories:
     """List every stored array that variables are made of, once.
 
     Parameters
@@ -132,7 +124,7 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
 
     Returns
     -------
-    tuple of (Stored, Inventory)
+    tuple of (variable, Inventory)
         For every array one of its variables and the chunks; without arrays whose store lists none.
 
     Raises
@@ -140,7 +132,7 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
     DataError
         Chunks are absent whose fill value is a number, and are not allowed to be.
     """
-    arrays: dict[object, list[Stored]] = {}
+    arrays: dict[object, list[Any]] = {}
     for source in sources:
         for array in getattr(source, "stored", ()):
             # Several variables of one array are one listing.
@@ -157,7 +149,7 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
     return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
 
 
-def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
+def check_unchanged(before: Inventories) -> None:
     """List the stored arrays again, and refuse a result of data that changed meanwhile.
 
     Raises
@@ -206,6 +198,11 @@ def _merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
+def _parts_of(count: int) -> Iterable[tuple[int, int]]:
+    """Runs of chunks, of which a checkpoint keeps a line each and tells which rows changed."""
+    return pairwise(sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)}))
+
+
 def _rows_text(start: int, stop: int) -> str:
     return f"rows {start} to {stop - 1}"
 
@@ -230,3 +227,92 @@ def _bytes_of_stamps(stamps: Iterable[Stamp | None]) -> int:
 
 def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
+    """Name, shape, dtype and columns of variables, and their content, as plain values.
+
+    The content is that of all rows where they are in memory or computed by a Dask graph, which is
+    computed once for it. For stored rows it is that of the first, the last and some between, of a
+    few chunks: what else changes, an inventory shows.
+    """
+    sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
+    of_graphs = _digests_of_graphs(
+        [source for source in sources if source.place == "graph"], runtime
+    )
+    pairs = list(zip(sources, sampled, strict=True))
+    return {
+        "variables": [_sample_digest(source, rows) for source, rows in pairs],
+        # Stored data by a sample of rows, since reading all would take as long as the test.
+        "content": {
+            f"variable {source.name!r}": _sha(rows)
+            if source.place == "storage"
+            else _by_rows(source, of_graphs)
+            for source, rows in pairs
+        },
+    }
+
+
+def _sample_digest(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
+    columns = getattr(source, "columns", None)
+    return {
+        "name": source.name,
+        "shape": list(source.shape),
+        "dtype": rows.dtype.str,
+        "columns": None if columns is None else list(columns),
+        "categorical": source.categorical,
+        # A sample of rows need not have any that is marked as missing.
+        "marks": [str(array.marks) for array in getattr(source, "stored", ())],
+    }
+
+
+def _by_rows(source: Source, of_graphs: Iterator[str]) -> dict[str, str]:
+    """Up to 128 ranges of rows, each with a digest of its pieces."""
+    bounds = _sample_bounds(source)
+    # Read whole where rows are in memory, or computed: a sample could miss a changed value.
+    read = (_sha(source.read(*span)) for span in pairwise(bounds))
+    digests = list(read if source.place == "memory" else islice(of_graphs, len(bounds) - 1))
+    return {
+        f"rows {bounds[a]} to {bounds[b] - 1}": hashlib.sha256(
+            "".join(digests[a:b]).encode()
+        ).hexdigest()[:32]
+        for a, b in _parts_of(len(bounds) - 1)
+    }
+
+
+def _digests_of_graphs(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
+    """SHA-256 of the pieces of all Dask graphs, which share what they compute."""
+    tasks = [
+        as_task(_sha)(block) for source in graphs for block in source.lazy(_sample_bounds(source))
+    ]
+    with explained_failures(None):
+        return iter(computed(tasks, runtime))
+
+
+def _sample_bounds(source: Source) -> list[int]:
+    """Pieces that are read at a time: 128 of 32,768 rows or more, of 8 MiB at the most."""
+    n = source.shape[0]
+    step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
+    return [*range(0, n, step), n]
+
+
+def _sha(rows: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
+
+
+def _sampled(source: Source) -> NDArray[np.intp]:
+    """Rows to look at, increasing."""
+    n, size = source.shape[0], source.chunk_rows
+    if size is None:
+        return _spread_numbers(0, n, _ROWS)
+    # The first, the last and some chunks between, since each costs a decoding.
+    starts = _spread_numbers(0, -(-n // size), _CHUNKS) * size
+    rows = [
+        _spread_numbers(start, min(start + size, n), _ROWS // _CHUNKS) for start in starts.tolist()
+    ]
+    return np.concatenate(rows)
+
+
+def _spread_numbers(start: int, stop: int, count: int) -> NDArray[np.intp]:
+    """The first, the last and numbers between, at most so many."""
+    return np.unique(np.linspace(start, stop - 1, min(count, stop - start)).astype(np.intp))

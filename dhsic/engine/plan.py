@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from itertools import pairwise
+from functools import cached_property, lru_cache, update_wrapper
+from inspect import signature, unwrap
 from time import perf_counter
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._text import printable
+from dhsic._validation import named_arguments
 from dhsic.engine.blocks import (
     BLOCK_BYTES,
     GROUPS,
@@ -71,12 +73,6 @@ class DriverStep:
     name: str
     working_bytes: int
     held_bytes: int = 0
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Where it runs, and its memory."""
-        read = {"blocks": None, "bytes_read": None}
-        return {"where": "driver", **read, "bytes": self.working_bytes}
 
     def __str__(self) -> str:
         return f"driver  {self.name}: {format_bytes(self.working_bytes)}"
@@ -140,15 +136,6 @@ class PassPlan:
         """Ranges of rows of the block between two bounds."""
         return ((start, stop),) if self.groups is None else self.groups.ranges(start, stop)
 
-    def rows_of(self, start: int, stop: int) -> int:
-        """Rows of the block between two bounds."""
-        return self._rows[start, stop]
-
-    @cached_property
-    def _rows(self) -> dict[tuple[int, int], int]:
-        """Rows of every block by its bounds, found at once: pairs of blocks ask many times."""
-        return dict(zip(pairwise(self.bounds), self.block_rows.tolist(), strict=True))
-
     @cached_property
     def block_rows(self) -> NDArray[np.intp]:
         """Rows of every block, shape (blocks,)."""
@@ -195,12 +182,6 @@ class PassPlan:
         """Partial results that a task combines."""
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
         return 2 if self.bytes_to_driver >= _LARGE_STATE else _FAN_IN
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Where it runs, and its memory."""
-        read = {"blocks": self.blocks, "bytes_read": self.bytes_read}
-        return {"where": "pass", **read, "bytes": self.worker_bytes}
 
     def __str__(self) -> str:
         pairs = f"{format_count(self.leaves, 'pair')} of " if self.pairs else ""
@@ -428,7 +409,7 @@ class Plan(BarResult):
         landmarks = self._landmarks_text
         return [
             ("rows", f"{self.n:,} of {', '.join(self.variables)}"),
-            *self._method,
+            *self._described,
             *([("landmarks", landmarks)] if landmarks else []),
             ("runs on", self._place_text),
             ("peak memory", self._memory_text),
@@ -442,7 +423,14 @@ class Plan(BarResult):
         # Passes of one name share their seconds.
         shares = {name: seconds[name] / names.count(name) for name in names if name in seconds}
         return [
-            {"step": step.name, **step.record, "seconds": shares.get(step.name)}
+            {
+                "step": step.name,
+                "where": "pass" if isinstance(step, PassPlan) else "driver",
+                "blocks": getattr(step, "blocks", None),
+                "bytes_read": getattr(step, "bytes_read", None),
+                "bytes": step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes,
+                "seconds": shares.get(step.name),
+            }
             for step in self.steps
         ]
 
@@ -459,7 +447,7 @@ class Plan(BarResult):
         landmarks = self._landmarks_text
         lines = [
             f"{self.n:,} rows of {', '.join(self.variables)}",
-            *(f"{label} {text}" for label, text in self._method),
+            *(f"{label} {text}" for label, text in self._described),
             *([landmarks.replace(" before", " landmarks before")] if landmarks else []),
             f"runs on {self._place_text}",
             *(str(step) for step in self.steps),
@@ -469,7 +457,7 @@ class Plan(BarResult):
         return "\n".join(map(printable, lines))
 
     @property
-    def _method(self) -> list[tuple[str, str]]:
+    def _described(self) -> list[tuple[str, str]]:
         more = ", ..." if len(self.kernels) > _KERNELS else ""
         kernels = ", ".join(self.kernels[:_KERNELS]) + more
         told = [("estimator", self.estimator), ("null", self.null), ("kernels", kernels)]
@@ -726,3 +714,54 @@ class Pilot:
         self._since = perf_counter()
         if amount is not None:
             self.blocks[name] = amount
+
+
+Given = ParamSpec("Given")
+
+_PLANS: ContextVar[bool] = ContextVar("plans", default=False)
+_NOT_TAKEN = ("rng", "progress", "checkpoint")  # a plan draws, shows and keeps nothing
+
+
+class _Begun(Exception):
+    """A run that would begin."""
+
+
+def end_if_planned(plan: Plan) -> None:
+    """End a run that is only planned."""
+    if _PLANS.get():
+        raise _Begun(plan)
+
+
+def plans(
+    function: Callable[Given, object],
+) -> Callable[[Callable[[], None]], Callable[Given, Plan]]:
+    """Make the function that is decorated plan another one, whose arguments it takes.
+
+    But those that say what is drawn, shown or kept.
+    """
+
+    def made(described: Callable[[], None]) -> Callable[Given, Plan]:
+        run: Any = unwrap(function)  # without a bar
+
+        def planned(*args: Given.args, **kwargs: Given.kwargs) -> Plan:
+            before = _PLANS.set(True)
+            try:
+                run(*args, **{**kwargs, "rng": 0})
+            except _Begun as begun:
+                plan: Plan = begun.args[0]
+                return plan
+            finally:
+                _PLANS.reset(before)
+            msg = f"{described.__name__}: nothing was planned: please report this error"
+            raise RuntimeError(msg)
+
+        update_wrapper(planned, described)
+        del planned.__wrapped__  # type: ignore[attr-defined]
+        of = signature(function)
+        taken = [one for one in of.parameters.values() if one.name not in _NOT_TAKEN]
+        planned.__signature__ = of.replace(  # type: ignore[attr-defined]
+            parameters=taken, return_annotation=Plan
+        )
+        return named_arguments(planned)
+
+    return made

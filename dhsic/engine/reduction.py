@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -25,51 +25,78 @@ class Arrangement(NamedTuple):
     """Numbers among the rows read: those of every group in their order, then the left-over ones."""
 
 
-class RowGroups(Hashable, Protocol):
-    """All rows in groups of equal size within which they move, but for some that stay."""
+class RowGroups(ABC):
+    """All rows in groups of equal size within which they move, but for some that stay.
+
+    Parameters
+    ----------
+    n, size : int
+        Rows of the data, and of a group, b.
+    seed : int
+        The seed of the test.
+    """
+
+    n: int
+    size: int
+    seed: int
 
     @property
-    def n(self) -> int:
-        """Rows of the data."""
-
-    @property
-    def size(self) -> int:
-        """Rows of a group, b."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the test."""
-
-    @property
+    @abstractmethod
     def count(self) -> int:
         """Groups."""
 
     @property
+    @abstractmethod
     def n_left(self) -> int:
         """Rows that are in no group."""
 
-    @property
-    def left(self) -> Indices:
-        """These rows, ascending."""
-
+    @abstractmethod
     def left_of(self, first: int, last: int) -> Indices | slice:
-        # Two groups or none: with one group alone all rows move among each other.
-        """Which of them go with the groups first..last-1."""
+        """Which of them go with the groups first..last-1, all groups or one of several."""
 
+    @abstractmethod
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
 
-    def ranges(self, first: int, last: int) -> Ranges:
-        """Ranges of rows that hold the groups first..last-1."""
-
+    @abstractmethod
     def runs(self, bounds: Sequence[int]) -> Indices:
-        """Where the ranges of the runs of groups between bounds start and stop."""
+        """Where the ranges of the runs of groups between bounds start and stop.
+
+        Parameters
+        ----------
+        bounds : sequence of int
+            Numbers of groups, ascending.
+
+        Returns
+        -------
+        ndarray, shape (2, runs, pieces)
+            Pieces that a run does not have are empty.
+        """
+
+    @abstractmethod
+    def members(self, first: int, last: int) -> Indices:
+        """Rows of the groups first..last-1 in their order, and then those that go with them."""
+
+    @abstractmethod
+    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
+        """Random orders of the rows of some groups in some cosets, shape (R, count, b)."""
+
+    def ranges(self, first: int, last: int) -> Ranges:
+        """Ranges of rows that hold the groups first..last-1.
+
+        Those of all groups together hold every row once, left over ones as well.
+        """
+        ends = self.runs((first, last))
+        return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
 
     def arrange(self, first: int, last: int) -> Arrangement:
         """Where the rows of the groups first..last-1 are."""
-
-    def orders(self, cosets: range, first: int, count: int, variable: int) -> Indices:
-        """Random orders of the rows of some groups in some cosets, shape (R, count, b)."""
+        ranges, rows = self.ranges(first, last), self.members(first, last)
+        starts, stops = np.array(ranges).T
+        shifts = np.cumsum(stops - starts) - stops
+        order = np.argsort(starts)
+        ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
+        return Arrangement(ranges, rows + shifts[ranges_of_rows])
 
 
 class Moves(Protocol):

@@ -8,27 +8,136 @@ takes some microseconds, and a task about a second.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import gc
+import os
+import re
 import sys
 import threading
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from dhsic._validation import check_integer
-from dhsic.engine.memory import LIBRARIES, ask_allocator, baseline_bytes, resident_bytes
 from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.engine.units import format_bytes
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 from dhsic.results import TRANSIENT
 
+LIBRARIES = 250 * 2**20
+_REPLY_TIMEOUT_SECONDS = 10.0
+_AT_WORK = 16 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
+
+# mallopt(3) of glibc, with the thresholds that it would come to by itself for large arrays.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_KEPT_BYTES = {_TRIM_THRESHOLD: 64 * 2**20, _MMAP_THRESHOLD: 32 * 2**20}
+_TRIM_OF_NANNIES = "65536"
+
 _START_SECONDS = 60.0
 _RECENT_SECONDS = 60.0
 _COLLECTED_EVERY = 20  # times as long as a collection of cycles takes, a twentieth of the time
-_MOST_RUNS = 64
+
+
+def peak_bytes() -> int | None:
+    """Most resident memory that this process had since it began; None where no system tells."""
+    # Bytes of this program alone, where the reading below counts its parent's too.
+    if (known := high_water_bytes("self")) is not None:
+        return known
+    try:
+        import resource
+    except ImportError:
+        return None
+    # macOS counts bytes, Linux kibibytes.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def high_water_bytes(process: int | str) -> int | None:
+    """Most resident memory of a process by number, or "self"; None where no system tells."""
+    with suppress(OSError):
+        line = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.M)
+        if line is not None:
+            return int(line[1]) * 1024
+    return None
+
+
+def forget_peak() -> bool:
+    """Let the high-water mark of this process begin anew; False where no system can."""
+    try:
+        # A 5 sets the mark back to what is resident now.
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def worker_peak_bytes(client: Any) -> int | None:
+    """That of the worker process of a client that had most; None where one does not answer."""
+
+    async def asked() -> Any:
+        return await client.run(peak_bytes, on_error="ignore", asynchronous=True)
+
+    told: dict[str, int | None] = {}
+    with suppress(TimeoutError):  # a worker may be frozen
+        told = client.sync(asked, callback_timeout=_REPLY_TIMEOUT_SECONDS)
+    return max((peak for peak in told.values() if peak is not None), default=None)
+
+
+def resident_bytes() -> tuple[int, int]:
+    """Resident bytes of this process, and those of them that are pages of files, where known."""
+    with suppress(OSError):
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, of_files, *_ = map(int, file.read().split())
+        page = os.sysconf("SC_PAGE_SIZE")
+        return resident * page, of_files * page
+    import psutil
+
+    return int(psutil.Process().memory_info().rss), 0
+
+
+def baseline_bytes() -> int:
+    """Bytes of a process with its libraries, without what a user holds in it besides.
+
+    Those that every run loads are loaded before it is asked, since they are slow to import and so
+    are not there from the start.
+    """
+    import dask.delayed  # noqa: F401
+    import scipy.spatial.distance  # noqa: F401
+
+    return min(resident_bytes()[0], LIBRARIES) + _AT_WORK
+
+
+@functools.cache
+def reuse_freed_memory() -> None:
+    """Let the allocator of this process use memory of freed arrays again, where Dask forbids it.
+
+    Dask's nannies set MALLOC_TRIM_THRESHOLD_ for their workers, with which glibc maps fresh pages
+    for every array of more than 128 KiB: tiles then take up to 1.8 times as long.
+    """
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") == _TRIM_OF_NANNIES:
+        for option, kept in _KEPT_BYTES.items():
+            ask_allocator("mallopt", option, kept)
+
+
+def ask_allocator(function: str, *numbers: int) -> None:
+    """Call a function of the allocator of the C library, on Linux where it has it."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            getattr(ctypes.CDLL(None), function)(*numbers)
+
+
+# An arena of each thread keeps up to 64 MiB of freed memory, which malloc_trim(3) leaves there: a
+# test of one stored chunk took 1.2 times its memory, and .97 times with one arena for all threads.
+# It is set before data are opened, since that starts threads.
+ask_allocator("mallopt", _ARENA_MAX, 1)
 
 
 @dataclass
@@ -40,13 +149,13 @@ class _SeenRun:
     """Bytes of the process when it first looked."""
     last: float = 0.0
     """When it looked last."""
+    held: Callable[[], Budget | None] = lambda: None
+    """Its budget, None where it has ended."""
 
 
 _collected = {"took": 0.0, "ended": 0.0}
 """Seconds that the last collection of cycles of this process took, and when it was done."""
 _seen: dict[str, _SeenRun] = {}
-_held: WeakValueDictionary[int, Budget] = WeakValueDictionary()
-"""Budgets that looked and are still there: none of a run that has ended."""
 _lock = threading.Lock()
 
 
@@ -131,21 +240,16 @@ class Budget:
         return self._excess(more) <= 0
 
     def _excess(self, more: int) -> int:
-        now, others = time.monotonic(), 0
-        resident = own_bytes()
+        now, resident = time.monotonic(), own_bytes()
         with _lock:
-            if self.run not in _seen:
-                _seen[self.run] = _SeenRun(self.allowed, resident)
-                # Runs that are long over are forgotten, so that the table stays small.
-                for old in list(_seen)[:-_MOST_RUNS]:
-                    del _seen[old]
-            for run in {one.run for one in list(_held.values())} & _seen.keys() - {self.run}:
-                # Runs that looked lately share this process, and may take what they were allowed.
-                if now - _seen[run].last < _RECENT_SECONDS:
-                    others += _seen[run].allowed
-            _seen[self.run].last = now
-            _held[id(self)] = self
-        return self._used(resident) + more - self.allowed - others
+            mine = _seen.setdefault(self.run, _SeenRun(self.allowed, resident))
+            mine.last, mine.held = now, ref(self)
+            # Runs that looked lately share this process, and may take what they were allowed.
+            others = [one for one in _seen.values() if now - one.last < _RECENT_SECONDS]
+            for ended in [run for run, one in _seen.items() if one.held() is None]:
+                del _seen[ended]
+        allowed = sum(one.allowed for one in others if one.held() is not None)
+        return self._used(resident) + more - allowed
 
     def _used(self, resident: int) -> int:
         first = _seen[self.run].first
@@ -243,11 +347,9 @@ class Runtime:
     @classmethod
     def on(cls, client: Any, memory: int, threads: int | None = None) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
-        import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
-
         check_client(client, threads)
         counts = _threads_by_worker(client)
-        if not counts and hasattr(client, "wait_for_workers"):
+        if not counts:
             # The workers of a cluster may still be starting.
             with suppress(TimeoutError):
                 client.wait_for_workers(1, timeout=_START_SECONDS)
@@ -272,8 +374,9 @@ def check_client(client: Any, threads: int | None) -> None:
     if threads is not None:
         msg = "threads must be left out when a client is given: its workers set their own"
         raise InvalidArgumentError(msg)
-    running = getattr(client, "status", "running") == "running"
-    if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
+    from distributed import Client  # as its workers have; the plan counts what it takes
+
+    if not isinstance(client, Client) or client.asynchronous or client.status != "running":
         what = "a running, synchronous distributed.Client of this process"
         msg = f"client must be {what}, got {client!r}: connect here"
         raise InvalidArgumentError(msg)
@@ -298,3 +401,52 @@ def current_client() -> Any:
         return default_client()
     except ValueError:
         return None
+
+
+GraphPlace = Mapping[str, Any]
+"""Options of `dask.compute`; none for the scheduler that Dask takes by itself."""
+
+_PLACE: ContextVar[GraphPlace] = ContextVar("_PLACE", default=MappingProxyType({}))
+
+
+@contextmanager
+def graphs_on(client: Any, threads: int | None) -> Iterator[None]:
+    """Compute graphs where a user has a run take place: on a client, or on threads of this process.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no running client, or no number of threads.
+    """
+    place: GraphPlace = {}
+    if client is not None:
+        check_client(client, threads)
+        place = {"scheduler": client}
+    elif threads is not None:
+        count = check_integer("threads", threads, minimum=1)
+        place = {"scheduler": "threads", "num_workers": count}
+    with graphs_at(place):
+        yield
+
+
+@contextmanager
+def graphs_at(place: GraphPlace) -> Iterator[None]:
+    """The same at a place that `graph_place` told."""
+    token = _PLACE.set(place)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+def graph_place() -> GraphPlace:
+    """Where graphs are computed here."""
+    return _PLACE.get()
+
+
+def compute_graphs(*lazy: Any) -> tuple[Any, ...]:
+    """Values of what Dask can compute."""
+    import dask  # slow to import
+
+    values: tuple[Any, ...] = dask.compute(*lazy, **_PLACE.get())
+    return values

@@ -5,52 +5,198 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from dhsic.engine.blocks import NonFiniteError, Source, check_exact
+from dhsic._random import random_keys
+from dhsic.engine.blocks import Gaps, NonFiniteError, RowWeights, Source, check_exact, labels_of
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
-from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.gaps import Gaps
-from dhsic.engine.graph import (
-    LazyRows,
-    map_first,
-    run_map,
-    run_pass,
-    take_rows,
-)
-from dhsic.engine.inventory import check_unchanged, take_inventories
-from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, plan_pass
-from dhsic.engine.planning import end_if_planned
-from dhsic.engine.reduction import Moves, Pass
+from dhsic.engine.events import Listener, PassFinished, StepStarted, ignore
+from dhsic.engine.graph import LazyRows, map_first, run_map, run_pass, take_rows
+from dhsic.engine.inventory import Inventories, check_unchanged, describe_sources, take_inventories
+from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
+from dhsic.engine.reduction import Footprint, Moves, Pass, RowBlock
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.samples import describe_sources
-from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
-from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
+
+_KEPT = 16
+
+Keys = NDArray[np.uint64]
+
+
+class Still(NamedTuple):
+    """Columns of a variable that are the same in every row of a sample."""
+
+    variable: int
+    """Its number."""
+    columns: tuple[int, ...]
+    """Their numbers."""
+    value: NDArray[np.float64]
+    """Their values there, shape (c,)."""
+
+
+class Differing(NamedTuple):
+    """Rows that hold something else there."""
+
+    total: int
+    """How many there are."""
+    keys: Keys
+    """Random numbers of those that are kept, ascending, shape (k,)."""
+    values: NDArray[np.float64]
+    """Values of these rows, shape (k, c): of all, or of 16 drawn at random."""
+
+    def merge(self, other: Differing) -> Differing:
+        """Merge the findings about the rows of both."""
+        keys = np.concatenate([self.keys, other.keys])
+        # The smallest keys of all are a uniform draw, however the rows are cut into blocks.
+        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        values = np.concatenate([self.values, other.values])
+        return Differing(self.total + other.total, keys[kept], values[kept])
+
+
+class Extent(NamedTuple):
+    """Findings of a scan."""
+
+    first_bad: NDArray[np.float64]
+    """First row with NaN or infinity, shape (M,); infinity where there is none."""
+    differing: tuple[Differing, ...]
+    """For every set of columns that was the same in a sample."""
+
+
+def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None:
+    """Refuse variables with NaN or infinity.
+
+    Raises
+    ------
+    DataError
+        Names the first row of the variable where it comes first.
+    """
+    number = int(np.argmin(extent.first_bad))
+    row = extent.first_bad[number]
+    if np.isfinite(row):
+        # Rows of pooled samples are told by the sample that they are of.
+        place = getattr(sources[number], "place_of", None)
+        name, row = (sources[number].name, row) if place is None else place(int(row))
+        what = f"variable {name!r}"
+        labels = labels_of(sources[number])
+        if place is None and labels and len(labels) > 1 and sources[number].place != "graph":
+            bad = ~np.isfinite(sources[number].read(int(row), int(row) + 1)[0])
+            what = f"column {labels[int(np.argmax(bad))]!r} of {what}"
+        said = getattr(getattr(sources[number], "marks", None), "said", "")
+        marked = f" (as read by its attributes {said})" if said else ""
+        msg = (
+            f"{what} has NaN or infinity, first in row {int(row)}{marked}: "
+            f"drop or fill such rows{remedy}"
+        )
+        raise DataError(msg)
+
+
+@dataclass(frozen=True)
+class Scan(Pass[Extent]):
+    """First bad row of every variable, and rows that differ from those of a sample.
+
+    Parameters
+    ----------
+    still : tuple of Still
+        Findings of earlier scans, to look beyond.
+    seed : int
+        The seed of the test: which of many rows are kept depends on it and on their numbers.
+    finite : tuple of bool, optional
+        Whether NaN and infinity are bad in every variable; in all where not given.
+    """
+
+    # argmin of booleans is the first that is false.
+    still: tuple[Still, ...] = ()
+    seed: int = 0
+    finite: tuple[bool, ...] | None = None
+    name: str = "scan"
+
+    def footprint(self, rows: int) -> Footprint:
+        """Small, but for copies of the columns."""
+        columns = sum(len(still.columns) for still in self.still)
+        widest = max((len(still.columns) for still in self.still), default=0)
+        return Footprint(
+            payload=16 * columns,
+            scratch=rows * (9 * widest + 16),
+            state=_KEPT * 8 * (columns + len(self.still)),
+        )
+
+    def chunk(self, block: RowBlock) -> Extent:
+        """Look at one block."""
+        finite = [np.isfinite(x).all(axis=1) for x in block.values]
+        refuses = self.finite or (True,) * len(finite)
+        first = [
+            block.start + int(np.argmin(ok)) if refused and not ok.all() else np.inf
+            for ok, refused in zip(finite, refuses, strict=True)
+        ]
+        return Extent(np.array(first), tuple(self._differing(block, still) for still in self.still))
+
+    def combine(self, left: Extent, right: Extent) -> Extent:
+        """Keep the earlier row, and the rows of the smallest keys."""
+        pairs = zip(left.differing, right.differing, strict=True)
+        merged = tuple(first.merge(other) for first, other in pairs)
+        return Extent(np.minimum(left.first_bad, right.first_bad), merged)
+
+    def _differing(self, block: RowBlock, still: Still) -> Differing:
+        x = block.values[still.variable][:, list(still.columns)]
+        # A row that misses a value differs from no other.
+        rows = np.flatnonzero((x != still.value).any(axis=1) & ~np.isnan(x).any(axis=1))
+        keys = self._keys(block, still.variable, rows)
+        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
+
+    def _keys(self, block: RowBlock, variable: int, rows: NDArray[np.intp]) -> Keys:
+        """Keys of the rows of one variable by itself, so that they do not depend on the pairing."""
+        if not len(rows):
+            return np.zeros(0, np.uint64)
+        # Keys of consecutive rows are drawn at once: from the first to the last that differs.
+        first, last = int(rows[0]), int(rows[-1])
+        start = block.start + first
+        keys = random_keys(self.seed, start, start + last - first + 1, "bandwidth", variable, 1)
+        return keys[rows - first]
+
 
 State = TypeVar("State")
 Value = TypeVar("Value")
 
+_DOUBLE: np.dtype[Any] = np.dtype(np.float64)
 
+
+@dataclass
+class _Done:
+    """What changes while a run goes on; runs over variables made of others share the lists."""
+
+    inventories: Inventories | None = None
+    checkpoint: Checkpoint | None = None
+    pilot: Pilot | None = None
+    place: Runtime | None = None
+    """Where tasks run, once that is planned."""
+    finished: list[PassFinished] = field(default_factory=list)
+    planned: set[str] = field(default_factory=set)
+    sizes: list[int] = field(default_factory=list)
+    made: dict[Hashable, Any] = field(default_factory=dict)
+    along: tuple[NDArray[np.intp], list[NDArray[np.float64]]] | None = None
+    """Rows that are taken along with the next ones, and a list for their values."""
+
+
+@dataclass(frozen=True, eq=False)
 class Session:
     """One run over one set of variables.
 
     Parameters
     ----------
-    sources : sequence of Source
+    sources : tuple of Source
         The variables, of the same number of rows.
-    runtime : Runtime
+    place : Runtime
         Where tasks run.
     seed : int
         Fixes every draw.
-    dtype : dtype
+    dtype : dtype, optional
         Precision of the tiles.
     listener : callable, optional
         Is told of progress.
@@ -59,6 +205,18 @@ class Session:
     takes_constants : bool, optional
         Whether variables may be constant, as in estimates, whose value is then 0; else they are
         refused.
+    began : float, optional
+        When the function was called that runs.
+    dropped : int, optional
+        Rows that were left out because a value is missing.
+    remedy : str, optional
+        How the function that was called drops such rows, at the end of a message.
+    gaps : tuple of Gaps, optional
+        The missing values of every variable, where rows that miss one stay.
+    moves : Moves, optional
+        Which rows may change places under the null hypothesis; all where not given.
+    weights : RowWeights, optional
+        Those of the rows; all have the same where not given.
 
     Raises
     ------
@@ -66,46 +224,30 @@ class Session:
         A stored array lacks chunks, see `take_inventories`.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        runtime: Runtime,
-        seed: int,
-        dtype: DTypeLike = np.float64,
-        listener: Listener | None = None,
-        folder: AnyFolder | None = None,
-        *,
-        takes_constants: bool = False,
-    ) -> None:
-        self.sources = tuple(sources)
-        self.runtime = runtime
-        self.seed = seed
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.listener: Listener = listener or _ignore
-        self.takes_constants = takes_constants
-        self.began = perf_counter()
-        """When the function was called that runs."""
-        self.dropped = 0
-        """Rows that were left out because a value is missing."""
-        self.gaps: tuple[Gaps, ...] = ()
-        """The missing values of every variable, where rows that miss one stay."""
-        self.remedy = ""
-        """How the function that was called drops such rows, at the end of a message."""
-        self.moves: Moves | None = None
-        """Which rows may change places under the null hypothesis; all, where it is None."""
-        self.weights: RowWeights | None = None
-        """Those of the rows; all have the same, where it is None."""
-        self.finished: list[PassFinished] = []
+    sources: tuple[Source, ...]
+    place: Runtime
+    seed: int
+    dtype: np.dtype[Any] = _DOUBLE
+    listener: Listener = ignore
+    folder: AnyFolder | None = None
+    takes_constants: bool = False
+    began: float = field(default_factory=perf_counter)
+    dropped: int = 0
+    remedy: str = ""
+    gaps: tuple[Gaps, ...] = ()
+    moves: Moves | None = None
+    weights: RowWeights | None = None
+    _done: _Done = field(default_factory=_Done)
+
+    def __post_init__(self) -> None:
         # Listed before anything is read, to be compared when all is.
-        self._inventories = take_inventories(self.sources)
-        self._folder = folder
-        self._checkpoint: Checkpoint | None = None
-        self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
-        self._made: dict[Hashable, Any] = {}
-        self._along: _Along | None = None
-        self._pilot: Pilot | None = None
-        self._planned: set[str] = set()
-        self._sizes: list[int] = []
+        if self._done.inventories is None:
+            self._done.inventories = take_inventories(self.sources)
+
+    @property
+    def runtime(self) -> Runtime:
+        """Where tasks run, with what is planned."""
+        return self._done.place or self.place
 
     @property
     def n(self) -> int:
@@ -120,7 +262,7 @@ class Session:
     @property
     def passes(self) -> tuple[PassSummary, ...]:
         """The passes over the data that were done."""
-        told = ((one.name, one.blocks, one.bytes_read, one.seconds) for one in self.finished)
+        told = ((one.name, one.blocks, one.bytes_read, one.seconds) for one in self._done.finished)
         return tuple(PassSummary(*one) for one in told)
 
     @property
@@ -143,15 +285,17 @@ class Session:
         part : object, optional
             Tells them from all others that the run is over, so that a checkpoint does.
         """
-        other = copy(self)
-        other.sources, other._differing, other._made = tuple(sources), {}, {}
-        other._along = None
+        done = replace(self._done, made={}, along=None)
         # Passes of one name over different variables have shards of their own.
-        if part is not None and self._checkpoint is not None:
-            other._checkpoint = replace(self._checkpoint, part=(self._checkpoint.part, part))
-        if other.n != self.n:
-            other.moves = None
-        return other
+        if part is not None and done.checkpoint is not None:
+            done.checkpoint = replace(done.checkpoint, part=(done.checkpoint.part, part))
+        moves = self.moves if sources[0].shape[0] == self.n else None
+        return replace(self, sources=tuple(sources), moves=moves, _done=done)
+
+    def within(self, seconds: float | None) -> Session:
+        """The same run, of which a test may take so many seconds."""
+        place = replace(self.runtime, seconds=seconds)
+        return replace(self, place=place, _done=replace(self._done, place=None))
 
     def begin(self, plan: Plan) -> None:
         """Tell the listener of the plan of a run that fits the memory.
@@ -168,8 +312,8 @@ class Session:
     def expect(self, plan: Plan) -> None:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
-        self.runtime = self.runtime.planned(plan.peak_bytes, plan.baseline_bytes)
-        self._planned.update(step.name for step in plan.passes)
+        self._done.place = self.place.planned(plan.peak_bytes, plan.baseline_bytes)
+        self._done.planned.update(step.name for step in plan.passes)
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
@@ -186,12 +330,10 @@ class Session:
         Times or None
             None where it ends before a pass.
         """
-        other = copy(self)
-        other.listener, other._folder, other._checkpoint = _ignore, None, None
-        other.finished, other._made, other._differing = [], dict(self._made), {}
-        other.runtime = replace(self.runtime, seconds=None)
-        other._planned = set()  # what is timed comes before its plan
-        other._pilot = pilot = Pilot(self.runtime.threads)
+        pilot = Pilot(self.runtime.threads)
+        # What is timed comes before its plan.
+        done = _Done(self._done.inventories, pilot=pilot, made=dict(self._done.made))
+        other = replace(self.within(None), listener=ignore, folder=None, _done=done)
         with warnings.catch_warnings(), suppress(DhsicError, ValueError, ArithmeticError):
             warnings.simplefilter("ignore")
             # Sums of a block may be refused in a later step, and are by then timed.
@@ -201,11 +343,12 @@ class Session:
 
     def size_by_time(self, choose: Callable[[], int]) -> int:
         """A number that was chosen by seconds; a checkpoint has it for the run that resumes."""
-        manifest = None if self._folder is None else Manifest.read(self._folder)
+        manifest = None if self.folder is None else Manifest.read(self.folder)
         kept = [] if manifest is None else manifest.run.get("sizes", [])
-        sizes, self._sizes = self._sizes, []  # a choice within a choice is kept with it
+        # A choice within a choice is kept with it.
+        sizes, self._done.sizes = self._done.sizes, []
         number: int = kept[len(sizes)] if len(sizes) < len(kept) else choose()
-        self._sizes = sizes
+        self._done.sizes = sizes
         sizes.append(number)
         return number
 
@@ -219,8 +362,8 @@ class Session:
         """
         self.runtime.make_room()
         self.runtime.look()
-        if self._pilot is not None:
-            self._pilot.step(name)
+        if self._done.pilot is not None:
+            self._done.pilot.step(name)
         self.listener(StepStarted(name))
 
     def resume(self, **run: Any) -> None:
@@ -238,7 +381,7 @@ class Session:
         DataError
             It cannot be read or written.
         """
-        if self._folder is None:
+        if self.folder is None:
             return
         self.step("open the checkpoint")
         data = describe_sources(self.sources, self.runtime)
@@ -249,21 +392,23 @@ class Session:
             "rows": self.n,
             "variables": data["variables"],
             # Where both tell of a change, the inventory names the rows.
-            "stored": {f"variable {array.name!r}": array.parts for _, array in self._inventories},
+            "stored": {
+                f"variable {array.name!r}": array.parts for _, array in self._done.inventories or ()
+            },
             "content": data["content"],
         }
         # Absent ones add nothing, so that checkpoints of runs without them stay valid.
         of_rows = {"moves": self.moves, "weights": self.weights}
         described |= {what: value for what, value in of_rows.items() if value is not None}
-        if self._sizes:
-            described["sizes"] = self._sizes
-        self._checkpoint = Checkpoint.open(self._folder, described)
+        if self._done.sizes:
+            described["sizes"] = self._done.sizes
+        self._done.checkpoint = Checkpoint.open(self.folder, described)
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
         """Make a value on the driver, or read it from the checkpoint, see `Checkpoint.keep`."""
-        if self._checkpoint is None:
+        if self._done.checkpoint is None:
             return make()
-        return self._checkpoint.keep(name, make, determined_by)
+        return self._done.checkpoint.keep(name, make, determined_by)
 
     def verify(self) -> tuple[StoredArraySummary, ...]:
         """Summaries of the stored data; called when all are read.
@@ -273,8 +418,9 @@ class Session:
         DataError
             They changed since the session began.
         """
-        check_unchanged(self._inventories)
-        return tuple(inventory.summary for _, inventory in self._inventories)
+        inventories = self._done.inventories or ()
+        check_unchanged(inventories)
+        return tuple(inventory.summary for _, inventory in inventories)
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Call a function once for every key, and return the kept value later.
@@ -291,9 +437,10 @@ class Session:
         object
             The same one every time.
         """
-        if key not in self._made:
-            self._made[key] = make()
-        value: Value = self._made[key]
+        made = self._done.made
+        if key not in made:
+            made[key] = make()
+        value: Value = made[key]
         return value
 
     def plan(self, reduction: Pass[Any]) -> PassPlan:
@@ -316,12 +463,12 @@ class Session:
             A value is NaN or infinite, or a source cannot be read.
         """
         plan = plan or self.plan(reduction)
-        if self._planned and plan.name not in self._planned:
+        if self._done.planned and plan.name not in self._done.planned:
             msg = f"the plan of this run has no pass {plan.name!r}: please report this error"
             raise RuntimeError(msg)
         self.runtime.make_room()
         try:
-            checkpoint = self._checkpoint if reduction.keeps else None
+            checkpoint = self._done.checkpoint if reduction.keeps else None
             return self._pass(reduction, plan, all(self.finite) or self.finite, checkpoint)
         except NonFiniteError:
             # A pass of its own finds the first such row, which the user needs.
@@ -348,10 +495,10 @@ class Session:
         list
             Values of the function, in order. The ranges depend on `count` alone.
         """
-        if self._pilot is not None:
-            self._pilot.step(name)
-            return map_first(name, function, count, self._pilot)
-        return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
+        if (pilot := self._done.pilot) is not None:
+            pilot.step(name)
+            return map_first(name, function, count, pilot)
+        return run_map(name, function, count, self.runtime, self.listener, self._done.checkpoint)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """Rows by number, for every variable an array of numbers in any order.
@@ -361,13 +508,13 @@ class Session:
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        along, self._along = self._along, None
+        along, self._done.along = self._done.along, None
         if along is not None:
-            rows = [np.append(numbers, along.rows) for numbers in rows]
+            rows = [np.append(numbers, along[0]) for numbers in rows]
         # Sources take numbers that increase.
         unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
         numbers = [numbers for numbers, _ in unique]
-        taken = take_rows(self.sources, numbers, self.runtime, self._checkpoint)
+        taken = take_rows(self.sources, numbers, self.runtime, self._done.checkpoint)
         for name, values, finite in zip(self.names, taken, self.finite, strict=True):
             if finite and not np.isfinite(values).all():
                 self._refuse_non_finite()
@@ -378,8 +525,8 @@ class Session:
         ]
         if along is None:
             return ordered
-        count = len(along.rows)
-        along.values.extend(x[-count:] for x in ordered)
+        count = len(along[0])
+        along[1].extend(x[-count:] for x in ordered)
         return [x[:-count] for x in ordered]
 
     def take_along(self, rows: NDArray[np.intp]) -> list[NDArray[np.float64]]:
@@ -395,8 +542,8 @@ class Session:
         list of ndarray, shapes (len(rows), d_m)
             Empty until the next call of `take`.
         """
-        self._along = _Along(rows, [])
-        return self._along.values
+        self._done.along = rows, []
+        return self._done.along[1]
 
     def differing(self, still: Sequence[Still]) -> list[Differing]:
         """Rows that differ from a sample in columns where it does not vary, found in one pass.
@@ -418,13 +565,14 @@ class Session:
         DataError
             A value is NaN or infinite.
         """
-        keys = [(item.variable, item.columns, item.value.tobytes()) for item in still]
-        new = {k: item for k, item in zip(keys, still, strict=True) if k not in self._differing}
+        made = self._done.made
+        keys = [("still", item.variable, item.columns, item.value.tobytes()) for item in still]
+        new = {k: item for k, item in zip(keys, still, strict=True) if k not in made}
         if new:
             extent = self._scan(tuple(new.values()))
             check_finite(extent, self.sources, self.remedy)
-            self._differing.update(zip(new, extent.differing, strict=True))
-        return [self._differing[k] for k in keys]
+            made.update(zip(new, extent.differing, strict=True))
+        return [made[k] for k in keys]
 
     def _pass(
         self,
@@ -433,8 +581,8 @@ class Session:
         finite: bool | tuple[bool, ...],
         checkpoint: Checkpoint | None = None,
     ) -> State:
-        if self._pilot is not None:
-            self._pilot.step(plan.name)
+        if (pilot := self._done.pilot) is not None:
+            pilot.step(plan.name)
         state, finished = run_pass(
             reduction,
             self.sources,
@@ -443,9 +591,9 @@ class Session:
             self.listener,
             finite=finite,
             checkpoint=checkpoint,
-            pilot=self._pilot,
+            pilot=pilot,
         )
-        self.finished.append(finished)
+        self._done.finished.append(finished)
         return state
 
     def _refuse_non_finite(self) -> NoReturn:
@@ -458,14 +606,3 @@ class Session:
     def _scan(self, still: tuple[Still, ...] = ()) -> Extent:
         scan = Scan(still, self.seed, self.finite)
         return self._pass(scan, self.plan(scan), finite=False)
-
-
-class _Along(NamedTuple):
-    """Rows that are taken along with others."""
-
-    rows: NDArray[np.intp]
-    values: list[NDArray[np.float64]]
-
-
-def _ignore(event: Event) -> None:
-    del event

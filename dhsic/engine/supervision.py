@@ -114,8 +114,6 @@ def threads_of_workers(client: Any) -> dict[str, int]:
     StalledError
         The scheduler does not answer.
     """
-    if not hasattr(client, "loop"):  # workers that are planned and not started
-        return dict(client.nthreads())
     with aside():
         return dict(_Watch(client).ask(client.scheduler.ncores))
 
@@ -129,6 +127,7 @@ def fetched(futures: Sequence[Any], client: Any) -> list[Any]:
         The cluster can do nothing, and has not been able to for some time.
     """
     import asyncio  # a tenth of a second, which a start of Python does not wait for
+    from concurrent.futures import wait
 
     async def gathered() -> Any:
         return await client.gather(list(futures), asynchronous=True)
@@ -137,13 +136,9 @@ def fetched(futures: Sequence[Any], client: Any) -> list[Any]:
     with aside():
         answer = asyncio.run_coroutine_threadsafe(gathered(), client.loop.asyncio_loop)
         try:
-            while True:
-                try:
-                    return list(answer.result(timeout=watch.patience / 4))
-                except TimeoutError:
-                    if answer.done():  # the error is that of the task
-                        raise
-                    watch.look()
+            while not wait([answer], timeout=watch.patience / 4).done:
+                watch.look()
+            return list(answer.result())
         finally:
             answer.cancel()
 
@@ -210,39 +205,33 @@ def explained_failures(
     DhsicError
         The scheduler is gone or silent, or no worker can work.
     """
-    kept = None if checkpoint is None else f"since what is done is kept in {checkpoint.folder}"
+    kept = "" if checkpoint is None else f", since what is done is kept in {checkpoint.folder}"
     try:
         yield
-    except StalledError as error:
-        again = f"start again, {kept}" if kept else "run again with the same seed"
-        msg = f"{error.seen}: {error.remedy}, and {again}"
-        raise DhsicError(msg) from error
     except Exception as error:
-        again = f"start again, {kept}" if kept else "start again"
-        if (told := _explained(error, again, rows_of)) is None:
+        # Nothing of a cluster can have failed where its library was never loaded.
+        if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
             raise
-        raise told from error
+        from distributed.comm import CommClosedError
+        from distributed.scheduler import KilledWorker
 
-
-def _explained(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
-    """Explain an error of a cluster; None for other errors."""
-    # Nothing of a cluster can have failed where its library was never loaded.
-    if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
-        return None
-    from distributed.client import FutureCancelledError
-    from distributed.comm import CommClosedError
-    from distributed.scheduler import KilledWorker
-
-    if isinstance(error, KilledWorker):
-        rows = rows_of(str(error.task))
-        msg = (
-            f"{error.allowed_failures + 1} workers died while they ran the same task"
-            f"{f' ({rows})' if rows else ''}, most likely because they took more memory than "
-            "they have: allow more memory, or take fewer landmarks or resamples"
-        )
-        return MemoryBudgetError(msg)
-    lost = isinstance(error, CommClosedError)
-    if isinstance(error, FutureCancelledError):
-        lost = error.reason == "scheduler-connection-lost"
-    msg = f"the connection to the scheduler was lost: see whether it runs, and {again}"
-    return DhsicError(msg) if lost else None
+        if isinstance(error, KilledWorker):
+            rows = rows_of(str(error.task))
+            msg = (
+                f"{error.allowed_failures + 1} workers died while they ran the same task"
+                f"{f' ({rows})' if rows else ''}, most likely because they took more memory than "
+                "they have: allow more memory, or take fewer landmarks or resamples"
+            )
+            raise MemoryBudgetError(msg) from error
+        lost = getattr(error, "reason", "") == "scheduler-connection-lost"
+        if isinstance(error, StalledError):
+            again = f"start again{kept}" if kept else "run again with the same seed"
+            msg = f"{error.seen}: {error.remedy}, and {again}"
+        elif lost or isinstance(error, CommClosedError):
+            msg = (
+                "the connection to the scheduler was lost: see whether it runs, and start again"
+                f"{kept}"
+            )
+        else:
+            raise
+        raise DhsicError(msg) from error

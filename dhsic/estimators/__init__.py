@@ -1,10 +1,10 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is and what it returns, and `registry` lists them. `choose` has the
-rules of the choice among them, `reach` what fits, `program` how statistics become one test, and
-`approximate` the guard of nulls that are approximations. On all pairs of rows: `exact` and `block`.
-On the values of kernels at landmark tuples: `nystrom_m`, and `nfsic` at test locations. On features
-of either variable: `features`, and `coco`. `functions` makes estimators of plain functions of rows.
+`base` says what an estimator is and what it returns, with the guard of nulls that are
+approximations, and `registry` lists them. `choose` has the rules of the choice among them and finds
+what fits, and `program` says how statistics become one test. On all pairs of rows: `exact`. On the
+values of kernels at landmark tuples: `nystrom_m`, and `nfsic` at test locations. On features of
+either variable: `features`. `functions` makes estimators of plain functions of rows.
 """
 
 from dhsic.estimators.base import (
@@ -16,11 +16,18 @@ from dhsic.estimators.base import (
     fit_on_sample,
     plan_of,
 )
-from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.choose import choose_estimator
-from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
-from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
-from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
+from dhsic.estimators.exact import UHSIC, VHSIC, BlockHSIC, DCor, DCov, SubHSIC
+from dhsic.estimators.features import (
+    CKA,
+    COCO,
+    NOCCO,
+    RFFHSIC,
+    NystromHSIC,
+    SubCorr,
+    WitnessFunction,
+    WitnessFunctions,
+)
 from dhsic.estimators.functions import Functions
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC

@@ -19,7 +19,6 @@ from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
-from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import (
     Estimate,
     Estimator,
@@ -42,7 +41,17 @@ from dhsic.kernels import (
 )
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.linalg import rounding_unit, squared_norms
-from dhsic.nulls import ChiSquare, ChiSquareMixture, Permutation, Resampling, Shifts
+from dhsic.nulls import (
+    ChiSquare,
+    ChiSquareMixture,
+    Needs,
+    Permutation,
+    Resampling,
+    Shifts,
+    expanded,
+    guard,
+    spread_at_locations,
+)
 from dhsic.results import FeatureSummary
 from dhsic.statistics.orbit import Pair
 from dhsic.statistics.pointwise import Pointwise, Tuples, term_moments
@@ -54,6 +63,7 @@ _PASS = "test locations"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
+_GUARDED = 10.0  # rows over the mean squared skewness of the products at the locations, at least
 
 
 class MeasuredLocations(NamedTuple):
@@ -191,7 +201,10 @@ class NFSIC(Estimator):
         """T and its limit: chi-square without a ridge."""
         found = self._measured(session, combinations.kernels)
         n, law = found.session.n, ChiSquareMixture.of(found.norm.weights)
-        detail = guard_locations(n, found.sampled)
+        spread = spread_at_locations(found.sampled, n)
+        detail = guard(
+            null.name, [spread], n, Needs(_GUARDED, remedy="take null='auto', which is exact")
+        )
         return [Outcome(n * found.estimate.value, law, found.estimate, detail)]
 
     def _measured(self, session: Session, kernels: Sequence[Kernel]) -> MeasuredLocations:
@@ -280,38 +293,13 @@ _WIDEST = 4.0
 _RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern | RationalQuadratic
 
 
-def expanded(about: Sequence[Vector], centres: Sequence[Vector]) -> tuple[Vector, Vector]:
-    """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is.
-
-    The first is prod_m k_m - sum_m k_m prod_{l != m} c_l + (M-1) prod_l c_l of k_m = about_m + c_m,
-    of which the mean over rows is u where the centres are the means; for M = 2 it is the product
-    of both about their centres. No term is the difference of large ones.
-
-    Parameters
-    ----------
-    about : sequence of ndarray, shapes (..., J)
-        Kernels of every variable about their centres.
-    centres : sequence of ndarray, shapes (..., J)
-        c_m.
-
-    Returns
-    -------
-    tuple of ndarray, shapes (..., J)
-    """
-    rest, linear, product = np.zeros(1), np.zeros(1), np.ones(1)
-    for a, c in zip(about, centres, strict=True):
-        # One more variable: what was linear stays so with its constant alone.
-        rest = rest * (a + c) + linear * a
-        linear, product = linear * c + product * a, product * c
-    return rest, linear
-
-
 def independent_covariance(covariances: Sequence[Vector], means: Sequence[Vector]) -> Vector:
     """S, from the covariances (J, J) and means (J,) of the kernels of every variable.
 
     The covariance of a product of independent variables, less its linear part.
     """
-    return expanded(covariances, [np.outer(k, k) for k in means])[0]
+    covariance: Vector = expanded(covariances, [np.outer(k, k) for k in means])[0]
+    return covariance
 
 
 @dataclass(frozen=True)

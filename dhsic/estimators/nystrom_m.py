@@ -16,8 +16,8 @@ from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
+    PAIRED,
     Estimate,
     Estimator,
     Guess,
@@ -26,6 +26,8 @@ from dhsic.estimators.base import (
     Prepared,
     fetch_landmarks,
     fetching_step,
+    guard_kernels,
+    rows_there,
 )
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
@@ -49,7 +51,7 @@ from dhsic.linalg import (
     solve_lower,
     squared_norms,
 )
-from dhsic.nulls import Chain, Gamma, Permutation, Shifts, Spectral
+from dhsic.nulls import Chain, Gamma, Needs, Permutation, Shifts, Spectral
 from dhsic.results import LandmarkSummary
 from dhsic.statistics.orbit import Pair, Replicated
 from dhsic.statistics.pointwise import (
@@ -60,6 +62,8 @@ from dhsic.statistics.pointwise import (
     means_of,
 )
 from dhsic.statistics.replicate import measure, replicate_steps
+
+_CROWDED = 10.0  # directions a row, beyond which a null is no limit
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
@@ -347,7 +351,9 @@ class NystromMHSIC(Estimator):
     ) -> list[Outcome]:
         """The outcome of every combination by itself, in two passes where they fit in memory."""
         basis = self.draw(session, combinations, tests=True)
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests.
+        needs = Needs(*PAIRED, _CROWDED * rows_there(session))
+        note = guard_kernels(session, basis.combinations, basis.samples, null.name, needs)
         statistic = basis.statistic(map(Pair.of, combinations.chosen), session.dtype)
         moments = measure(session, statistic).told
         tuples = statistic.tuples.about(means_of(statistic.tuples, moments))

@@ -20,8 +20,7 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimator, GridOutcome, Null, Outcome
-from dhsic.estimators.choose import run_null
-from dhsic.estimators.reach import described_plan, plan_once, planned
+from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
@@ -309,7 +308,8 @@ class Stages:
         if session.gaps:
             # A joined row misses a value where one of its variables does: so often at least.
             joined = (session.gaps[: m + 1] for m in range(1, self.count))
-            batch.gaps = (*session.gaps, *(max(gaps, key=lambda one: one.rows) for gaps in joined))
+            gaps = *session.gaps, *(max(some, key=lambda one: one.rows) for some in joined)
+            batch = replace(batch, gaps=gaps)
         return batch
 
     def null(self, chain: Chain) -> Shifts:

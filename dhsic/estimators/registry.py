@@ -7,12 +7,10 @@ value of it in the place of its name.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from dhsic._plugins import load_plugins
 from dhsic._spec import name_methods
@@ -21,10 +19,8 @@ from dhsic.engine.reduction import Moves
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
-from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.coco import COCO
-from dhsic.estimators.exact import UHSIC, VHSIC, DCor, DCov, SubHSIC
-from dhsic.estimators.features import CKA, NOCCO, RFFHSIC, NystromHSIC, SubCorr
+from dhsic.estimators.exact import UHSIC, VHSIC, BlockHSIC, DCor, DCov, SubHSIC
+from dhsic.estimators.features import CKA, COCO, NOCCO, RFFHSIC, NystromHSIC, SubCorr
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.kernels import Combinations, Kernel
@@ -45,7 +41,6 @@ from dhsic.results import AS_ASKED
 from dhsic.statistics.orbit import exact_null
 
 Class = TypeVar("Class", bound=type[Any])
-NamesOrClasses = str | type[Any] | Iterable[str | type[Any]]
 
 # As many as in the experiments of Kalinke and Szabo (2023), section 5.
 _RESAMPLES = 250
@@ -91,12 +86,6 @@ _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*(?<!\de)")
 _RESERVED = ("auto", "columns", "none")
 
 _ADDED: dict[str, type[Any]] = {}
-_REPLACED: dict[type[Any], dict[str, Any]] = {}
-"""Attributes of added estimators as they were before `register` was told of others."""
-_ABSENT = object()
-"""Of those that a class took from its bases."""
-_STANDING: dict[type[Null], tuple[type[Estimator], ...] | None] = {}
-"""The estimators that added nulls stand with; None where all that take what they are made of."""
 
 
 def drawn_by(null: Null) -> Null:
@@ -107,14 +96,21 @@ def drawn_by(null: Null) -> Null:
 def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
     """The null distributions that stand with an estimator, those that were added last."""
     # Those that were removed since stand with none.
-    own = tuple(null for null in estimator.nulls if null in NULLS.values())
-    added = (
-        null
-        for null, others in _STANDING.items()
-        if null not in own
-        and (isinstance(drawn_by(null()), own) if others is None else estimator in others)
-    )
-    return (*own, *added)
+    own = tuple(null for null in _named(estimator.nulls, NULLS) if null in NULLS.values())
+
+    def stands(null: type[Any]) -> bool:
+        if (others := getattr(null, "estimators", None)) is None:
+            return isinstance(drawn_by(null()), own)
+        return estimator in _named(others, ESTIMATORS)
+
+    added = (null for null in NULLS.values() if null not in own and is_added(null))
+    return (*own, *filter(stands, added))
+
+
+def _named(listed: Any, known: Mapping[str, Any]) -> list[Any]:
+    """Classes that are given by themselves or by their names; None for names that are not known."""
+    one_by_one = [listed] if isinstance(listed, str | type) else listed
+    return [known.get(one) if isinstance(one, str) else one for one in one_by_one]
 
 
 def find_estimator(
@@ -333,6 +329,7 @@ def _find_null(
         return null, AS_ASKED
     if n_resamples is not None:
         check_integer("n_resamples", n_resamples, minimum=1)
+    reason, names = AS_ASKED, [cls.name for cls in supported]
     if isinstance(null, str) and null == "auto":
         # Several combinations take the replicates of a run for each, which decides which null is
         # quick.
@@ -343,18 +340,22 @@ def _find_null(
         if isinstance(chosen, Resampling):
             permutes = isinstance(chosen, Permutation)
             usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
-            chosen = replace(chosen, n_resamples=n_resamples or usual)
-        _check_resampling(chosen, n_resamples, supported)
-        return chosen, reason
-    names = [cls.name for cls in supported]
-    if not isinstance(null, str) or null not in names:
+            chosen = replace(chosen, n_resamples=usual)
+    elif isinstance(null, str) and null in names:
+        # Made without options: with some, a value is to be given.
+        chosen = NULLS[null]()
+    else:
         raise _unavailable(null, estimator, names)
-    # Made without options: with some, a value is to be given.
-    chosen = NULLS[null]()
-    _check_resampling(chosen, n_resamples, supported)
-    if n_resamples is not None and isinstance(chosen, Counted):
-        chosen = replace(chosen, n_resamples=n_resamples)
-    return chosen, AS_ASKED
+    if n_resamples is None:
+        return chosen, reason
+    if not isinstance(chosen, Counted):
+        counted = " or ".join(repr(cls.name) for cls in supported if issubclass(cls, Counted))
+        msg = (
+            f"n_resamples must be left out with null {chosen.name!r}, which draws no replicates, "
+            f"got {n_resamples}: leave it out{f', or take null {counted}' if counted else ''}"
+        )
+        raise InvalidArgumentError(msg)
+    return replace(chosen, n_resamples=n_resamples), reason
 
 
 def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> InvalidArgumentError:
@@ -394,44 +395,7 @@ def _sharing() -> set[str]:
     return {name for name, null in NULLS.items() if issubclass(null, _Shared)}
 
 
-def _check_resampling(
-    null: Null, n_resamples: int | None, supported: tuple[type[Null], ...]
-) -> None:
-    if n_resamples is not None and not isinstance(null, Counted):
-        counted = " or ".join(repr(cls.name) for cls in supported if issubclass(cls, Counted))
-        msg = (
-            f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
-            f"{n_resamples}: leave it out{f', or take null {counted}' if counted else ''}"
-        )
-        raise InvalidArgumentError(msg)
-
-
-class _Facts(TypedDict, total=False):
-    """Arguments of `register`."""
-
-    nulls: NamesOrClasses | None
-    estimators: NamesOrClasses | None
-    most_variables: int | None
-    cost: str | None
-
-
-@overload
-def register(extension: Class, /, **facts: Unpack[_Facts]) -> Class: ...
-
-
-@overload
-def register(extension: None = ..., /, **facts: Unpack[_Facts]) -> Callable[[Class], Class]: ...
-
-
-def register(
-    extension: Any = None,
-    /,
-    *,
-    nulls: NamesOrClasses | None = None,
-    estimators: NamesOrClasses | None = None,
-    most_variables: int | None = None,
-    cost: str | None = None,
-) -> Any:
+def register(extension: Class, /, **told: Any) -> Class:
     """Make a class known by its name: a kernel, a null distribution or an estimator.
 
     The name is the attribute `name` of the class, and then works wherever names do: in
@@ -444,23 +408,16 @@ def register(
     Parameters
     ----------
     extension : type
-        A frozen dataclass that can be made without arguments: a class derived from `Kernel`, whose
-        fields are its parameters in text, in their order, as in "gaussian:0.5"; a class derived
-        from `FromReplicates` or from another null; or a class derived from
-        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`. Where
-        it is left out, a decorator is returned.
-    nulls : str, type or a sequence of them, optional
-        For an estimator: the nulls that stand with it, one or more, in the place of its attribute
-        `nulls`; those that are made of their replicates come with them. To be left out of others.
-    estimators : str, type or a sequence of them, optional
-        For a null: the estimators that it stands with; where not given, all that stand with what it
-        derives from, or with what its `replicates` are. To be left out of others.
-    most_variables : int, optional
-        For an estimator: the largest number of variables that it takes, in the place of its
-        attribute `most_variables`.
-    cost : str, optional
-        For an estimator: how its time grows with the rows n, as "n log n", in the place of its
-        attribute `cost`.
+        A frozen dataclass that can be made without arguments. A class derived from `Kernel`, whose
+        fields are its parameters in text, in their order, as in "gaussian:0.5". Or one derived from
+        `FromReplicates` or from another null, which stands with all estimators that take what it
+        derives from, or what its `replicates` are; or with those alone that its attribute
+        `estimators` names. Or one derived from `dhsic.estimators.Functions` or, for other
+        statistics, `dhsic.estimators.Estimator`, whose attributes say which `nulls` stand with it,
+        by name or class, how many variables it takes, `most_variables`, and how its time grows with
+        the rows, `cost`.
+    **told
+        None: what is told of a class are its attributes.
 
     Returns
     -------
@@ -492,27 +449,15 @@ def register(
            [-1.,  1.]])
     >>> dhsic.unregister("cosine")
     """
-    given = {
-        "nulls": nulls,
-        "estimators": estimators,
-        "most_variables": most_variables,
-        "cost": cost,
-    }
-    if extension is None:
-        return partial(register, **given)
-    if not isinstance(extension, type):
-        msg = f"register needs a class, got {extension!r}: pass the class of the value"
-        raise InvalidArgumentError(msg)
-    kind, add, takes = _kind_of_class(extension)
-    foreign = [name for name, value in given.items() if value is not None and name not in takes]
-    if foreign:
+    kind, add = _kind_of_class(extension)
+    if told:
         msg = (
-            f"{foreign[0]} must be left out of {kind}, got {given[foreign[0]]!r} for "
-            f"{extension.__name__}: it takes {' and '.join(takes) or 'the class alone'}"
+            f"register takes the class alone, got {', '.join(told)} for {extension.__name__}: "
+            f"make it an attribute of the class, as {next(iter(told))} = ..."
         )
         raise InvalidArgumentError(msg)
     name = _checked_name(extension, kind)
-    add(extension, **{argument: given[argument] for argument in takes})
+    add(extension)
     _ADDED[name] = extension
     return extension
 
@@ -546,18 +491,8 @@ def unregister(extension: str | type[Any]) -> None:
         got = shown(getattr(extension, "__name__", extension))
         msg = f"only registered names can be removed, got {got}; registered are: {listed}"
         raise InvalidArgumentError(msg)
-    gone = _ADDED.pop(str(name))
-    for known in (FORMS, ESTIMATORS, NULLS):
+    for known in (_ADDED, FORMS, ESTIMATORS, NULLS):
         known.pop(str(name), None)
-    _STANDING.pop(gone, None)
-    for null, others in _STANDING.items():
-        # A class of the name that is added later stands with what it says itself.
-        _STANDING[null] = others and tuple(cls for cls in others if cls is not gone)
-    for attribute, value in _REPLACED.pop(gone, {}).items():
-        if value is _ABSENT:
-            delattr(gone, attribute)
-        else:
-            setattr(gone, attribute, value)
 
 
 def is_added(cls: type[Any]) -> bool:
@@ -565,21 +500,23 @@ def is_added(cls: type[Any]) -> bool:
     return cls in _ADDED.values()
 
 
-def _kind_of_class(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
-    """Kind of a class, how it is added, and which arguments go with it."""
-    if issubclass(cls, Kernel):
-        return "a kernel", _add_kernel, ()
-    if issubclass(cls, _NULL_CLASSES):
-        return "a null distribution", _add_null, ("estimators",)
-    if not issubclass(cls, Estimator):
-        msg = (
-            "register takes kernels, null distributions and estimators, got "
-            f"{cls.__name__}, which derives from no base of these: derive from "
-            "dhsic.estimators.Functions, dhsic.estimators.Estimator, dhsic.kernels.Kernel or "
-            "dhsic.FromReplicates"
-        )
+def _kind_of_class(cls: Any) -> tuple[str, Callable[[Any], None]]:
+    """Kind of a class, and how it is added."""
+    if not isinstance(cls, type):
+        msg = f"register needs a class, got {cls!r}: pass the class of the value"
         raise InvalidArgumentError(msg)
-    return "an estimator", _add_estimator, ("nulls", "most_variables", "cost")
+    if issubclass(cls, Kernel):
+        return "a kernel", _add_kernel
+    if issubclass(cls, _NULL_CLASSES):
+        return "a null distribution", _add_null
+    if issubclass(cls, Estimator):
+        return "an estimator", _add_estimator
+    msg = (
+        f"register takes kernels, null distributions and estimators, got {cls.__name__}, which "
+        "derives from no base of these: derive from dhsic.estimators.Functions, "
+        "dhsic.estimators.Estimator, dhsic.kernels.Kernel or dhsic.FromReplicates"
+    )
+    raise InvalidArgumentError(msg)
 
 
 def _checked_name(cls: type[Any], kind: str) -> str:
@@ -645,66 +582,39 @@ def _add_kernel(cls: type[Kernel]) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _add_null(cls: type[Null], estimators: NamesOrClasses | None) -> None:
-    named = None
-    if estimators is not None:
-        named = tuple(_named_classes("estimators", estimators, ESTIMATORS))
-    NULLS[cls.name], _STANDING[cls] = cls, named
+def _add_null(cls: type[Null]) -> None:
+    if (estimators := getattr(cls, "estimators", None)) is not None:
+        _check_named("estimators", estimators, ESTIMATORS)
+    NULLS[cls.name] = cls
 
 
-def _add_estimator(
-    cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
-) -> None:
-    usual = _as_written(cls, "nulls") if nulls is None else nulls
-    with_it = tuple(_named_classes("nulls", usual, NULLS))
-    most = _as_written(cls, "most_variables") if most_variables is None else most_variables
-    if most is not None:
-        check_integer("most_variables", most, minimum=2)
-    if Chain in with_it and not cls.prepares():
+def _add_estimator(cls: type[Estimator]) -> None:
+    _check_named("nulls", cls.nulls, NULLS)
+    if cls.most_variables is not None:
+        check_integer("most_variables", cls.most_variables, minimum=2)
+    if Chain in _named(cls.nulls, NULLS) and not cls.prepares():
         msg = (
             f"an estimator with null 'chain' must have the methods {' and '.join(_PREPARES)}, got "
             f"{cls.__name__}: add them, or drop 'chain'"
         )
         raise InvalidArgumentError(msg)
-    told = {
-        "nulls": with_it,
-        "most_variables": most,
-        "cost": _as_written(cls, "cost") if cost is None else cost,
-    }
-    _REPLACED[cls] = {attribute: vars(cls).get(attribute, _ABSENT) for attribute in told}
-    for attribute, value in told.items():
-        setattr(cls, attribute, value)
     ESTIMATORS[cls.name] = cls
 
 
-def _as_written(cls: type[Estimator], attribute: str) -> Any:
-    """An attribute as the classes say, whatever `register` was told of them."""
-    for base in cls.__mro__:
-        value = _REPLACED.get(base, {}).get(attribute, vars(base).get(attribute, _ABSENT))
-        if value is not _ABSENT:
-            return value
-    raise AttributeError(attribute)
-
-
-def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
-    """The classes that are named, in order, each once."""
-    listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
-    classes = [
-        known.get(name_or_class) if isinstance(name_or_class, str) else name_or_class
-        for name_or_class in listed
-    ]
-    for name_or_class, cls in zip(listed, classes, strict=True):
+def _check_named(attribute: str, listed: Any, known: Mapping[str, Any]) -> None:
+    """Refuse an attribute of a class that does not name known ones."""
+    given = [listed] if isinstance(listed, str | type) else list(listed)
+    for one, cls in zip(given, _named(listed, known), strict=True):
         if cls not in known.values():
-            shown = name_or_class.__name__ if inspect.isclass(name_or_class) else name_or_class
+            shown = one.__name__ if isinstance(one, type) else one
             msg = (
-                f"{argument} must be among {', '.join(known)}, or their classes, got "
-                f"{shown!r}{nearest(str(shown), known)}"
+                f"{attribute} must be among {', '.join(known)}, or their classes, got {shown!r}"
+                f"{nearest(str(shown), known)}"
             )
             raise InvalidArgumentError(msg)
-    if not classes:
-        msg = f"{argument} must name one or more of {', '.join(known)}; got none"
+    if not given:
+        msg = f"{attribute} must name one or more of {', '.join(known)}; got none"
         raise InvalidArgumentError(msg)
-    return list(dict.fromkeys(classes))
 
 
 EstimatorName: TypeAlias = Literal[

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._files import check_regular
+from dhsic._whole import put_new, put_whole
 from dhsic.engine.checkpoint import FolderEntry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.urls import checked_url, failure_of, redacted
-from dhsic.io.whole import put_new, put_whole
 
 
 @dataclass(frozen=True)

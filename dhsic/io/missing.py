@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import BLOCK_BYTES, Source
-from dhsic.engine.gaps import Gaps
-from dhsic.engine.graphs import compute_graphs
+from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source
+from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
 

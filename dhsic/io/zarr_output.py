@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_flag, check_integer, check_path
+from dhsic._whole import disk_errors
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import is_url, scheme_of, storage_error
-from dhsic.io.whole import disk_errors
 
 OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""

@@ -7,29 +7,37 @@ import hashlib
 import io
 import os
 import platform
+import re
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dhsic._text import printable
 from dhsic._validation import check_level, check_path, named_arguments, shown
 from dhsic._version import __version__
-from dhsic.engine.units import format_bytes
+from dhsic._whole import write_whole
 from dhsic.errors import InvalidArgumentError, require
-from dhsic.io.whole import write_whole
-from dhsic.results import Records, Result, RunFields, Sketch, as_text, html_facts, html_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["MemoryUse", "Run", "check_report", "write_report"]
 
+Records = Sequence[Mapping[str, Any]]
+"""Rows of a table, by the names of its columns."""
+Pictures = Mapping[str, Callable[["Axes"], object]]
+"""What draws each picture on axes, by its contents in words."""
+
+_NUMBER = re.compile(r"([-+]?[\d,.]+(e[-+]?\d+)?|inf)?")
 _LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
 _MOST = 10_000  # rows of a table, or marks of a picture, that a browser shows while one waits
 _SAME = (
@@ -105,11 +113,29 @@ class Run:
     memory: Sequence[MemoryUse] = ()
 
 
-class _Cell(NamedTuple):
-    """Text of a table, and the number by which it is sorted, where there is one."""
+@dataclass(frozen=True)
+class Findings:
+    """The finding in a sentence, with what shows it.
 
-    text: str
-    key: float | None = None
+    Parameters
+    ----------
+    title : str
+        The question, or the subject.
+    lead : str
+        The finding.
+    pictures : Pictures
+        What draws them.
+    tables : mapping from str to Records
+        Tables by their names.
+    notes : sequence of str
+        How to read them.
+    """
+
+    title: str
+    lead: str
+    pictures: Pictures = field(default_factory=dict)
+    tables: Mapping[str, Records] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 def check_report() -> None:
@@ -133,7 +159,7 @@ def check_report() -> None:
 
 @named_arguments
 def write_report(
-    result: Result,
+    result: Any,
     path: str | Path,
     *,
     alpha: float = 0.05,
@@ -148,7 +174,7 @@ def write_report(
 
     Parameters
     ----------
-    result : Result
+    result : dhsic.results.Result
         The value that a function of dhsic returned.
     path : str or Path
         The file; one that is there is replaced.
@@ -182,22 +208,36 @@ def write_report(
     True
     """
     # Refused before the pictures are drawn, which takes longest.
-    _check_given(result, run)
+    if not hasattr(result, "findings"):
+        msg = (
+            "a report needs a result, as dhsic.independence_test returns, got a "
+            f"{type(result).__name__}: give the result itself"
+        )
+        raise InvalidArgumentError(msg)
+    known: Any = Run() if run is None else run
+    if not isinstance(known, Run):
+        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
+        raise InvalidArgumentError(msg)
     check_report()
-    target, known = Path(check_path("path", path)), run or Run()
+    target = Path(check_path("path", path))
     findings = result.findings(check_level(alpha), control)
     tables = (_table(name, records) for name, records in findings.tables.items())
+    pictures = (_picture(words, draw) for words, draw in findings.pictures.items())
     main = [
-        _section("Result", html_facts(result.summary()), *map(_picture, findings.sketches)),
+        _section(
+            "Result",
+            html_facts(result.summary()),
+            *pictures,
+        ),
         _section("Data and method", *tables, *map(_note, findings.notes)),
         _timings(result.origin, known.memory),
         _reproduction(result.origin, known),
     ]
     data = f"Data: <code>{escape(known.data)}</code>" if known.data else ""
     place = f"on {escape(known.ran_on)}" if known.ran_on else ""
-    folder = files(__name__)
     template, script, style = (
-        folder.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "js", "css")
+        Path(__file__).with_name(f"page.{kind}").read_text("utf-8")
+        for kind in ("html", "js", "css")
     )
     # These texts alone may run in the page, by the digests of their bytes.
     digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
@@ -219,27 +259,16 @@ def write_report(
     write_whole(target, printable(page, keep="\n\t"))
 
 
-def _check_given(result: object, run: object) -> None:
-    if not isinstance(result, Result):
-        msg = (
-            "a report needs a result, as dhsic.independence_test returns, got a "
-            f"{type(result).__name__}: give the result itself"
-        )
-        raise InvalidArgumentError(msg)
-    if not isinstance(run, Run | None):
-        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
-        raise InvalidArgumentError(msg)
-
-
 def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
     """Time of every pass, and memory as planned and measured."""
-    if not isinstance(result, RunFields):
+    # A plan has passes too, none of which has run.
+    if not hasattr(result, "version"):
         return ""
     read = [
         {
             "pass over the data": done.name,
             "row blocks": done.blocks,
-            "read": _bytes(done.bytes_read),
+            "read (MiB)": done.bytes_read / 2**20,
             "seconds": done.seconds,
             "rows a second": round(result.n / done.seconds) if done.seconds > 0 else 0,
         }
@@ -248,8 +277,8 @@ def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
     taken = [
         {
             "process": use.process,
-            "planned peak": _bytes(use.planned),
-            "measured peak": _Cell("not known", 0.0) if use.peak is None else _bytes(use.peak),
+            "planned peak (MiB)": use.planned / 2**20,
+            "measured peak (MiB)": "not known" if use.peak is None else use.peak / 2**20,
             "% of plan": None if use.peak is None else round(100 * use.peak / use.planned),
         }
         for use in memory
@@ -290,33 +319,57 @@ def _note(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def _bytes(count: int) -> _Cell:
-    return _Cell(format_bytes(count), float(count))
-
-
 def _table(name: str, records: Records) -> str:
     """A table of records, which a click on a header sorts; empty where there are none."""
     if not records:
         return ""
     header = [key.replace("_", " ") for key in records[0]]
     more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
-    rows = [[_cell_of(x) for x in row.values()] for row in records[:_MOST]]
-    texts = [[cell.text for cell in row] for row in rows]
-    keys = [[cell.key for cell in row] for row in rows]
-    table = html_table(header, texts, keys, name=f"{name}{more}")
+    rows = [[as_text(value) for value in row.values()] for row in records[:_MOST]]
+    table = html_table(header, rows, name=f"{name}{more}")
     return f'<h3>{escape(name + more)}</h3>\n<div class="wide">{table}</div>'
 
 
-def _cell_of(value: Any) -> _Cell:
-    if isinstance(value, _Cell):
-        return value
-    # A column of yes and no is sorted as text.
-    counted = isinstance(value, int | float) and not isinstance(value, bool)
-    return _Cell(as_text(value), float(value) if counted else None)
+def as_text(value: Any) -> str:
+    """A value of a record as a table shows it."""
+    if value is None or isinstance(value, bool):
+        return "yes" if value else ""
+    # Counts in full, measurements with four digits.
+    if isinstance(value, int):
+        return f"{value:,d}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _picture(sketch: Sketch) -> str:
-    """Draw a sketch as SVG in a URL of its own."""
+def html_facts(rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Labels and texts as a table of HTML."""
+    lines = (
+        f"<tr><th scope=row>{escape(label)}</th><td>{escape(text)}</td></tr>"
+        for label, text in rows
+    )
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table class=facts>{above}<tbody>{''.join(lines)}</tbody></table>"
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], name: str = "") -> str:
+    """Texts as a table of HTML, numbers to the right; one with a name has buttons that sort it."""
+    columns = zip(*rows, strict=True)
+    sides = [" class=n" if all(map(_NUMBER.fullmatch, column)) else "" for column in columns]
+
+    def line(cells: Sequence[str], kind: str) -> str:
+        each = zip(cells, sides, strict=True)
+        return f"<tr>{''.join(f'<{kind}{side}>{text}</{kind[:2]}>' for text, side in each)}</tr>"
+
+    heads = [*map(escape, header)]
+    if name:
+        heads = [f"<button type=button>{text}</button>" for text in heads]
+    body = "".join(line([*map(escape, row)], "td") for row in rows)
+    kind = f' class=sortable aria-label="{escape(name)}"' if name else ""
+    top = line(heads, "th scope=col")
+    return f"<table{kind}><thead>{top}</thead><tbody>{body}</tbody></table>"
+
+
+def _picture(words: str, draw: Callable[[Axes], object]) -> str:
+    """Draw a picture as SVG in a URL of its own."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -326,8 +379,9 @@ def _picture(sketch: Sketch) -> str:
         # Names of other scripts are in the tables, if not in the font of the picture.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         # Without pyplot: nothing is left open, and no window is looked for.
-        figure = Figure(figsize=sketch.size, layout="constrained")
-        sketch.draw(figure.subplots())
+        figure = Figure(layout="constrained")
+        draw(figure.subplots())
+        figure.set_size_inches(_size(figure))
         for drawn in (collection for axes in figure.axes for collection in axes.collections):
             # A mark is 200 bytes.
             drawn.set_rasterized(len(np.asarray(drawn.get_offsets())) > _MOST)
@@ -336,4 +390,13 @@ def _picture(sketch: Sketch) -> str:
     coded = base64.b64encode(page.getvalue()).decode("ascii")
     # As an image by its URL, which runs no script; an SVG within the text of the page could.
     source = f"data:image/svg+xml;base64,{coded}"
-    return f'<figure><img src="{source}" alt="{escape(sketch.words)}"></figure>'
+    return f'<figure><img src="{source}" alt="{escape(words)}"></figure>'
+
+
+def _size(figure: Figure) -> tuple[float, float]:
+    """Inches in which the texts beside the axes have room."""
+    axes = figure.axes[0]
+    down = sum(1 + label.get_text().count("\n") for label in axes.get_yticklabels())
+    # Names below a matrix are upright, and need no more room than its cells.
+    across = len(axes.get_xticks()) if axes.images else 0
+    return min(max(7.2, 2.4 + 0.27 * across), 12.0), min(max(4.0, 1.4 + 0.21 * down), 12.0)

@@ -6,11 +6,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      const number = (cell) => Number(cell.textContent.replaceAll(",", "") || NaN);
       const compare = (left, right) => {
         const [a, b] = [left, right].map((row) => row.cells[column]);
-        return "key" in a.dataset && "key" in b.dataset
-          ? Number(a.dataset.key) - Number(b.dataset.key)
-          : a.textContent.localeCompare(b.textContent, "en", { numeric: true });
+        // What is no number is compared as text.
+        return number(a) - number(b)
+          || a.textContent.localeCompare(b.textContent, "en", { numeric: true });
       };
       const body = table.tBodies[0];
       body.append(...[...body.rows].sort((left, right) => sign * compare(left, right)));

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, get_args
 
@@ -27,20 +27,21 @@ from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tile, Tiling
 from dhsic.engine.units import format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, EstimatorName, NystromMHSIC
+from dhsic.estimators.choose import planned
 from dhsic.estimators.features import Form
 from dhsic.estimators.nystrom_m import LandmarkFit
-from dhsic.estimators.reach import planned
 from dhsic.features import FourierFeatures
 from dhsic.io.missing import Missing
 from dhsic.io.zarr_output import WrittenGroup, chunk_bytes, write_group
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import pivoted_cholesky
 from dhsic.plots import ranking, sensitivity_field
-from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
+from dhsic.report import Findings, Pictures
+from dhsic.results import TRANSIENT, DependenceEstimate, Result, kernel_text
+from dhsic.statistics.tiles import Tile, Tiling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -363,9 +364,13 @@ class SensitivityMap(Result):
             total = float(sizes.sum()) or 1.0
             for j in self.top(name, len(sizes)):
                 size = float(sizes[j])
-                told = {"variable": name, "column": self.called(name, j), "sensitivity": size}
+                told = {"variable": name, "term": self.called(name, j), "estimate": size}
                 rows.append({**told, "share": size / total})
         return rows
+
+    @property
+    def _method(self) -> str:
+        return f"sensitivity of the {self.of}, {self.measured.estimator}"
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
@@ -381,25 +386,21 @@ class SensitivityMap(Result):
         return Findings(
             f"Which columns does the dependence of {names} rest on?",
             lead,
-            self._sketches(),
+            self._pictures(),
             {"Columns": self.records(), "Variables": kernels},
             [_MEANING],
         )
 
-    def _sketches(self) -> Sequence[Sketch]:
-        several = [name for name in self.names if len(self.features[name]) > 1]
-        bars = [self._bars(name) for name in several]
-        if not self.flat or self.rows is None:
-            return bars
-        words = (
-            "Rows of both variables, coloured by the norm of the gradient, with arrows along it."
-        )
-        return [*bars, Sketch(lambda ax: self.plot(ax), words, (7.2, 4.6))]
-
-    def _bars(self, name: str) -> Sketch:
-        words = f"Bars of the columns of {name} by their sensitivity."
-        count = min(_MOST, len(self.features[name]))
-        return Sketch.of_bars(lambda ax: self.plot(ax, of=name), words, count)
+    def _pictures(self) -> Pictures:
+        pictures: dict[str, Any] = {
+            f"Bars of the columns of {name} by their sensitivity.": partial(self.plot, of=name)
+            for name in self.names
+            if len(self.features[name]) > 1
+        }
+        if self.flat and self.rows is not None:
+            points = "Rows of both variables, coloured by the norm of the gradient"
+            pictures[f"{points}, with arrows along it."] = self.plot
+        return pictures
 
     def _brief(self) -> list[str]:
         firsts = [
@@ -426,7 +427,7 @@ class SensitivityMap(Result):
     def _ranking(self, name: str, top: int) -> str:
         """The most sensitive columns with their shares of the variable's sensitivity."""
         rows = [row for row in self.records() if row["variable"] == name]
-        listed = [f"{row['column']} ({row['share']:.1%})" for row in rows[:top]]
+        listed = [f"{row['term']} ({row['share']:.1%})" for row in rows[:top]]
         more = len(rows) - len(listed)
         return ", ".join(listed) + (f", {more:,} more" if more else "")
 

@@ -7,7 +7,7 @@ and these the groups of rows that a null distribution permutes or shifts.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dhsic._random import generator, random_keys, random_orders
 from dhsic._validation import shown
 from dhsic.engine.blocks import Source, read_whole
-from dhsic.engine.reduction import Arrangement, Moves, Ranges
+from dhsic.engine.reduction import Moves, RowGroups
 from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.nulls import TimeOrder
@@ -41,44 +41,8 @@ _NEAR_BEST = 1.25  # times the least share of rows that stay; above it, larger g
 _STAYING = 0.02
 
 
-class ArrangedGroups(ABC):
-    """Groups of rows, and where the rows of a run of them are."""
-
-    @abstractmethod
-    def runs(self, bounds: Sequence[int]) -> Indices:
-        """Where the ranges of the runs of groups between bounds start and stop.
-
-        Parameters
-        ----------
-        bounds : sequence of int
-            Numbers of groups, ascending.
-
-        Returns
-        -------
-        ndarray, shape (2, runs, pieces)
-            Pieces that a run does not have are empty.
-        """
-
-    @abstractmethod
-    def members(self, first: int, last: int) -> Indices:
-        """Rows of the groups first..last-1 in their order, and then those that go with them."""
-
-    def ranges(self, first: int, last: int) -> Ranges:
-        """Ranges of rows that hold the groups first..last-1.
-
-        Those of all groups together hold every row once, left over ones as well.
-        """
-        ends = self.runs((first, last))
-        return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
-
-    def arrange(self, first: int, last: int) -> Arrangement:
-        """Where the rows of the groups first..last-1 are."""
-        ranges = self.ranges(first, last)
-        return Arrangement(ranges, _places(ranges, self.members(first, last)))
-
-
 @dataclass(frozen=True)
-class Groups(ArrangedGroups):
+class Groups(RowGroups):
     """All rows in groups of equal size, but for a few that are drawn at random and left over.
 
     The rows are cut into segments, and a group takes consecutive rows of each, so that data which
@@ -250,17 +214,6 @@ class _Segment(NamedTuple):
         return self.start + np.array([starts, stops])
 
 
-def _places(ranges: Sequence[tuple[int, int]], rows: Indices) -> Indices:
-    """Where rows are in ranges that are read one after another."""
-    starts, stops = np.array(ranges).T
-    # From a row of the data to its place among those read: ranges are read one after another.
-    shifts = np.cumsum(stops - starts) - stops
-    order = np.argsort(starts)
-    ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
-    places: Indices = rows + shifts[ranges_of_rows]
-    return places
-
-
 def is_smooth(length: int) -> bool:
     """Whether Fourier transforms of a length are quick."""
     for factor in _FACTORS:
@@ -277,7 +230,7 @@ class _Uncached:
 
 
 @dataclass(frozen=True, eq=False)
-class MovedGroups(ArrangedGroups):
+class MovedGroups(RowGroups):
     """Groups of equally many rows that change places, and rows that stay; as `Groups`.
 
     The rows of a group are of as many items. Items of w rows make w groups, which move alike. Items
@@ -356,14 +309,8 @@ class MovedGroups(ArrangedGroups):
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
         # A run has more rows the more groups it has, so that bisection finds the last that fits.
-        low, high = 0, self.count - first
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.rows_of(first, first + middle) <= rows:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        counts = range(1, self.count - first + 1)
+        return bisect_right(counts, rows, key=lambda k: self.rows_of(first, first + k))
 
     def rows_of(self, first: int, last: int) -> int:
         """How many rows the groups first..last-1 have, with those that go with them."""

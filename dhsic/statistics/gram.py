@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import Footprint, GroupBlock, RowGroups
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
@@ -49,6 +48,7 @@ from dhsic.statistics.orbit import (
     whole_group,
 )
 from dhsic.statistics.replicate import Permuted, Statistic
+from dhsic.statistics.tiles import Matrix, column_sums
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -70,9 +70,11 @@ _TOGETHER = 32
 _SMALL_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 
-# Bytes of all Gram matrices that several orders of few rows share, and of those of rows that move
-# in sets, whose many small groups take long.
-_HELD, _HELD_OF_SETS = 2**27, 2**28
+# Rows and bytes of all Gram matrices that several orders share, and of those of rows that move in
+# sets, whose many small groups take long. Held and streamed, ms of a default test: 26 and 32 of 300
+# rows, 46 and 43 of 500, 98 and 70 of 700, 150 and 102 of 900.
+_FEW_ROWS, _HELD = 400, 2**28
+_COSETS = 4  # whose kernels share a pass, beside those that do not move
 _GATHERED_BYTES = 2**18  # of the lines that are gathered at a time
 _GATHERED_MOST = 2**22  # with their places, transforms and products
 _GATHERED = 2**15  # entries of a strip whose rows are permuted: all kernels stay in the cache
@@ -258,8 +260,8 @@ class Lines(NamedTuple):
 class GramPass(PermutedPass[PairSums]):
     """A pass over all pairs of rows, pairs of groups at a time, which adds `PairSums` up.
 
-    With shifts it is of one coset. Rows that it moves are values of further variables, so that
-    their kernels are kernels of other rows.
+    Rows that shifted cosets move are values of further variables, so that their kernels are kernels
+    of other rows, and their statistics follow those of the data.
 
     Parameters
     ----------
@@ -270,10 +272,11 @@ class GramPass(PermutedPass[PairSums]):
     kernels : tuple of Kernel
         K fitted ones.
     variables : tuple of int
-        The variable of each; M and above are those of variables whose rows the coset has moved.
+        The variable of each; M and above are those whose rows the cosets but that of the data have
+        moved, M for each.
     chosen : tuple of tuple of int
         The kernels of every statistic: of joint independence, of which permutations move all
-        variables but the first, or of two.
+        variables but the first, or of two. Where rows are moved, those of a coset after another.
     centres : tuple of float
         c of every kernel.
     dims : tuple of int
@@ -329,7 +332,7 @@ class GramPass(PermutedPass[PairSums]):
     @cached_property
     def width(self) -> int:
         """Columns of the prepared arrays of all kernels."""
-        return self.shared.width(2 * self.dims)
+        return self.shared.width(self.dims * (1 + len(self.drawn)))
 
     @cached_property
     def length(self) -> int:
@@ -359,10 +362,20 @@ class GramPass(PermutedPass[PairSums]):
         lines = _CACHE_BYTES // (self.length * self.dtype.itemsize)
         return min(self.band, max(_FEWEST_TRANSFORMS, lines))
 
+    @cached_property
+    def moves(self) -> bool:
+        """Whether statistics of moved rows are further ones."""
+        return max(self.variables) >= len(self.dims)
+
+    @property
+    def count(self) -> int:
+        """Statistics of a coset, C."""
+        return len(self.chosen) // (len(self.cosets) if self.moves else 1)
+
     def zeros(self) -> PairSums:
         """Nothing summed yet."""
         kind = complex if self.orbit.shifted else float
-        products = np.zeros((len(self.cosets), len(self.chosen), self.frequencies), kind)
+        products = np.zeros((len(self.cosets), self.count, self.frequencies), kind)
         rows, diagonal = np.zeros((2, len(self.kernels), self.groups.n))
         return PairSums(products, rows, diagonal, np.zeros(len(self.kernels)))
 
@@ -370,13 +383,14 @@ class GramPass(PermutedPass[PairSums]):
     def state_bytes(self) -> int:
         """Bytes of the sums."""
         size = 16 if self.orbit.shifted else 8
-        products = size * len(self.cosets) * len(self.chosen) * self.frequencies
+        products = size * len(self.cosets) * self.count * self.frequencies
         return products + 8 * len(self.kernels) * (2 * self.groups.n + 1)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
         b, size, k = self.groups.size, self.dtype.itemsize, len(self.kernels)
-        scratch = 4 * size * rows * self.width + 8 * rows * (8 * sum(self.dims) + self.width)
+        moved = sum(self.dims) * (8 + len(self.drawn) * self.moves)
+        scratch = 4 * size * rows * self.width + 8 * rows * (moved + self.width)
         if self.orbit.shifted:
             buffers = (math.prod(shape) * kind.itemsize for shape, kind in self.buffers)
             scratch += 2 * size * (b + self.band) * self.width + 16 * k * b + sum(buffers)
@@ -429,9 +443,10 @@ class GramPass(PermutedPass[PairSums]):
         """The rows of every group, and those that stay."""
         b, count, n_left = self.groups.size, block.n_groups, block.n_left
         values = block.values
-        if self.orbit.shifted and self.cosets.start:
+        if self.moves:
             orders = RowOrders(self.orbit, block.first, count, n_left)
-            values += tuple(x[orders.of(self.cosets, m)[0]] for m, x in enumerate(values))
+            moved = [x[orders.of(self.drawn, m)] for m, x in enumerate(values)]
+            values += tuple(x[r] for r in range(len(self.drawn)) for x in moved)
         rows, columns = self.shared.rows_and_columns(values, self.dtype)
         left = np.arange(self.groups.n_left)
         left = left[self.groups.left_of(block.first, block.first + count)] if n_left else left[:0]
@@ -485,7 +500,7 @@ class GramPass(PermutedPass[PairSums]):
     def add_still(self, sums: PairSums, joint: Vector) -> None:
         """Add pairs of rows in no group, which add the same to all replicates: to frequency 0."""
         folded = 1 if self.length == self.groups.size else 2
-        sums.products[:, :, 0] += joint * (self.length / folded)
+        sums.products[:, :, 0] += joint.reshape(-1, self.count) * (self.length / folded)
 
     @property
     def buffers(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -579,13 +594,14 @@ class GramPass(PermutedPass[PairSums]):
                 part.add_sums(padded, above[k], across[k])
         conjugate, product = spectra[-2:, : part.number]
         weights, held = weights.astype(product.dtype), None
+        products = sums.products.reshape(-1, self.frequencies)
         for c, (left, right) in enumerate(self.statistics):
             # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
             if right != held:
                 np.conj(transformed[right,], out=conjugate)
                 held = right
             np.multiply(transformed[left], conjugate, out=product)
-            sums.products[0, c] += weights @ product
+            products[c] += weights @ product
 
     def hold(self, values: tuple[Matrix, ...]) -> tuple[PairSums, RowPiece, list[Matrix], Vector]:
         """Sums, rows in the order of their groups, their Gram matrices less c, and c."""
@@ -848,7 +864,7 @@ class GramStatistic(Statistic[Any]):
         """Statistics and cosets that share a pass: eigenvalues are those of one."""
         together = _TOGETHER if self.combinations.features else len(self)
         several = not orbit.shifted or self._holds(orbit)
-        return 1 if self.limit else together, orbit.cosets if several else 1
+        return 1 if self.limit else together, orbit.cosets if several else _COSETS
 
     def part(self, numbers: Sequence[int]) -> Self:
         """Some of the statistics."""
@@ -886,12 +902,13 @@ class GramStatistic(Statistic[Any]):
     def over(self, orbit: Orbit, cosets: range) -> GramPass | RowsPass:
         """The pass over all pairs of rows, or over rows whose pairs are held."""
         some, held = self.combinations, self._holds(orbit)
-        chosen, moved = some.chosen, {(k, False): k for k in range(len(some.kernels))}
-        if orbit.shifted and cosets.start and not held:
-            # Kernels of rows that the coset moves: those of all variables but the first.
+        chosen, moved = some.chosen, {(k, 0): k for k in range(len(some.kernels))}
+        if orbit.shifted and cosets.stop > 1 and not held:
+            # Kernels of rows that cosets move: those of all variables but the first.
             moved = {}
             chosen = tuple(
-                tuple(moved.setdefault((k, at > 0), len(moved)) for at, k in enumerate(one))
+                tuple(moved.setdefault((k, at and r), len(moved)) for at, k in enumerate(one))
+                for r in range(cosets.start > 0, len(cosets) + (cosets.start > 0))
                 for one in some.chosen
             )
         # Without shifts only means of the first of two variables are taken off, so that narrower
@@ -902,7 +919,7 @@ class GramStatistic(Statistic[Any]):
             orbit,
             cosets,
             tuple(some.kernels[k] for k, _ in moved),
-            tuple(some.variables[k] + len(self.dims) * moves for k, moves in moved),
+            tuple(some.variables[k] + len(self.dims) * r for k, r in moved),
             chosen,
             tuple(
                 0.0 if plain or (some.variables[k] and not orbit.shifted) else self.centres[k]
@@ -921,9 +938,9 @@ class GramStatistic(Statistic[Any]):
         n, in_sets = orbit.groups.n, isinstance(orbit.groups, MovedGroups)
         if not orbit.shifted:
             return orbit.groups.count == 1 and (self.limit or orbit.cosets > 1)
-        few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n)
+        few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n <= _FEW_ROWS)
         held = len(self.combinations.kernels) * n**2 * self.dtype.itemsize
-        return few and not self.joint and held <= (_HELD_OF_SETS if in_sets else _HELD)
+        return few and not self.joint and held <= _HELD
 
     def step(self, session: Session, reduction: GramPass | RowsPass) -> DriverStep:
         """The bytes of the statistics, and those of matrices that are held."""
@@ -965,7 +982,8 @@ class GramStatistic(Statistic[Any]):
                 limit = limit_mixture(grams, sums.rows / session.n)
         products = _products(pairs, sums.products)
         joint = products[0, :, 0].copy()
-        found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, pairs.chosen)
+        chosen = pairs.chosen[: pairs.count]
+        found = GramSums(sums.rows, sums.diagonal, sums.squares, joint, chosen)
         factor = self.factor(found)
         permuted = _statistics(pairs, sums.rows / session.n, products)
         if not np.isscalar(factor) or factor != 1.0:
@@ -1000,14 +1018,17 @@ def _statistics(pairs: GramPass, rows: Vector, products: Vector) -> Vector:
     # Divisors of the U-statistic: Song et al. (2012); Zhang et al. (2018), (6).
     first, second, third = (n - 3, n - 2, n - 1) if pairs.unbiased else (n, n, n)
     constants = n**4 / (second * third) * rows.mean(axis=1)[chosen].prod(axis=1)[:, None]
-    values = np.empty((products.shape[0], products.shape[2], len(chosen)))
+    if pairs.moves:
+        products = products.reshape(1, len(chosen), -1)
+    values = np.empty_like(products)
     # Many cosets of few rows at a time, to save calls.
     step = max(1, _VALUES // (len(chosen) * n))
     for r in range(0, len(products), step):
         meetings = _meetings(pairs, pairs.cosets[r : r + step], rows)
-        some = (products[r : r + step] - 2.0 * n**2 / second * meetings + constants) / first
-        values[r : r + step] = some.swapaxes(1, 2)
-    return values.reshape(-1, len(chosen))
+        values[r : r + step] = products[r : r + step] - 2.0 * n**2 / second * meetings + constants
+    values /= first
+    by_coset = values.reshape(len(pairs.cosets), pairs.count, -1)
+    return by_coset.swapaxes(1, 2).reshape(-1, pairs.count)
 
 
 def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
@@ -1017,8 +1038,8 @@ def _meetings(pairs: GramPass, cosets: range, rows: Vector) -> Vector:
 
     def moved(k: int) -> Vector:
         m = pairs.variables[k]
-        # Rows of a single coset with shifts are in its order, but for those that are held.
-        if m == 0 or m >= len(pairs.dims) or cosets == range(1):
+        # Rows that cosets move are in their order, but for those that are held.
+        if m == 0 or pairs.moves or cosets == range(1):
             as_they_are: Vector = rows[k][None]
             return as_they_are
         if m not in orders:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.tiles import Matrix
 from dhsic.errors import DataError
 from dhsic.linalg import hadamard, rounding_unit, spectrum
-from dhsic.nulls import ChiSquareMixture
+from dhsic.nulls import ChiSquareMixture, expanded
+from dhsic.statistics.tiles import Matrix
 
 Vector = NDArray[np.float64]
 Terms = dict[tuple[int, int], Any]
@@ -254,16 +254,11 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
     e2 = (row_squares - off.squares) / math.perm(n, 3)
     # All pairs of pairs, less those that share one row or two.
     e1_squared = (totals**2 - 4 * row_squares + 2 * off.squares) / math.perm(n, 4)
-    mean = _expected_norm(sums.diagonal.mean(axis=1), e1)
+    # E |xi|^2, of kernels of the mean k(x, x) on their diagonal.
+    mean = float(expanded(sums.diagonal.mean(axis=1) - e1, e1)[0])
     # Under independence the limit sum_k lambda_k (N_k^2 - 1) has the variance 2 sum_k lambda_k^2.
     variance = 2.0 * _expected_square(e0, e1_squared, e2)
     return mean, variance if variance > _NO_SPREAD * mean**2 else 0.0
-
-
-def _expected_norm(diagonal: Vector, e1: Vector) -> float:
-    """E |xi|^2 = prod t - sum_m t_m prod_{l != m} e_1l + (M - 1) prod e_1, t the mean diagonal."""
-    m = len(e1)
-    return float(diagonal.prod() - diagonal @ _products_of_others(e1) + (m - 1) * e1.prod())
 
 
 def _expected_square(e0: Vector, e1_squared: Vector, e2: Vector) -> float:

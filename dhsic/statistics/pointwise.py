@@ -26,7 +26,6 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix, Tile, product_of_centred
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import consecutive, spectrum, squared_norms
 from dhsic.nulls import (
@@ -41,6 +40,7 @@ from dhsic.statistics.features import Crossing
 from dhsic.statistics.moments import MomentsPass, MomentSums
 from dhsic.statistics.orbit import Orbit, Pair, PermutedPass, tile_error, transform_error
 from dhsic.statistics.replicate import Permuted, Statistic
+from dhsic.statistics.tiles import Matrix, Tile, product_of_centred
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]

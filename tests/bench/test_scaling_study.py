@@ -48,7 +48,7 @@ def test_study__runs_every_combination_as_the_public_test():
             rng=3,
             threads=1,
         )
-        assert row["pvalue"] == alone.pvalue
+        assert row["p_value"] == alone.pvalue
         assert row["bytes_read"] == sum(done.bytes_read for done in alone.passes)
     assert {*study.varied} == {*vary}
 
@@ -71,7 +71,7 @@ def test_study__of_stored_and_lazy_arrays_in_other_chunks_is_that_of_memory(tmp_
     vary = {"chunk_rows": [128], "rows": [500]}
     study = study_of(graph, stored, X, vary=vary, folder=tmp_path)
     memory = study_of(X, Y, X, vary={"rows": [500]})
-    assert study.records()[0]["pvalue"] == memory.records()[0]["pvalue"]
+    assert study.records()[0]["p_value"] == memory.records()[0]["p_value"]
     assert list(tmp_path.iterdir()) == [tmp_path / "y.zarr"], "copies are removed"
 
 
@@ -119,7 +119,7 @@ def test_study__on_a_client_takes_its_workers(client):
     study = scaling_study(X, Y, vary={"rows": [300]}, client=client, **QUICK)
     (row,) = study.records()
     assert (row["workers"], row["scheduler"]) == (2, "processes")
-    assert row["pvalue"] == study_of(vary={"rows": [300]}).records()[0]["pvalue"]
+    assert row["p_value"] == study_of(vary={"rows": [300]}).records()[0]["p_value"]
     with pytest.raises(InvalidArgumentError, match="must be 'processes' where a client is given"):
         scaling_study(X, Y, vary={"scheduler": ["threads"]}, client=client, **QUICK)
     with (
@@ -133,7 +133,7 @@ def test_study__on_a_client_takes_its_workers(client):
 def test_study__on_processes_that_it_starts():
     (row,) = scaling_study(X, Y, vary={"workers": [1]}, **QUICK).records()
     assert row["scheduler"] == "processes"
-    assert row["pvalue"] == study_of(vary={}).records()[0]["pvalue"]
+    assert row["p_value"] == study_of(vary={}).records()[0]["p_value"]
 
 
 # --- tables, slopes and pictures of runs whose times are given

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from dhsic.engine.checkpoint import pack, unpack
 from dhsic.engine.reduction import Partial
-from dhsic.engine.scan import Differing, Extent
+from dhsic.engine.session import Differing, Extent
 from dhsic.kernels import Gaussian
 
 Moments = namedtuple("Moments", "first second")

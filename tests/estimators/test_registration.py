@@ -70,7 +70,9 @@ class Correlation(Estimator):
     """n r^2 of the first columns, by all rows at once."""
 
     name: ClassVar[str] = "correlation"
-    most_variables: ClassVar[int | None] = None
+    most_variables: ClassVar[int | None] = 2
+    nulls: ClassVar[object] = "permutation"
+    cost: ClassVar[str] = "n log n"
 
     def choose_null(self, session, n_resamples):
         return Permutation(n_resamples), "exact"
@@ -107,9 +109,9 @@ def known():
 def nothing_is_left():
     before = known()
     yield
-    for cls in (Sign, Maximum, Shuffled, Derived, Correlation, ManyWaves):
+    for cls in (Sign, Maximum, Shuffled, Correlation, ManyWaves):
         if cls.name in {*FORMS, *ESTIMATORS, *NULLS}:
-            dhsic.unregister(cls)
+            dhsic.unregister(cls.name)
     assert known() == before
 
 
@@ -162,9 +164,14 @@ def test_null__without_a_name_is_a_value():
 
 
 def test_null__of_some_estimators():
-    dhsic.register(Maximum, estimators=["v-hsic", dhsic.UHSIC])
+    @dhsic.register
+    @dataclass(frozen=True)
+    class OfTwo(Maximum):
+        name: ClassVar[str] = "maximum"
+        estimators: ClassVar[object] = ["v-hsic", dhsic.UHSIC]
+
     assert run(null="maximum", estimator="u-hsic").null == "maximum"
-    for null in ("maximum", Maximum()):
+    for null in ("maximum", OfTwo()):
         with pytest.raises(InvalidArgumentError, match="is not available for nystrom-m"):
             run(null=null, estimator="nystrom-m")
         assert run(null=null).estimator == "v-hsic"
@@ -180,7 +187,7 @@ def test_null__derived_from_another():
 
 
 def test_estimator__by_name_and_by_value():
-    dhsic.register(nulls="permutation", most_variables=2, cost="n log n")(Correlation)
+    assert dhsic.register(Correlation) is Correlation
     assert run(estimator="correlation").pvalue == 0.001
     assert run(estimator=Correlation(), null="permutation", n_resamples=19).pvalue == 0.05
     assert dhsic.hsic(X, Y, estimator="correlation").estimate > 0.3
@@ -199,28 +206,10 @@ def test_estimator__by_name_and_by_value():
 
 def test_null__that_is_removed_stands_with_no_estimator():
     dhsic.register(Shuffled)
-    dhsic.register(Correlation, nulls=["shuffled", "permutation"])
+    dhsic.register(attributes(nulls=["shuffled", "permutation"]))
     dhsic.unregister("shuffled")
     with pytest.raises(InvalidArgumentError, match=r"for correlation; choose auto or permutation$"):
         run(estimator="correlation", null="shuffled")
-
-
-def test_null__does_not_stand_with_an_estimator_that_is_added_anew():
-    dhsic.register(Correlation, nulls="permutation")
-    dhsic.register(Shuffled, estimators="correlation")
-    dhsic.unregister("correlation")
-    dhsic.register(Correlation, nulls="permutation")
-    assert nulls_of(Correlation) == (Permutation,)
-
-
-def test_estimator__what_register_is_told_is_of_one_class_until_unregister():
-    before = dict(vars(Correlation))
-    dhsic.register(Correlation, nulls="permutation", most_variables=2, cost="n log n")
-    dhsic.register(Derived)
-    assert (Derived.nulls, Derived.most_variables, Derived.cost) == (Estimator.nulls, None, "?")
-    dhsic.unregister(Derived)
-    dhsic.unregister(Correlation)
-    assert dict(vars(Correlation)) == before
 
 
 def test_estimator__of_random_features_tries_kernels_that_have_them():
@@ -231,7 +220,7 @@ def test_estimator__of_random_features_tries_kernels_that_have_them():
 @pytest.mark.parametrize("estimator_first", [True, False])
 def test_estimator__stands_with_nulls_made_of_its_replicates(estimator_first):
     for cls in (Correlation, Maximum) if estimator_first else (Maximum, Correlation):
-        dhsic.register(cls, **({"nulls": ["permutation"]} if cls is Correlation else {}))
+        dhsic.register(cls)
     assert run(estimator="correlation", null="maximum", n_resamples=19).pvalue == 0.05
     dhsic.unregister("maximum")
     assert nulls_of(Correlation) == (Permutation,)
@@ -255,7 +244,7 @@ def test_command_line__knows_new_names(tmp_path):
 
     named = ("--estimator", "correlation", "--null", "maximum", "--kernel", "sign")
     assert "'correlation' is not one of" in invoke(*named).output
-    dhsic.register(Correlation, nulls="permutation", cost="n log n")
+    dhsic.register(Correlation)
     dhsic.register(Maximum)
     dhsic.register(Sign)
     done = invoke(*named, "--resamples", "19")
@@ -263,7 +252,7 @@ def test_command_line__knows_new_names(tmp_path):
     assert "p-value    <= 0.05 (the smallest with 19 replicates" in done.output
     assert "maximum" in done.output
     table = CliRunner().invoke(main, ["methods"]).output
-    assert "correlation   n log n  2+         permutation maximum" in table
+    assert "correlation   n log n  2          permutation maximum" in table
     assert "'corr' is not one of" in invoke("--estimator", "corr").output
 
 
@@ -277,14 +266,10 @@ class NoFunction(Functions):
     name: ClassVar[str] = "no-function"
 
 
-@dataclass(frozen=True)
-class Derived(Correlation):
-    name: ClassVar[str] = "derived"
-
-
-def of_at_most(most):
-    facts = {"name": "of-at-most", "most_variables": most, "__annotations__": {}}
-    return dataclass(frozen=True)(type("OfAtMost", (Correlation,), facts))
+def attributes(base=Correlation, **told):
+    """A class with some attributes of its own."""
+    facts = {"name": base.name, "__annotations__": {}, **told}
+    return dataclass(frozen=True)(type("Own", (base,), facts))
 
 
 @dataclass(frozen=True)
@@ -361,21 +346,19 @@ def named(text):
             (named(text), {}, f"must be free, got {text!r} for Named, which is taken: take another")
             for text in ("gaussian", "gamma", "v-hsic")
         ),
-        (Sign, {"cost": "n"}, "cost must be left out of a kernel, got 'n' for Sign: .* alone"),
-        (Maximum, {"nulls": "gamma"}, "nulls must be left out of a null .* it takes estimators"),
-        (Maximum, {"estimators": "vhsic"}, "among .*, got 'vhsic'; did you mean 'v-hsic'"),
-        (Maximum, {"estimators": []}, "estimators must name one or more of .*; got none"),
-        (Correlation, {"nulls": []}, "nulls must name one or more of shifts, .*; got none"),
-        (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
-        (Correlation, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
-        (NoGuess, {"nulls": "chain"}, "'chain' must have the methods guess and prepare"),
+        (Sign, {"cost": "n"}, "takes the class alone, got cost for Sign: make it an attribute of"),
+        (attributes(Maximum, estimators="vhsic"), {}, "among .*, got 'vhsic'; did you mean 'v-hs"),
         (
-            Correlation,
-            {"nulls": "gamma", "most_variables": 1},
-            "most_variables must be an integer >= 2, got 1",
+            attributes(Maximum, estimators=[]),
+            {},
+            "estimators must name one or more of .*; got",
         ),
+        (attributes(nulls=[]), {}, "nulls must name one or more of shifts, .*; got none"),
+        (attributes(nulls=[VHSIC]), {}, "nulls must be among shifts, .* got 'VHSIC'"),
+        (attributes(nulls="chain"), {}, "'chain' must have the methods guess and prepare"),
+        (attributes(NoGuess, nulls="chain"), {}, "'chain' must have the methods guess and prepare"),
         *(
-            (of_at_most(most), {}, f"most_variables must be an integer >= 2, got {most!r}")
+            (attributes(most_variables=most), {}, f"must be an integer >= 2, got {most!r}")
             for most in (1, 0, "many")
         ),
     ],
@@ -413,7 +396,7 @@ def test_plugins__are_loaded_where_a_name_is_not_known(plugins, monkeypatch, tmp
         f"import dhsic, {__name__} as tests\n"
         "dhsic.register(tests.Sign)\n"
         "dhsic.register(tests.Maximum)\n"
-        "dhsic.register(tests.Correlation, nulls='permutation')\n"
+        "dhsic.register(tests.Correlation)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     plugins.append(EntryPoint("mine", "names_of_mine", _plugins.GROUP))

@@ -23,9 +23,9 @@ from dhsic.nulls import (
     draw_permutations,
     monte_carlo_error,
     pvalue,
+    pvalues,
     step_down,
 )
-from dhsic.nulls.laws import pvalues
 
 RNG = np.random.default_rng
 ROUNDING = {"float64": 2.0**-26, "float32": math.sqrt(2.0**-23)}

@@ -1,6 +1,5 @@
 """Pictures show what they are given, with labels that lie apart and inside of the figure."""
 
-import dataclasses
 import functools
 import itertools
 
@@ -31,12 +30,6 @@ def a_test(strength=0.0, **options):
     x, y = np.random.default_rng(0).standard_normal((2, 200))
     asked = {"kernels": "gaussian", "estimator": "nystrom-m", "rng": 0, **options}
     return dhsic.independence_test(x, strength * x + y, **asked)
-
-
-def with_null(values, statistic=0.0):
-    return dataclasses.replace(
-        a_test(), null_distribution=np.asarray(values, float), statistic=statistic
-    )
 
 
 # --- all of them: readable
@@ -81,8 +74,8 @@ def long_names(count):
 
 
 READABLE = {
-    "a null": lambda: plots.null_distribution(a_test(0.5)),
-    "a statistic far out": lambda: plots.null_distribution(a_test(3.0, null="spectral")),
+    "a null": lambda: a_test(0.5).plot(),
+    "a statistic far out": lambda: a_test(3.0, null="spectral").plot(),
     "one column": lambda: plots.ranking([1e-6], [LONG], pvalues=[0.01], control="Holm"),
     "40 columns": lambda: plots.ranking(np.arange(1.0, 41), [f"{LONG} {k}" for k in range(40)]),
     "a matrix": lambda: plots.dependence_heatmap(two_groups(25), long_names(25)),
@@ -102,7 +95,7 @@ def test_pictures__have_texts_that_lie_apart_and_inside(picture):
 @pytest.mark.parametrize(("alpha", "b"), [(0.01, 19), (0.01, 99), (0.05, 198), (0.1, 99)])
 def test_null_distribution__critical_value_is_where_the_pvalue_passes_the_level(alpha, b):
     values = np.random.default_rng(b).standard_normal(b)
-    lines = plots.null_distribution(with_null(values), alpha=alpha).lines
+    lines = plots.null_distribution(values, 0.0, alpha=alpha).lines
     assert lines[0].get_xdata()[0] == 0.0
     if 1 / (b + 1) > alpha:
         assert len(lines) == 1, "so few replicates cannot reject"
@@ -118,7 +111,7 @@ def test_null_distribution__critical_value_is_where_the_pvalue_passes_the_level(
 @pytest.mark.parametrize("far", [-5.0, 1.5, 3.1, 1e8, 1e30])
 def test_null_distribution__has_ticks_and_both_ends_however_far_the_statistic(far, low):
     values = np.linspace(low, 1.0, 99)
-    ax = plots.null_distribution(with_null(values, far))
+    ax = plots.null_distribution(values, far, note="p = 0.01", title="A question?")
     assert_readable(ax)
     assert 2 <= len(ticks(ax.xaxis)) <= 12
     assert ax.get_xlim()[0] <= min(low, far)
@@ -223,8 +216,9 @@ def test_witness_function__is_a_line_over_one_column_and_colours_over_two():
 X, Y, MAPS = a_map()
 LABELS = {"xlabel": "rows", "ylabel": "time (s)"}
 REFUSED = [
-    (plots.null_distribution, ({},), {}, "IndependenceTestResult, got a dict"),
-    (plots.null_distribution, (plots,), {}, "IndependenceTestResult, got a module"),
+    (plots.null_distribution, ({}, 0.0), {}, r"must be real numbers, got '\{\}'"),
+    (plots.null_distribution, (a_test(), 0.0), {}, r"call plot\(\) of a result"),
+    (plots.sensitivity_field, (X, Y, a_test()), {}, "must be a pair of arrays, those of x and y"),
     (plots.ranking, ([1.0, 2.0], "ab"), {}, "names must be a sequence of 2 names, got 'ab'"),
     (plots.ranking, ([1.0],), {"pvalues": [3.0]}, "pvalues must be from 0 to 1, got 3 to 3"),
     (plots.sensitivity_field, (np.ones((60, 2)), Y, MAPS), {}, "x must have one column"),

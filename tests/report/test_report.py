@@ -191,8 +191,8 @@ def test_report__of_a_test_has_its_decision_parameters_passes_and_memory(read):
     passes = page.tables["Passes over the data"][1:]
     assert [row[0] for row in passes] == [done.name for done in result.passes]
     assert page.tables["Memory"][1:] == [
-        ["a <x>", "200.0 MiB", "100.0 MiB", "50"],
-        ["other", "1.0 MiB", "not known", ""],
+        ["a <x>", "200", "100", "50"],
+        ["other", "1", "not known", ""],
     ]
     assert "peak of memory was not measured" in read(result).text
     assert "50 replicates never can" in read(independence(null="permutation"), alpha=0.015).text

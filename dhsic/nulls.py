@@ -1,13 +1,24 @@
-"""Null distributions as values, the laws that they are, and p-values, which are made here alone."""
+"""Null distributions: the laws of statistics, p-values, many tests as one, and a guard.
+
+P-values are made here alone. One test is made of several statistics and the replicates that they
+share, or many tests are adjusted at once.
+
+The guard tells whether data can show what approximate null distributions take for granted. Their
+limits hold where many rows show how the variables vary together. Two dummies with 2 % ones are both
+1 in 0.4 of 1,000 rows: mostly in none, and then nothing in the sample tells how far their
+covariance would reach under independence. The same happens to narrow kernels of several columns.
+The marginals tell it beforehand.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args
 
 import numpy as np
 import scipy
@@ -15,13 +26,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
+from dhsic.kernels import Aggregate
 
 Vector = NDArray[np.float64]
 CombinedBy = Literal["fisher", "sidak"]
 Within = Literal["auto", "all", "groups"]
 MixtureMethod = Literal["inversion", "simulation"]
 Variance = Literal["direct", "permutation", "empirical"]
+Control = Literal["bh", "by", "bonferroni", "holm", "max-t"]
 Complexes = NDArray[np.complex128]
 
 # The share of the trace below which a weight counts as its mean.
@@ -43,6 +56,15 @@ _LOST_VARIANCE = 1e-6
 _NORMALS_AT_ONCE = 2**20
 # A p-value of 0 would claim certainty, where the tail of a law only underflows.
 _SMALLEST = float(np.finfo(np.float64).tiny)
+# Scores that are logarithms of ranks are equal, or differ by far more.
+_SAME = 1e-9
+_BUNCH_BYTES = 8 * 2**20  # of the values of some columns
+_SHARPNESS = 2.0  # of power 1 took two points more, and 3 about one, over 20 shapes
+# In units of the largest k(x, x): rows whose kernel values agree so closely are equal to it.
+_EQUAL = 1e-12
+# Norms k(x, x) of all rows whose spread is below this share are the same number.
+_ALIKE = 1e-6
+_UNSEEN = 1e-24  # of the squared kernel: less is rounding
 
 
 class Distribution(Protocol):
@@ -792,6 +814,10 @@ class Shifts:
         check_integer("n_resamples", self.n_resamples, minimum=2)
 
 
+Resampling = Permutation | Shifts
+"""Nulls that are made of replicates, which combinations of kernels share."""
+
+
 @dataclass(frozen=True)
 class Chain:
     """Joint independence as a chain of exact tests of two sides each.
@@ -1172,3 +1198,692 @@ class TimeOrder:
         (25, 25)
         """
         return max(self.period, round(n**0.5 / 4)) if self.lag is None else self.lag
+
+
+class Strength(NamedTuple):
+    """How far the strongest of several statistics lies above its replicates."""
+
+    statistic: float
+    """max_c (T_c - mean of the replicates of c) / their standard deviation."""
+    replicates: Vector
+    """The same of every replicate among all others and the data, shape (b,)."""
+
+    @classmethod
+    def largest(cls, several: Sequence[Strength]) -> Strength:
+        """The largest of several tests that share their replicates."""
+        replicates = np.maximum.reduce([strength.replicates for strength in several])
+        return cls(max(strength.statistic for strength in several), replicates)
+
+
+class Aggregated(NamedTuple):
+    """A statistic that looks at all kernels, and what each of them says by itself."""
+
+    statistic: float
+    """The score of the data."""
+    distribution: Replicates
+    """The scores of the replicates."""
+    rounding: float
+    """Differences of the statistic up to it are rounding."""
+    strongest: int
+    """The number of the combination that decided."""
+    standardised: Vector
+    """(T - mean) / standard deviation of the replicates, shape (G,)."""
+    pvalues: Vector
+    """P-values of every combination by itself, not corrected for the choice, shape (G,)."""
+    strength: Strength
+    """The strongest statistic, which grows on where the score, a rank, has reached its end."""
+
+
+class _Scores(NamedTuple):
+    """One number a row; the larger, the more evidence."""
+
+    values: Vector
+    """Row 0 is the data."""
+    rounding: float
+    """Differences up to it are rounding."""
+    strongest: int
+    """The number of the combination that gave that of the data."""
+    largest: float
+    """Its own."""
+
+    @classmethod
+    def of(cls, each: Vector, errors: Vector, numbers: NDArray[np.intp], *, soft: bool) -> Self:
+        """By some columns, shape (b + 1, g), which may be overwritten."""
+        best = int(each[0].argmax())
+        largest = float(each[0, best])
+        values = _log_sum(each) if soft else each.max(axis=1)
+        return cls(values, float(errors.max()), int(numbers[best]), largest)
+
+    def beside(self, other: Self, *, soft: bool) -> Self:
+        """By the columns of both: parts are merged as they come, and no more than two are held."""
+        values = (np.logaddexp if soft else np.maximum)(self.values, other.values)
+        best = other if other.largest > self.largest else self
+        return best._replace(values=values, rounding=max(self.rounding, other.rounding))
+
+
+def aggregate(
+    statistics: Vector,
+    replicates: Vector,
+    how: Aggregate,
+    rounding: Vector,
+    dtype: DTypeLike = np.float64,
+    *,
+    reference: int | list[int] = 0,
+    share: float = 0.0,
+) -> Aggregated:
+    """Compare one score of all statistics of the data with the same score of every replicate.
+
+    With "max" or "min-p" and a share the scores are ranks among b + 1 rows, which end where the
+    data lie above all replicates: the score of strong evidence is -log10(1 / (2 (b + 1) share)),
+    whatever its strength. `Aggregated.strength` goes on growing.
+
+    Data and replicates are b + 1 rows, exchangeable under the null hypothesis. Every score is a
+    function of its row and of the set of all rows, so the rank of the data's is uniform and the
+    test exact, however the combinations depend on each other (Westfall and Young 1993, section
+    2.3).
+
+    Parameters
+    ----------
+    statistics : ndarray, shape (G,)
+        Statistics of the data.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all combinations.
+    how : {"soft", "max", "min-p"}
+        The score of a row in a combination: its distance z from the mean of the other rows in
+        their standard deviations; or the number of rows below it, as in a p-value, where ties
+        between combinations are broken by that distance. That of a row is the largest of these,
+        or with "soft" log sum_c w_c exp(2 z_c).
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    dtype : dtype, optional
+        The precision in which they were computed, see `pvalue`.
+    reference : int or list of int, optional
+        The number of a combination that is weighed against all the others together, or of several.
+    share : float, optional
+        Share of the weights of "soft", or of the level, that the reference has to itself; with 0 it
+        is one of all. With "soft" the first of several has the most, of two 3/5 of the weight. With
+        "max" and "min-p" the ranks of a row by the reference and by the others become p-values p
+        and q, and its score is -log10 of the smaller of p / share and q / (1 - share).
+
+    Returns
+    -------
+    Aggregated
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> shared = rng.chisquare(1, size=(99, 2))
+    >>> found = aggregate(np.array([1.0, 20.0]), shared, "max", np.zeros(2))
+    >>> found.strongest, bool(found.distribution.sf(found.statistic) <= 0.05)
+    (1, True)
+    """
+    count = len(statistics)
+    apart = share > 0.0 and count > np.size(reference)
+    weights = _combination_weights(count, reference, share)
+    own, strongest = np.empty(count), np.full(len(replicates), -np.inf)
+    soft = how == "soft"
+    parts: list[_Scores | None] = [None, None]
+    for columns in _bunches(len(replicates), count):
+        rows = np.vstack([statistics[columns], replicates[:, columns]])
+        distances, errors, ties, spread = standardised(rows, rounding[columns], dtype)
+        own[columns] = _own_distance(rows, spread, ties)
+        np.maximum(strongest, distances[1:].max(axis=1), out=strongest)
+        if soft:
+            # log sum_c w_c exp(2 z_c) (Biggs et al. 2023, section 3). No derivative by a distance
+            # is larger than the sharpness, and all together are no larger.
+            distances *= _SHARPNESS
+            distances += np.log(weights[columns])
+            errors *= _SHARPNESS
+        elif how == "min-p":
+            # Ranks tie at the top; a fraction below 1 orders rows of one rank by their distance.
+            # The slope of the arctangent is at most 1, so an error counts 1 / pi at most.
+            distances = _counts_below(rows, ties) + 0.5 + np.arctan(distances) / math.pi
+            errors /= math.pi
+        numbers = np.arange(columns.start, columns.stop)
+        first = np.isin(numbers, reference) & (apart and not soft)
+        for k, taken in enumerate((first, ~first)):
+            if taken.any():
+                each = distances if taken.all() else distances[:, taken]
+                found = _Scores.of(each, errors[taken], numbers[taken], soft=soft)
+                before = parts[k]
+                parts[k] = found if before is None else before.beside(found, soft=soft)
+    alone, others = parts
+    assert others is not None
+    scores = others if alone is None else _shared(alone, others, share)
+    return Aggregated(
+        float(scores.values[0]),
+        Replicates(scores.values[1:]),
+        scores.rounding,
+        scores.strongest,
+        own,
+        pvalues(statistics, replicates, dtype, rounding),
+        Strength(float(own.max()), strongest),
+    )
+
+
+def _bunches(rows: int, count: int) -> Iterator[slice]:
+    """Columns that are taken at a time."""
+    # Of millions of replicates each array takes as much as all of them: a few are of a bunch.
+    step = max(_BUNCH_BYTES // (8 * (rows + 1)), 1)
+    return (slice(first, min(first + step, count)) for first in range(0, count, step))
+
+
+class Standardised(NamedTuple):
+    """Statistics of the data and their replicates, each beside the others."""
+
+    distances: Vector
+    """0 where all rows of a column are equal but for rounding, shape (b + 1, G)."""
+    errors: Vector
+    """Differences of the distances up to it are rounding, shape (G,)."""
+    ties: Vector
+    """The same of the rows, shape (G,)."""
+    spread: Vector
+    """Standard deviations of the rows, shape (G,)."""
+
+
+def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) -> Standardised:
+    """Distances of every row from the mean of the others, in their standard deviations.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (b + 1, G)
+        Statistics of the data and their replicates.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    dtype : dtype, optional
+        The precision in which they were computed, see `pvalue`.
+
+    Returns
+    -------
+    Standardised
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
+    """
+    check_no_overflow(rows)
+    # A tie is a difference below the bound on rounding, or beyond half of the digits, as in
+    # `pvalue`.
+    ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
+    # The data are one row among the others: scores of all rows are made alike, so that they stay
+    # exchangeable under the null hypothesis, and the test exact.
+    spread = rows.std(axis=0)
+    # A column that does not vary beyond its ties is 0 in all rows, without an error.
+    errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
+    return Standardised(_distances(rows, spread, ties), errors, ties, spread)
+
+
+def _combination_weights(count: int, reference: int | list[int], share: float) -> Vector:
+    """Weights of the combinations, which add up to 1, shape (G,)."""
+    parts = np.arange(np.size(reference) + 1.0, 1.0, -1.0)  # of two 3/5 and 2/5 of the share
+    if share == 0.0 or count == len(parts):
+        return np.full(count, 1.0 / count)
+    weights = np.full(count, (1.0 - share) / (count - len(parts)))
+    weights[np.atleast_1d(reference)] = share * parts / parts.sum()
+    return weights
+
+
+def _log_sum(exponents: Vector) -> Vector:
+    """Take log sum_c exp(e_c) of every row; overwrites the exponents."""
+    # Less the largest term, since exp of a far distance overflows.
+    best = exponents.max(axis=1)
+    exponents -= best[:, None]
+    values: Vector = best + np.log(np.exp(exponents, out=exponents).sum(axis=1))
+    return values
+
+
+def _shared(alone: _Scores, others: _Scores, share: float) -> _Scores:
+    """Scores where the reference has a share of the level to itself."""
+    # A p-value over its share of the level: the smaller quotient decides, as in a weighted
+    # Bonferroni test. The rank of that score among all rows makes the level exact.
+    weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
+    # Where the data lie above all replicates in both, ranks tell no more.
+    first = all(one.values[0] - one.rounding > one.values[1:].max() for one in (alone, others))
+    ours, theirs = (alone.values, others.values) if first else weighed
+    decided = alone if ours[0] >= theirs[0] else others
+    return decided._replace(values=np.maximum(*weighed), rounding=_SAME)
+
+
+def _evidence(scores: _Scores, share: float) -> Vector:
+    """-log10 of the p-value of every row among all, over its share of the level.
+
+    Half a row is taken off the rank, so that with a share of 2/3 the two never tie.
+    """
+    n = len(scores.values)
+    # A row that lies less than the rounding below another ties with it, and does not raise its
+    # rank.
+    below = np.searchsorted(np.sort(scores.values), scores.values - scores.rounding)
+    evidence: Vector = -np.log10((n - below - 0.5) / n / share)
+    return evidence
+
+
+def _distances(rows: Vector, spread: Vector, ties: Vector) -> Vector:
+    """Distance of every row from the mean of the others, in their standard deviations.
+
+    With z the distance from the mean of all N rows it is z sqrt(N / (N - 1 - z^2)). Columns in
+    which all rows are equal but for rounding say nothing.
+    """
+    n, told = len(rows), spread > ties
+    z = np.where(told, (rows - rows.mean(axis=0)) / np.where(told, spread, 1.0), 0.0)
+    # z^2 is at most N - 1, where all other rows are equal; rounding must not make the root
+    # negative.
+    distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
+    return distances
+
+
+def _own_distance(rows: Vector, spread: Vector, ties: Vector) -> Vector:
+    """That of row 0: the formula of all rows cancels its digits where it lies far out."""
+    others, told = rows[1:], spread > ties
+    # Where all replicates are equal their deviation is 0, and the distance would be infinite.
+    least = math.sqrt(np.finfo(np.float64).eps) * spread
+    deviation = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
+    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / deviation, 0.0)
+    return distance
+
+
+def _counts_below(rows: Vector, ties: Vector) -> Vector:
+    """How many rows lie below each, in every column."""
+    columns = zip(rows.T, ties, strict=True)
+    # Rows that are equal but for rounding do not lie below each other.
+    return np.array([np.searchsorted(np.sort(x), x - tie) for x, tie in columns], np.float64).T
+
+
+def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) -> Vector:
+    """Adjusted p-values: a hypothesis is rejected at the level that its own is at most.
+
+    Parameters
+    ----------
+    pvalues : ndarray, shape (G,)
+        P-values of every hypothesis by itself.
+    control : {"bh", "by", "bonferroni", "holm"}
+        Benjamini and Hochberg (1995) control the expected share of false discoveries among all,
+        for independent or positively dependent tests; Benjamini and Yekutieli (2001) for any.
+        Bonferroni and Holm (1979) control the probability of any false discovery; Holm rejects all
+        that Bonferroni does, and more.
+
+    Returns
+    -------
+    ndarray, shape (G,)
+
+    References
+    ----------
+    .. [1] Y. Benjamini, Y. Hochberg. Controlling the false discovery rate. Journal of the Royal
+       Statistical Society B 57, 1995.
+    .. [2] Y. Benjamini, D. Yekutieli. The control of the false discovery rate in multiple testing
+       under dependency. Annals of Statistics 29, 2001.
+    .. [3] S. Holm. A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics 6, 1979.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([0.01, 0.02, 0.5])
+    >>> adjust(p, "bonferroni"), adjust(p, "holm"), adjust(p, "bh")
+    (array([0.03, 0.06, 1.  ]), array([0.03, 0.04, 0.5 ]), array([0.03, 0.03, 0.5 ]))
+    """
+    if control in ("bh", "by"):
+        from scipy.stats import false_discovery_control  # slow to import
+
+        # Benjamini and Hochberg (1995); Benjamini and Yekutieli (2001) for any dependence.
+        return np.asarray(false_discovery_control(pvalues, method=control), np.float64)
+    # SciPy has neither of the others; statsmodels has, which is much to install for a few lines.
+    count = len(pvalues)
+    if control == "bonferroni":
+        return np.minimum(count * pvalues, 1.0)
+    order = np.argsort(pvalues, kind="stable")
+    # Holm (1979): the k-th smallest p-value times the hypotheses that are left.
+    steps = (count - np.arange(count)) * pvalues[order]
+    return _in_first_order(np.minimum(np.maximum.accumulate(steps), 1.0), order)
+
+
+def step_down(
+    statistics: Vector, replicates: Vector, rounding: Vector, dtype: DTypeLike = np.float64
+) -> Vector:
+    """Adjusted p-values by the maximum of standardised statistics, step by step.
+
+    The largest statistic is compared with the largest of all in every replicate, the next with the
+    largest of the others, and so on, so that dependence between the tests costs nothing: Westfall
+    and Young (1993), algorithm 4.1, with the maximum in place of the smallest p-value. It controls
+    the probability of any false discovery. Data and replicates are standardised by the mean and
+    the standard deviation of the other rows, as in `aggregate`.
+
+    Parameters
+    ----------
+    statistics : ndarray, shape (G,)
+        Statistics of the data.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all tests.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    dtype : dtype, optional
+        The precision in which they were computed, see `pvalue`.
+
+    Returns
+    -------
+    ndarray, shape (G,)
+        At least 1 / (b + 1).
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> replicates = np.random.default_rng(0).chisquare(1, size=(99, 3))
+    >>> step_down(np.array([0.5, 30.0, 20.0]), replicates, np.zeros(3))
+    array([0.48, 0.01, 0.01])
+    """
+    distances, errors, *_ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
+    order = np.argsort(-distances[0], kind="stable")
+    # From the weakest upwards, so that one cumulative maximum serves all steps.
+    upwards = np.maximum.accumulate(distances[:, order[::-1]], axis=1)
+    largest_left = upwards[1:, ::-1]
+    reached = largest_left >= distances[0, order] - errors[order]
+    # The data are one of the b + 1 rows, as in every p-value of replicates.
+    steps = (1.0 + np.count_nonzero(reached, axis=0)) / len(distances)
+    # A step is not rejected before those above it, so adjusted p-values never fall along the order.
+    return _in_first_order(np.maximum.accumulate(steps), order)
+
+
+def _in_first_order(values: Vector, order: NDArray[np.intp]) -> Vector:
+    """Values of ordered tests in the order that the tests had."""
+    restored = np.empty_like(values)
+    restored[order] = values
+    return restored
+
+
+class KernelMoments(NamedTuple):
+    """Moments of the kernel k(x, x') of a variable between two of its rows.
+
+    With A(x, x') = k(x, x') - E k(x, .) - E k(., x') + E k, the centred kernel.
+    """
+
+    mean: float
+    """E k."""
+    square: float
+    """E A^2, 0 where the rows show no variation."""
+    cube: float
+    """E A^3."""
+    norm: float
+    """E k(x, x) - E k."""
+    alike: bool = True
+    """Whether k(x, x) is the same for all rows, as of radial kernels and of categories."""
+
+
+class JointSpread(NamedTuple):
+    """How much of their joint variation a sample of independent variables shows.
+
+    With xi the centred product of the features of a row, for two variables that of both about
+    their means, and h = <xi, xi'> of two rows.
+    """
+
+    rows: float
+    """n (E h^2)^(3/2) / |E h^3|: about n p q for two dummies with few ones, of shares p and q."""
+    directions: float
+    """(E |xi|^2)^2 / E h^2: in how many the features vary, as if in all of them alike."""
+    certain: bool = True
+    """Whether few rows mean rare values or narrow kernels, and not extreme ones."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Condition of an approximate null distribution on the data.
+
+    Parameters
+    ----------
+    rows : float
+        Rows that show the joint variation.
+    meaningless : float, optional
+        Fewer rows than these leave it without any meaning.
+    directions : float, optional
+        The most in which features may vary.
+    crowded : str, optional
+        Consequence beyond the limit.
+    remedy : str, optional
+        Advice that ends the message.
+    """
+
+    rows: float
+    meaningless: float = 0.0
+    directions: float = math.inf
+    crowded: str = "it rejects too rarely"
+    remedy: str = "take null='auto' in tests of independence, or null='permutation': both are exact"
+
+
+@np.errstate(all="ignore")
+def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
+    """The moments of a kernel, from its Gram matrix (s, s) of rows of one variable.
+
+    Pairs of a row with itself are left out. They stay where most rows equal another one: a row
+    that equals none then has a value that is rare in the data, and meets it in them.
+    """
+    s = len(gram)
+    centred = np.array(gram, np.float64)
+    norms = centred.diagonal().copy()
+    whole = _mostly_tied(centred, norms)
+    # A row without itself meets s - 1 others.
+    count = s if whole else s - 1
+    np.fill_diagonal(centred, norms if whole else 0.0)
+    means = centred.sum(axis=1) / count
+    mean = float(means.mean())
+    # A_ij = k_ij - mean_i - mean_j + mean, in place, since s^2 entries are many.
+    centred -= means[:, None]
+    centred -= means - mean
+    if not whole:
+        # Centring wrote on the diagonal, which takes no part.
+        np.fill_diagonal(centred, 0.0)
+    squares = centred**2
+    square = float(squares.sum()) / (s * count)
+    # sum A^3 = <A^2, A>, without a third array of this size.
+    cube = float(np.vdot(squares, centred)) / (s * count)
+    # Variation below the rounding of the squared kernel is none.
+    if square <= _UNSEEN * _largest_norm(norms) ** 2:
+        square = cube = 0.0
+    alike = bool(np.ptp(norms) <= _ALIKE * _largest_norm(norms))
+    return KernelMoments(mean, square, cube, float(norms.mean()) - mean, alike)
+
+
+def _mostly_tied(gram: Vector, norms: Vector) -> bool:
+    """Whether half of the rows or more equal another one."""
+    # |phi(x) - phi(z)|^2 = k(x, x) + k(z, z) - 2 k(x, z) is 0 where all three agree.
+    same = _EQUAL * _largest_norm(norms)
+    equal = np.abs(gram - norms) <= same
+    equal &= np.abs(gram - norms[:, None]) <= same
+    return bool((equal.sum(axis=1) > 1).mean() >= 0.5)
+
+
+def _largest_norm(norms: Vector) -> np.float64:
+    return np.float64(np.abs(norms).max())
+
+
+@np.errstate(all="ignore")
+def joint_spread(moments: Sequence[KernelMoments], n: int) -> JointSpread:
+    """Spread on n rows of independent variables, from the moments of the kernel of each.
+
+    The limits that approximate nulls take for the law of a statistic know E h^2. Its third cumulant
+    holds E h^3 / n besides, which is what they leave out, and which is large where h is, in few
+    pairs of rows: for rare values and narrow kernels.
+
+    Parameters
+    ----------
+    moments : sequence of KernelMoments
+        One a variable, two or more. Means of 0 leave the term of all variables together.
+    n : int
+        Rows of the data.
+
+    Returns
+    -------
+    JointSpread
+        Without any rows where a kernel shows no variation; without limits where the moments
+        overflow, as the statistic then does, which the test refuses.
+    """
+    means, squares, cubes, norms = np.transpose(
+        [moments_of_kernel[:4] for moments_of_kernel in moments]
+    )
+    # xi centres the product of the features: sets of two variables and more are left.
+    pairs = (squares, means**2), (cubes, means**3), (norms, means)
+    square, cube, norm = (expanded(*both)[0] for both in pairs)
+    # Moments that overflow tell nothing here; the statistic itself is checked for it.
+    if not np.isfinite([square**1.5, cube, norm**2]).all():
+        return JointSpread(math.inf, 0.0)
+    if square == 0.0:
+        return JointSpread(0.0, 0.0)
+    # E h^3 / n against (E h^2)^1.5: the part of the third cumulant that the limits leave out.
+    rows = n * square**1.5 / abs(cube) if cube else math.inf
+    return JointSpread(
+        float(rows),
+        float(norm**2 / square),
+        all(moments_of_kernel.alike for moments_of_kernel in moments),
+    )
+
+
+def expanded(about: Iterable[Any], centres: Iterable[Any]) -> tuple[Any, Any]:
+    """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is.
+
+    The first is prod_m k_m - sum_m k_m prod_{l != m} c_l + (M-1) prod_l c_l of k_m = about_m + c_m,
+    of which the mean over rows is u where the centres are the means; for M = 2 it is the product
+    of both about their centres. No term is the difference of large ones.
+
+    Parameters
+    ----------
+    about : sequence of ndarray, shapes (..., J), or of numbers
+        Kernels of every variable about their centres.
+    centres : sequence of ndarray, shapes (..., J), or of numbers
+        c_m.
+
+    Returns
+    -------
+    tuple of ndarray, shapes (..., J)
+    """
+    rest: Any = np.float64(0.0)
+    linear, product = rest, 1.0 + rest
+    for a, c in zip(about, centres, strict=True):
+        # One more variable: what was linear stays so with its constant alone.
+        rest = rest * (a + c) + linear * a
+        linear, product = linear * c + product * a, product * c
+    return rest, linear
+
+
+@np.errstate(all="ignore")
+def spread_at_locations(kernels: Sequence[NDArray[np.floating[Any]]], n: int) -> JointSpread:
+    """Spread on n rows of statistics made of the centred products xi at a few locations.
+
+    Parameters
+    ----------
+    kernels : sequence of ndarray, shapes (s, J)
+        Kernels of rows of every variable, at its part of the locations.
+    n : int
+        Rows of the data.
+
+    Returns
+    -------
+    JointSpread
+        n over the mean of the squared skewness (E xi^3)^2 / (E xi^2)^3 at the locations.
+    """
+    means = np.array([tile.mean(axis=0, dtype=np.float64) for tile in kernels])
+    centred = [tile - mean for tile, mean in zip(kernels, means, strict=True)]
+    second = np.array([(tile**2).mean(axis=0) for tile in centred])
+    third = np.array([(tile**3).mean(axis=0) for tile in centred])
+    squares, cubes = _moments_of_products(means, second, third)
+    if not np.isfinite([squares, cubes]).all():
+        return JointSpread(math.inf, 0.0)
+    # Where nothing varies at a location, no row shows anything there.
+    if not (squares > 0.0).all():
+        return JointSpread(0.0, 0.0)
+    # The squared skewness, kappa_3^2 / kappa_2^3, as a mean over the locations.
+    skewness = float(((cubes / squares) ** 2 / squares).mean())
+    return JointSpread(n / skewness if skewness else math.inf, 0.0)
+
+
+def _moments_of_products(means: Vector, second: Vector, third: Vector) -> tuple[Vector, Vector]:
+    """E xi^2 and E xi^3 at J locations, from the moments (M, J) of every variable's kernel.
+
+    In a product of copies of xi a variable is centred in none, in two or in all three: in one its
+    mean is 0. Copies take part where two variables or more are centred in them.
+    """
+    pairs, triples = (np.zeros((3,) * copies + means.shape[1:]) for copies in (2, 3))
+    # The empty product of no variable; indices count centred variables in each copy, 2 for more.
+    pairs[0, 0] = triples[0, 0, 0] = 1.0
+    for k, v, t in zip(means, second, third, strict=True):
+        # Two copies hold a variable uncentred, k^2, or centred in both, with its variance v.
+        pairs = k**2 * pairs + v * _raised(pairs, (0, 1))
+        some = sum(_raised(triples, two) for two in ((0, 1), (0, 2), (1, 2)))
+        # Three copies hold it uncentred, centred in two of them, or in all, with its third moment.
+        triples = k**3 * triples + v * k * some + t * _raised(triples, (0, 1, 2))
+    return pairs[2, 2], triples[2, 2, 2]
+
+
+def _raised(sums: Vector, copies: tuple[int, ...]) -> Vector:
+    """With one more centred variable in some copies, counted as 0, 1, and 2 or more."""
+    for axis in copies:
+        none, single, more = np.moveaxis(sums, axis, 0)
+        sums = np.stack([np.zeros_like(none), none, single + more], axis=axis)
+    return sums
+
+
+def guard(null: str, spreads: Sequence[JointSpread], n: int, needs: Needs) -> str:
+    """Warn where an approximate null distribution misleads, and say why.
+
+    Parameters
+    ----------
+    null : str
+        Its name.
+    spreads : sequence of JointSpread
+        Spreads of every combination of kernels that is tested; the worst decides.
+    n : int
+        Rows of the data.
+    needs : Needs
+        Needs of this null distribution.
+
+    Returns
+    -------
+    str
+        Warning for the result; empty where there is none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        No combination leaves rows that would show joint variation.
+    """
+    if all(spread.certain and 0.0 < spread.rows < needs.meaningless for spread in spreads):
+        msg = (
+            f"null {null!r} needs rows that show how the variables vary together, and if they are "
+            f"independent none of {n:,} does: {needs.remedy}"
+        )
+        raise InvalidArgumentError(msg)
+    reasons = []
+    few = [spread.rows for spread in spreads if spread.rows < needs.rows]
+    if few:
+        reasons.append(
+            f"{_some(few, spreads)}about {_short(min(few))} of {n:,} rows show how independent "
+            f"variables vary together, and it needs {_short(needs.rows)}, so that p-values may be "
+            "far too small"
+        )
+    crowds = [spread.directions for spread in spreads if spread.directions > needs.directions]
+    if crowds:
+        reasons.append(
+            f"{_some(crowds, spreads)}kernels vary in about {_short(max(crowds))} directions, more "
+            f"than {_short(needs.directions)}, so that {needs.crowded}"
+        )
+    if reasons:
+        msg = f"null {null!r} is an approximation: {'; and '.join(reasons)}; {needs.remedy}"
+        warnings.warn(msg, ApproximateNullWarning, stacklevel=3)
+    return "; ".join(reasons)
+
+
+def _some(few: Sequence[float], spreads: Sequence[JointSpread]) -> str:
+    return f"in {len(few):,} of {len(spreads):,} combinations " if len(spreads) > 1 else ""
+
+
+def _short(value: float) -> str:
+    """Two digits of it."""
+    return f"{float(f'{value:.2g}'):,g}"

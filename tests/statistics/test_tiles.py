@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dhsic.engine.tiles import product_of_centred
+from dhsic.statistics.tiles import product_of_centred
 
 
 def centred_product(tiles, means):
