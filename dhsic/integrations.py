@@ -17,7 +17,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
-from dhsic.errors import DataError, InvalidArgumentError, needing, require
+from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.registry import NULLS, Counted
 from dhsic.io.frames import unknown_column
 from dhsic.io.libraries import is_of, is_sparse
@@ -342,22 +342,9 @@ try:
     from sklearn.base import BaseEstimator
     from sklearn.feature_selection import SelectorMixin
 except ImportError:
+    BaseEstimator = object
 
     class SelectorMixin:  # type: ignore[no-redef]
-        """Stands where scikit-learn is not installed, and says so."""
-
-        def __new__(cls, *arguments: Any, **options: Any) -> Any:
-            """Refuse to make any.
-
-            Raises
-            ------
-            MissingDependencyError
-                Always.
-            """
-            missing = require("scikit-learn", "selection", cls.__name__)
-            raise missing
-
-    class BaseEstimator:  # type: ignore[no-redef]
         """Stands where scikit-learn is not installed."""
 
 
@@ -478,6 +465,8 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         threads: int | None = None,
         memory: int | str = "2GiB",
     ) -> None:
+        with needing("scikit-learn", "selection", "DependenceSelector"):
+            import sklearn  # noqa: F401
         # No checks here: scikit-learn clones by its parameters, and asks that they are stored as
         # given.
         self.n_features_to_select = n_features_to_select

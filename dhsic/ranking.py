@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
@@ -528,9 +529,9 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
     DataError
         The file cannot be read.
     """
-    listed = [[one] if isinstance(one, str) else one for one in others]
-    said = [name for some in listed if isinstance(some, list | tuple) for name in some]
-    taken = {name for name in said if isinstance(name, str)}
+    some = ([one] if isinstance(one, str) else one for one in others)
+    listed = chain.from_iterable(one for one in some if isinstance(one, list | tuple))
+    taken = {name for name in listed if isinstance(name, str)}
     left_out: dict[str, str] = {}
 
     def passing(columns: Iterable[str], check: Callable[[str], object]) -> list[str]:
