@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -29,7 +29,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.blocks import Source, is_cut, read_block, read_ranges, take_block, together
 from dhsic.engine.checkpoint import Checkpoint, MissingShardError, Shards
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
-from dhsic.engine.plan import MADE, PassPlan, Pilot, cut_rows, read_bytes
+from dhsic.engine.plan import MADE, PassPlan, cut_rows, read_bytes
 from dhsic.engine.reduction import (
     GroupBlock,
     Indices,
@@ -62,7 +62,6 @@ Tell = Callable[[int], None]
 Near = Callable[[int], AbstractContextManager[Any]]
 
 _MOST_SHARDS = 128
-_RANGES = 32
 # Threads pass the lock of the interpreter on at every small array, so that two take longer over
 # quick work than one does: the others join after so many seconds.
 _ALONE = 0.05
@@ -300,6 +299,11 @@ class Tree:
     state_bytes: int = 0
     parts: Callable[[list[Leaf]], list[list[Any]]] | None = None
 
+    def keeping(self, checkpoint: Checkpoint, name: str, determined_by: Any) -> Tree:
+        """The same tree, whose shards are kept; a TypeError as for `Checkpoint.shards`."""
+        shards = checkpoint.shards(name, len(self.shards), determined_by)
+        return replace(self, work=self.work._replace(shards=shards))
+
     @cached_property
     def shards(self) -> list[list[Leaf]]:
         """Leaves of every shard: whole subtrees, as few as are enough.
@@ -486,69 +490,18 @@ def _reduce_blocks(
     return reduction.chunk(*(blocks[span] for span in spans))
 
 
-def run_pass(
-    reduction: Pass[State],
-    sources: Sequence[Source],
-    plan: PassPlan,
-    runtime: Runtime,
-    listener: Listener,
-    *,
-    finite: Finite = True,
-    checkpoint: Checkpoint | None = None,
-    pilot: Pilot | None = None,
-) -> tuple[State, PassFinished]:
-    """Map every row block, or pair of them, to a partial result and combine these in order.
-
-    Parameters
-    ----------
-    reduction : Pass
-        Pass to run.
-    sources : sequence of Source
-        The variables.
-    plan : PassPlan
-        The row blocks.
-    runtime : Runtime
-        Where tasks run.
-    listener : callable
-        Is told when the pass starts, when a block or pair is done and when the pass is done.
-    finite : bool or tuple of bool, optional
-        Refuse NaN and infinity, of all variables or of each.
-    checkpoint : Checkpoint, optional
-        Where shards of the pass are kept; those that are there are not computed.
-    pilot : Pilot, optional
-        Times the first block, or pair of them, whose state then stands for that of all.
-
-    Returns
-    -------
-    state
-        The combined state. The tree that combines depends on the blocks alone, so the same
-        blocks give the same bits wherever and in whatever order they ran, or were kept.
-    PassFinished
-        Record of the pass.
-    """
-    tree = _tree_of(reduction, sources, plan, runtime, finite)
-    if checkpoint is not None:
-        # Bounds and fan-in decide how sums round, so that shards of others are other ones.
-        determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
-        shards = checkpoint.shards(plan.name, len(tree.shards), determined)
-        tree = replace(tree, work=tree.work._replace(shards=shards))
-    if pilot is not None:
-        tree = replace(tree, leaves=tree.leaves[:1])
-    failures = explained_failures(checkpoint, lambda key: _rows_of(key, plan))
-    (state,), done = _run_tree(tree, plan.started, runtime, listener, failures)
-    if pilot is not None:
-        pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
-    return state, done
-
-
-def _run_tree(
+def run_tree(
     tree: Tree,
     started: PassStarted,
     runtime: Runtime,
     listener: Listener,
     failures: AbstractContextManager[None],
 ) -> tuple[list[Any], PassFinished]:
-    """The combined state, or all of them, and the record of the pass."""
+    """The combined state, or all of them, and the record of the pass.
+
+    The tree depends on the blocks alone, so that the same blocks give the same bits wherever and in
+    whatever order they ran, or were kept.
+    """
     began = time.perf_counter()
     with failures:
         partials = tree.run(runtime, listener, started)
@@ -558,7 +511,7 @@ def _run_tree(
     return [one.state for one in partials], done
 
 
-def _tree_of(
+def tree_of(
     reduction: Pass[Any],
     sources: Sequence[Source],
     plan: PassPlan,
@@ -600,7 +553,7 @@ def _key_of(plan: PassPlan) -> str:
     return f"{plan.name.replace(' ', '-')}-"
 
 
-def _rows_of(key: str, plan: PassPlan) -> str:
+def rows_of_task(key: str, plan: PassPlan) -> str:
     """The rows of a task, in words; nothing where it has none of its own."""
     if not key.startswith(_key_of(plan)):
         return ""
@@ -706,70 +659,6 @@ def edges(ranges: Sequence[Ranges], n: int) -> list[int]:
     return sorted({0, n, *(row for some in ranges for span in some for row in span)})
 
 
-# Replicates, which depend on their number alone.
-
-
-def run_map(
-    name: str,
-    function: Callable[[range], Value],
-    count: int,
-    runtime: Runtime,
-    listener: Listener,
-    checkpoint: Checkpoint | None = None,
-) -> list[Value]:
-    """Apply a function to ranges of replicates, which depend on their number alone.
-
-    Parameters
-    ----------
-    name : str
-        Name of its result.
-    function : callable
-        Takes a range of replicates; travels once to every worker.
-    count : int
-        Number of replicates.
-    runtime : Runtime
-        Where tasks run.
-    listener : callable
-        Is told when it starts, when a range is done and when all are done.
-    checkpoint : Checkpoint, optional
-        Where ranges are kept, of a function whose fields say all that it computes.
-
-    Returns
-    -------
-    list
-        Values of the function, in the order of the ranges.
-    """
-    ranges, shards = _ranges(count), None
-    # Of a function without a token no one would know whose shards they are.
-    with suppress(TypeError):
-        if checkpoint is not None:
-            shards = checkpoint.shards(name, len(ranges), (function, count))
-    work = Work(function, shards=shards, budget=runtime.budget)
-    tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
-    started = PassStarted(name, len(ranges), count, "resamples")
-    return _run_tree(tree, started, runtime, listener, explained_failures(checkpoint))[0]
-
-
-def map_first(
-    name: str, function: Callable[[range], Value], count: int, pilot: Pilot
-) -> list[Value]:
-    """The values of `run_map` as if ranges of one length had the same, and their seconds."""
-    # Lengths differ by 1 at the most.
-    ranges = _ranges(count)
-    first = {len(numbers): numbers for numbers in ranges}
-    began = time.perf_counter()
-    made = {length: function(numbers) for length, numbers in first.items()}
-    whole = (time.perf_counter() - began) * count / sum(made)
-    pilot.add(name, whole / pilot.threads, whole, sum(made))
-    return [made[len(numbers)] for numbers in ranges]
-
-
-def _ranges(count: int) -> list[range]:
-    bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
-    # Fewer replicates than ranges leave empty ones, which make no task.
-    return [range(a, b) for a, b in pairwise(bounds) if a < b]
-
-
 # Rows by number.
 
 
@@ -788,7 +677,8 @@ def take_rows(
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
     stored = [at for at in groups if at[0] not in graphs]
     # Refused before it is read, where it would take more than the budget.
-    runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
+    most = max((sources[m].take_bytes for m, *_ in stored), default=0)
+    check_process_memory(runtime.budget, most)
     with explained_failures(checkpoint):
         values = computed([sources[m].take(rows[m]) for m in graphs], runtime)
         taken = dict(zip(graphs, values, strict=True))
@@ -867,7 +757,7 @@ class LazyRows:
     @cached_property
     def _tasks(self) -> list[Delayed]:
         """A task for every block, made when the first is needed."""
-        tree = _tree_of(self.reduction, self.sources, self.plan, self.runtime, finite=True)
+        tree = tree_of(self.reduction, self.sources, self.plan, self.runtime, finite=True)
         work, rows = held(tree.work, self.runtime), as_task(_rows_of_leaf)
         parts = tree.parts(tree.leaves) if tree.parts else [[]] * len(tree.leaves)
         return [rows(work, leaf.at, *some) for leaf, some in zip(tree.leaves, parts, strict=True)]

@@ -302,10 +302,6 @@ class Runtime:
     budget: Budget | None = field(default=None, compare=False, metadata=TRANSIENT)
     baseline: int | None = field(default=None, compare=False, metadata=TRANSIENT)
 
-    def look(self, more: int = 0) -> None:
-        """Compare the memory of this process with the budget, as `Budget.look`."""
-        check_process_memory(self.budget, more)
-
     def make_room(self) -> None:
         """Have this process give back freed memory where the largest step would need it."""
         if self.budget is not None and self.budget.planned is not None and self.client is None:

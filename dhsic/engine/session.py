@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -15,16 +16,27 @@ from numpy.typing import NDArray
 from dhsic._random import random_keys
 from dhsic.engine.blocks import Gaps, NonFiniteError, RowWeights, Source, check_exact, labels_of
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
-from dhsic.engine.events import Listener, PassFinished, StepStarted, ignore
-from dhsic.engine.graph import LazyRows, map_first, run_map, run_pass, take_rows
+from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, ignore
+from dhsic.engine.graph import (
+    LazyRows,
+    Leaf,
+    Tree,
+    Work,
+    rows_of_task,
+    run_tree,
+    take_rows,
+    tree_of,
+)
 from dhsic.engine.inventory import Inventories, check_unchanged, describe_sources, take_inventories
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
 from dhsic.engine.reduction import Footprint, Moves, Pass, RowBlock
-from dhsic.engine.runtime import Runtime
+from dhsic.engine.runtime import Runtime, check_process_memory
+from dhsic.engine.supervision import explained_failures
 from dhsic.errors import DataError, DhsicError
 from dhsic.results import PassSummary, StoredArraySummary
 
 _KEPT = 16
+_RANGES = 32
 
 Keys = NDArray[np.uint64]
 
@@ -361,7 +373,7 @@ class Session:
             This process takes more memory than it was allowed.
         """
         self.runtime.make_room()
-        self.runtime.look()
+        check_process_memory(self.runtime.budget)
         if self._done.pilot is not None:
             self._done.pilot.step(name)
         self.listener(StepStarted(name))
@@ -495,10 +507,26 @@ class Session:
         list
             Values of the function, in order. The ranges depend on `count` alone.
         """
+        # Fewer replicates than ranges leave empty ones, which make no task.
+        bounds = sorted({count * i // _RANGES for i in range(_RANGES + 1)})
+        ranges, checkpoint = [range(*ends) for ends in pairwise(bounds)], self._done.checkpoint
         if (pilot := self._done.pilot) is not None:
             pilot.step(name)
-            return map_first(name, function, count, pilot)
-        return run_map(name, function, count, self.runtime, self.listener, self._done.checkpoint)
+            # Ranges of one length are taken to have the same; lengths differ by 1 at the most.
+            began, first = perf_counter(), {len(numbers): numbers for numbers in ranges}
+            made = {length: function(numbers) for length, numbers in first.items()}
+            whole = (perf_counter() - began) * count / sum(made)
+            pilot.add(name, whole / pilot.threads, whole, sum(made))
+            return [made[len(numbers)] for numbers in ranges]
+        runtime = self.runtime
+        work = Work(function, budget=runtime.budget)
+        tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
+        # Of a function without a token no one would know whose shards they are.
+        with suppress(TypeError):
+            tree = tree if checkpoint is None else tree.keeping(checkpoint, name, (function, count))
+        started = PassStarted(name, len(ranges), count, "resamples")
+        failures = explained_failures(checkpoint)
+        return run_tree(tree, started, runtime, self.listener, failures)[0]
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """Rows by number, for every variable an array of numbers in any order.
@@ -581,20 +609,21 @@ class Session:
         finite: bool | tuple[bool, ...],
         checkpoint: Checkpoint | None = None,
     ) -> State:
+        tree = tree_of(reduction, self.sources, plan, self.runtime, finite)
+        if checkpoint is not None:
+            # Bounds and fan-in decide how sums round, so that shards of others are other ones.
+            determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
+            tree = tree.keeping(checkpoint, plan.name, determined)
         if (pilot := self._done.pilot) is not None:
             pilot.step(plan.name)
-        state, finished = run_pass(
-            reduction,
-            self.sources,
-            plan,
-            self.runtime,
-            self.listener,
-            finite=finite,
-            checkpoint=checkpoint,
-            pilot=pilot,
-        )
-        self._done.finished.append(finished)
-        return state
+            tree = replace(tree, leaves=tree.leaves[:1])
+        failures = explained_failures(checkpoint, lambda key: rows_of_task(key, plan))
+        (state,), done = run_tree(tree, plan.started, self.runtime, self.listener, failures)
+        if pilot is not None:
+            pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
+        self._done.finished.append(done)
+        made: State = state
+        return made
 
     def _refuse_non_finite(self) -> NoReturn:
         check_finite(self._scan(), self.sources, self.remedy)

@@ -356,19 +356,14 @@ class Placed(NamedTuple):
 
 
 def criterion(
-    kernels: Sequence[Kernel],
-    points: Sequence[Vector],
-    rows: Sequence[Vector],
-    regularisation: float,
+    placed: Placed, rows: Sequence[Vector], regularisation: float
 ) -> tuple[float, list[Vector], list[float]]:
     """T / n on training rows with its gradients.
 
     Parameters
     ----------
-    kernels : sequence of Kernel
-        As fitted, one a variable.
-    points : sequence of ndarray, shapes (J, d_m)
-        The locations.
+    placed : Placed
+        Kernels and locations.
     rows : sequence of ndarray, shapes (n, d_m)
         The training rows.
     regularisation : float
@@ -383,7 +378,7 @@ def criterion(
     list of float
         Derivatives in the logarithms of the length scales; 0 of kernels other than radial ones.
     """
-    grams = [kernel(x, z) for kernel, x, z in zip(kernels, rows, points, strict=True)]
+    grams = [kernel(x, z) for kernel, z, x in zip(*placed, rows, strict=True)]
     about, means, covariances, u = _moments(grams)
     norm = Norm.of(independent_covariance(covariances, means), regularisation)
     # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
@@ -391,22 +386,17 @@ def criterion(
     # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
-    for m, held in enumerate(zip(kernels, rows, points, grams, strict=True)):
+    for m, (kernel, z, x, gram) in enumerate(zip(*placed, rows, grams, strict=True)):
         weights = _derivative_weights(m, about, means, covariances, a, form)
-        in_points, in_length = _slopes(*held, weights)
+        in_points, in_length = _slopes(kernel, x, z, gram, weights)
         gradients.append(in_points)
         lengths.append(in_length)
     return float(norm(u)), gradients, lengths
 
 
-def value_of(
-    kernels: Sequence[Kernel],
-    points: Sequence[Vector],
-    rows: Sequence[Vector],
-    regularisation: float,
-) -> float:
+def value_of(placed: Placed, rows: Sequence[Vector], regularisation: float) -> float:
     """The same without gradients."""
-    grams = [kernel(x, z) for kernel, x, z in zip(kernels, rows, points, strict=True)]
+    grams = [kernel(x, z) for kernel, z, x in zip(*placed, rows, strict=True)]
     _, means, covariances, u = _moments(grams)
     return float(Norm.of(independent_covariance(covariances, means), regularisation)(u))
 
@@ -522,9 +512,9 @@ class Training:
 
     def loss(self, moved: Vector) -> tuple[float, Vector]:
         """- log(T / n), with its gradient."""
-        kernels, points = self.placed(moved)
+        placed = self.placed(moved)
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            value, gradients, lengths = criterion(kernels, points, self.rows, self.regularisation)
+            value, gradients, lengths = criterion(placed, self.rows, self.regularisation)
             scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
             whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
         # A place without a statistic has no direction to climb.
@@ -567,7 +557,7 @@ class Training:
     def _value(self, moved: Vector) -> float:
         """T / n, 0 where there is none."""
         with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
-            value = value_of(*self.placed(moved), self.rows, self.regularisation)
+            value = value_of(self.placed(moved), self.rows, self.regularisation)
         return value if math.isfinite(value) else 0.0
 
     def bounds(self, count: int) -> list[tuple[float, float]]:
@@ -626,7 +616,4 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     # Where no start has a statistic, one is as good as another.
     if not places:
         return climbed.placed(climbed.start(drawn[0], 1.0))
-    return max(
-        places,
-        key=lambda placed: value_of(placed.kernels, placed.points, held, training.regularisation),
-    )
+    return max(places, key=lambda placed: value_of(placed, held, training.regularisation))
