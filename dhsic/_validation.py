@@ -41,6 +41,7 @@ _ELSEWHERE = {
     "memory": ("memory_limit", "mem", "max_memory"),
     "time": ("timeout", "time_limit", "max_time"),
     "names": ("labels", "columns", "variable_names", "feature_names"),
+    "between": ("by", "hue", "label", "labels", "split"),
     "data": ("df", "frame", "dataset", "table"),
     "missing": ("nan_policy", "dropna", "na", "na_action", "nan"),
     "checkpoint": ("cache", "resume", "checkpoint_dir"),
@@ -148,12 +149,17 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
         except TypeError as error:
             msg = f"{function.__name__}: {error}; {_taken(needed)}"
             raise UnknownArgumentError(msg) from None
+        if stars and not args and kwargs.get("data") is None:
+            msg = f"{function.__name__}: missing {stars[0]}, or data=, a table; {_taken(needed)}"
+            raise UnknownArgumentError(msg)
         # Texts of methods become values here, once for all functions.
         for name in READERS.keys() & kwargs.keys():
             kwargs[name] = READERS[name](kwargs[name])
         return function(*args, **kwargs)
 
     needed = signature(function)
+    parameters = needed.parameters.values()
+    stars = [one.name for one in parameters if one.kind is one.VAR_POSITIONAL]
     known = {
         # A mapping keeps the order of the signature, in which an error lists the names.
         name: None

@@ -17,7 +17,7 @@ from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_choice, check_integer
 from dhsic.api import independence_test
 from dhsic.conditional import conditional_independence_test
-from dhsic.errors import DataError, InvalidArgumentError, needing, require
+from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.registry import NULLS, Counted
 from dhsic.io.frames import unknown_column
 from dhsic.io.libraries import is_of, is_sparse
@@ -342,22 +342,9 @@ try:
     from sklearn.base import BaseEstimator
     from sklearn.feature_selection import SelectorMixin
 except ImportError:
+    BaseEstimator = object
 
     class SelectorMixin:  # type: ignore[no-redef]
-        """Stands where scikit-learn is not installed, and says so."""
-
-        def __new__(cls, *arguments: Any, **options: Any) -> Any:
-            """Refuse to make any.
-
-            Raises
-            ------
-            MissingDependencyError
-                Always.
-            """
-            missing = require("scikit-learn", "selection", cls.__name__)
-            raise missing
-
-    class BaseEstimator:  # type: ignore[no-redef]
         """Stands where scikit-learn is not installed."""
 
 
@@ -478,6 +465,8 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         threads: int | None = None,
         memory: int | str = "2GiB",
     ) -> None:
+        with needing("scikit-learn", "selection", "DependenceSelector"):
+            import sklearn  # noqa: F401
         # No checks here: scikit-learn clones by its parameters, and asks that they are stored as
         # given.
         self.n_features_to_select = n_features_to_select
@@ -514,7 +503,10 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
         method = check_choice("method", self.method, get_args(SelectorMethod))
         check_choice("control", self.control, get_args(Control))
-        validate_data(self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4)
+        # Columns of tables may hold categories and text; what cannot be used is refused as it is.
+        given = None if hasattr(X, "columns") else "numeric"
+        checks = {"multi_output": True, "y_numeric": False, "ensure_min_samples": 4}
+        validate_data(self, X, y, dtype=given, **checks)
         options: dict[str, Any] = {
             # A seed from its generator, so that one `random_state` governs a whole pipeline.
             "rng": int(check_random_state(self.random_state).randint(2**31)),

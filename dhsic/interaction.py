@@ -32,7 +32,7 @@ from dhsic.estimators import (
     plan_of,
 )
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
-from dhsic.estimators.choose import Planner, planned
+from dhsic.estimators.choose import Planner, described_plan, planned
 from dhsic.io.missing import Missing
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.shared import SharedTiles
@@ -420,7 +420,7 @@ def interaction_test(
     single, of_three = Combinations.single(fitting), _lancaster(chosen)
     plan = planned(_planner(law), chosen, session, single)
     pilot = partial(session.timed, partial(of_three.test_grid, combinations=single, null=law))
-    session.begin(replace(plan, pilot=pilot))
+    session.begin(described_plan(plan, pilot, of_three.name, law.name, fitting))
     session.resume(computes="interaction test", estimator=chosen, kernels=fitting, null=law)
     neighbours = Neighbours(session, ("groups", "strata"))
     found = of_three.test_grid(session, single, law)

@@ -24,7 +24,7 @@ from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
 from dhsic.estimators.base import guard_features, plan_of
-from dhsic.estimators.choose import choose_pairs, planned
+from dhsic.estimators.choose import choose_pairs, described_plan, planned
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue
@@ -351,7 +351,8 @@ def dependence_matrix(
         estimator, choice = NystromHSIC(n_landmarks), AS_ASKED
     plan = planned(planner, estimator, session, combinations)
     pilot = partial(_tested, estimator, combinations=combinations, null=law)
-    session.begin(replace(plan, pilot=partial(session.timed, pilot)))
+    timed = partial(session.timed, pilot)
+    session.begin(described_plan(plan, timed, estimator.name, law.name, fitting))
     session.resume(
         computes="dependence matrix",
         estimator=estimator,

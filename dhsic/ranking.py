@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
@@ -38,7 +39,13 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import bandwidth_rows, beyond
-from dhsic.estimators.choose import Planner, plan_once, planned, run_null
+from dhsic.estimators.choose import (
+    Planner,
+    described_plan,
+    plan_once,
+    planned,
+    run_null,
+)
 from dhsic.io.frames import as_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of
 from dhsic.io.missing import GapTreatment
@@ -490,9 +497,9 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
     DataError
         The file cannot be read.
     """
-    listed = [[one] if isinstance(one, str) else one for one in others]
-    said = [name for some in listed if isinstance(some, list | tuple) for name in some]
-    taken = {name for name in said if isinstance(name, str)}
+    some = ([one] if isinstance(one, str) else one for one in others)
+    listed = chain.from_iterable(one for one in some if isinstance(one, list | tuple))
+    taken = {name for name in listed if isinstance(name, str)}
     left_out: dict[str, str] = {}
 
     def passing(columns: Iterable[str], check: Callable[[str], object]) -> list[str]:
@@ -937,8 +944,10 @@ def rank_features(
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("by", by, get_args(By))
-    if isinstance(groups, Mapping):
-        msg = "groups are labels of rows, got columns by name: groups of columns are column_groups"
+    if isinstance(groups, Mapping) or (
+        isinstance(groups, list) and all(isinstance(one, list | tuple | range) for one in groups)
+    ):
+        msg = "groups are labels of rows, got lists of columns: groups of columns are column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
     left_out: Mapping[str, str] = {}
@@ -970,7 +979,9 @@ def rank_features(
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
     pilot = partial(session.timed, partial(run_null, method, combinations=every, null=law))
-    session.begin(replace(planned(planner, method, session, every), pilot=pilot))
+    plan = planned(planner, method, session, every)
+    kernels = (*chosen.kernels, every.kernels[-1])
+    session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
     tested = without_constants(session, chosen)
     # A constant would count as a test of many, and cost the others power.
     combinations = tested.against(every.kernels[-1])

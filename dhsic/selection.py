@@ -40,7 +40,6 @@ from dhsic.results import AS_ASKED, BarResult, RunFields
 Vector = NDArray[np.float64]
 SelectionMethod = Literal["forward", "backward", "lasso"]
 SelectionCriterion = Literal["hsic", "cka"]
-Scores = tuple[Sequence[int], Sequence[float]]
 Subset = tuple[int, ...]
 SubsetMeasure = Callable[[Sequence[Subset]], Vector]
 
@@ -274,7 +273,9 @@ def select_features(
     if method == "lasso":
         weights = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
         # The path may end before k features have a weight.
-        selected, scores = _largest_scores(weights, min(k, int(np.count_nonzero(weights))))
+        # Stable, so that the first of equal columns is chosen on every machine.
+        order = np.argsort(-weights, kind="stable")[: min(k, int(np.count_nonzero(weights)))]
+        selected, scores = order.tolist(), weights[order].tolist()
     else:
         # Forward sets have k columns at most; backward ones begin with all.
         columns = k if method == "forward" else len(chosen)
@@ -295,12 +296,6 @@ def select_features(
         estimator_reason=reason,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
-
-
-def _largest_scores(scores: Vector, k: int) -> Scores:
-    # Stable, so that the first of equal columns is chosen on every machine.
-    order = np.argsort(-scores, kind="stable")[:k]
-    return order.tolist(), scores[order].tolist()
 
 
 def _subset_measure(

@@ -19,7 +19,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.blocks import Source, labels_of
+from dhsic.engine.blocks import Source, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
 from dhsic.engine.runtime import graphs_on
@@ -41,9 +41,9 @@ from dhsic.estimators import (
 from dhsic.estimators.program import Method
 from dhsic.estimators.registry import is_added
 from dhsic.io.held import held_sources
-from dhsic.io.missing import Missing
-from dhsic.io.open import open_sample_data
-from dhsic.io.variables import codes_of_rows, pooled_samples, rows_of_samples
+from dhsic.io.missing import GapTreatment, Missing
+from dhsic.io.open import open_labelled_data, open_sample_data
+from dhsic.io.variables import Variable, codes_of_rows, pooled_samples, rows_of_samples
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
@@ -353,6 +353,7 @@ def two_sample_test(
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
+    between: Any = None,
     missing: Missing = "refuse",
     strata: Any = None,
     groups: Any = None,
@@ -407,6 +408,10 @@ def two_sample_test(
         Names of the samples.
     data : data frame, Dataset, dict, zarr group or path of a table, optional
         Container of the samples as columns or arrays, which are then named.
+    between : array-like or str, optional
+        A label for every row of one variable, of one column or several, or names of columns of
+        `data`: rows of equal labels are a sample, and `strata` and `groups` are then labels of the
+        same rows. The rows are held in memory.
     missing : {"refuse", "drop"}, optional
         As for `independence_test`; every sample is left its own complete rows.
     strata : list of array-like or of str, optional
@@ -469,10 +474,13 @@ def two_sample_test(
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     labels = {"strata": strata, "groups": groups}
     asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
-    session, sizes = _open_pooled(run, samples, names, data, missing, labels, asked)
+    session, sizes = _open_pooled(run, samples, names, data, between, missing, labels, asked)
     with named_as_mmd():
         method = choose_method(session, pair, asked, null, n_resamples)
-        session.begin(method.plan(session))
+        plan = method.plan(session)
+        named = MMD_NAMES.get(type(method.estimator), plan.estimator)
+        fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
+        session.begin(replace(plan, estimator=named, kernels=fitted))
     session.resume(computes="two-sample test", **method.described)
     fields = tested_fields(session, method)
     return _two_sample_result(sizes, method, fields, within=strata is not None)
@@ -486,7 +494,7 @@ def plan_two_sample() -> None:
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+    kernels, estimator, null, n_resamples, names, data, between, missing, strata, groups
         As for `two_sample_test`.
     precision, client, threads, memory, time
         As for `two_sample_test`.
@@ -509,18 +517,32 @@ def _open_pooled(
     samples: Sequence[Any],
     names: Sequence[str] | None,
     data: Any,
-    missing: str,
+    between: Any,
+    missing: GapTreatment,
     labels: Mapping[str, Any],
     estimator: str | Estimator,
 ) -> tuple[Session, tuple[SampleSummary, ...]]:
     """Begin a run over the values of all rows and the codes of their samples."""
-    if len(samples) < 2:
+    if between is None and len(samples) < 2:
         more = "" if data is None else ": name two columns or more of data"
+        more = more if len(samples) != 1 else ": give another, or between=, labels of its rows"
         msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
+        raise InvalidArgumentError(msg)
+    if between is not None and (len(samples) != 1 or names is not None):
+        msg = (
+            f"between needs one variable, whose samples its labels name, got {len(samples)}"
+            f"{'' if names is None else ' and names'}: give one column, or leave between out"
+        )
         raise InvalidArgumentError(msg)
     given = {what: each for what, each in labels.items() if each is not None}
     with graphs_on(run.client, run.threads):
-        opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
+        opened: list[Source]
+        beside: dict[str, list[Source]]
+        if between is None:
+            opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
+        else:
+            variables = (*samples, between)
+            opened, beside, dropped = _samples_by_label(variables, data, missing, given, run)
         told = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in opened)
         for name, n in map(astuple, told):
             if n < _FEWEST:
@@ -542,6 +564,39 @@ def _open_pooled(
         session = run.over((values, codes), dropped)
     moves = moves_between(opened, pooled, session.seed)
     return replace(session, moves=moves), told
+
+
+def _samples_by_label(
+    variables: Sequence[Any],
+    data: Any,
+    missing: GapTreatment,
+    labels: Mapping[str, Any],
+    run: RunOptions,
+) -> tuple[list[Source], dict[str, list[Source]], int]:
+    """Samples of the rows of a variable that have equal labels, with those of other labels."""
+    sources, beside, dropped = open_labelled_data(variables, None, data, missing, labels)
+    values, label = held_sources(sources, parse_bytes(run.memory), None)
+    told = read_labels(label, "between")
+    code = coded(told)
+    if not code.any():
+        msg = f"between must have two labels or more, got one of {len(code)} rows: take another"
+        raise DataError(msg)
+    categories = getattr(sources[1], "categories", None) or [None] * label.shape[1]
+    names, samples = [], {what: list[Source]() for what in ("", *beside)}
+    for k in range(code.max() + 1):
+        rows = np.flatnonzero(code == k)
+        each = zip(told[rows[0]], categories, strict=True)
+        names.append(", ".join(f"{x:g}" if known is None else known[int(x)] for x, known in each))
+        for what, source in {"": values, **beside}.items():
+            part = Variable(
+                f"{what} of {names[k]!r}" if what else names[k],
+                read_whole(source)[rows],
+                kinds=kinds_of(source),
+                labels=labels_of(source),
+                categories=getattr(source, "categories", None),
+            )
+            samples[what].append(part)
+    return samples.pop(""), samples, dropped
 
 
 def _common_name(samples: Sequence[Source]) -> str:

@@ -109,7 +109,9 @@ def test_plan__reads_nothing_and_says_what_would_run():
 
     options = {key: OPTIONS[key] for key in ("kernels", "estimator", "null")}
     plan = dhsic.plan(X.view(Untouchable), Y, **options, threads=1)
-    assert "9,000 rows of x1, x2" in str(plan)
+    assert "9,000 rows of x1, x2\nestimator nystrom-m\nnull " in str(plan)
+    assert (plan.estimator, plan.null) == ("nystrom-m", "permutation")
+    assert dhsic.plan_two_sample(np.zeros(9), np.zeros(9)).estimator == "v-mmd"
     large = np.zeros(900_000)
     few = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(n_landmarks=4), "threads": 1}
     assert "shifts" in str(dhsic.plan(large, large, **few).check())

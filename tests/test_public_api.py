@@ -50,3 +50,13 @@ def test_package__has_its_version_and_no_other_attributes():
     assert dhsic.__version__ == version("dhsic")
     with pytest.raises(AttributeError, match="has no attribute 'independance_test'"):
         dhsic.independance_test  # noqa: B018
+    assert set(dir(dhsic)) >= {*dhsic.__all__, "causal"}
+    assert [name for name in dir(dhsic) if name[0] == "_"] == ["__version__"]
+    assert not {"api", "io", "ranking", "import_module"} & set(dir(dhsic))
+
+
+@pytest.mark.parametrize("name", ["independence_test", "two_sample_test", "hsic", "plan_matrix"])
+def test_missing__data_are_a_type_error_as_in_python(name):
+    with pytest.raises(TypeError, match=f"{name}: missing (variables|samples), or data=") as caught:
+        getattr(dhsic, name)()
+    assert isinstance(caught.value, dhsic.errors.InvalidArgumentError)

@@ -52,10 +52,11 @@ def code_of(function: Callable[..., Any], options: Options, request: Request) ->
         what: options[what] for what in LABELS if what in request.arguments and options.get(what)
     }
     for what, texts in labels.items():
-        each = texts if "samples" in options else [texts]
+        apart = "samples" in options and not options["between"]
+        each = texts if apart else [texts]
         opened = [f"open_group_labels({data}, {text!r}, {what!r}{allowed})" for text in each]
         listed = f"[{', '.join(opened)}]"
-        lines.append(f"{what} = {listed if 'samples' in options else opened[0]}")
+        lines.append(f"{what} = {listed if apart else opened[0]}")
     asked: Options = {**request.arguments, **{what: _Name(what) for what in labels}}
     variables = "    *variables,"
     if asked.pop("given", 0) is None:

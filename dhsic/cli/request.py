@@ -172,7 +172,7 @@ def _argument(name: str, value: Any, options: Options, sources: Sequence[Variabl
 def _opened_labels(what: str, texts: Any, options: Options) -> Any:
     """Labels of rows; several are crossed, but those of samples are one a sample."""
     data, allowed = location(options["data"]), options["allow_missing_chunks"]
-    if "samples" in options:
+    if "samples" in options and not options["between"]:
         return [open_group_labels(data, text, what, allow_missing_chunks=allowed) for text in texts]
     return open_group_labels(data, texts, what, allow_missing_chunks=allowed)
 

@@ -36,7 +36,7 @@ DATA: Final = {
     "features": ("--features", False),
     "target": ("--target", False),
 }
-LABELS: Final = ("strata", "groups", "weights")
+LABELS: Final = ("between", "strata", "groups", "weights")
 # Words of the shell where they are others than those of Python.
 _WORDS: Final = {
     "rng": "--seed",
@@ -62,6 +62,7 @@ _HELP: Final = {
     "null": "As gamma or shifts:100000.",
     "order": "Rows are a series, as time or time:lag=12.",
     "regression": "As random-forest or splines:n_knots=6.",
+    "between": "Labels of the rows of one sample, which say the sample of each.",
     "groups": "Labels of rows; whole groups change places.",
     "column_groups": "Rank groups of columns, as 'timbre=0:12'; may be repeated.",
     "strata": "Labels of rows, which change places within them alone.",

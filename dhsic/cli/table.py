@@ -282,6 +282,7 @@ ROWS: Final = (
         "dhsic:two_sample_test",
         _show_test,
         "dhsic:plan_two_sample",
+        "dhsic two-sample people.csv --sample pay --between sex\n"
         "dhsic two-sample songs.zarr --sample old=timbre60 --sample new=timbre00",
         _TESTED,
     ),

@@ -49,6 +49,7 @@ _FEWEST_READS = 32  # of chunks that are cut, where there are as many, to share 
 _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 _FAN_IN = 4
+_KERNELS = 8  # that are listed
 
 Way = Literal["read", "cut", "graph", "sent"]
 MADE: Final = "cut", "graph"
@@ -255,6 +256,10 @@ class Plan(BarResult):
         Bytes of replicates, which stay beside all steps.
     closing_bytes : int, optional
         Bytes of what becomes of them after the last step.
+    estimator, null : str, optional
+        Their names.
+    kernels : tuple of str, optional
+        The kernels that are fitted, each once.
 
     Examples
     --------
@@ -282,6 +287,9 @@ class Plan(BarResult):
     )
     kept_bytes: int = 0
     closing_bytes: int = 0
+    estimator: str = ""
+    null: str = ""
+    kernels: tuple[str, ...] = ()
 
     @property
     def passes(self) -> tuple[PassPlan, ...]:
@@ -402,6 +410,7 @@ class Plan(BarResult):
         landmarks = self._landmarks_text
         return [
             ("rows", f"{self.n:,} of {', '.join(self.variables)}"),
+            *self._described,
             *([("landmarks", landmarks)] if landmarks else []),
             ("runs on", self._place_text),
             ("peak memory", self._memory_text),
@@ -439,6 +448,7 @@ class Plan(BarResult):
         landmarks = self._landmarks_text
         lines = [
             f"{self.n:,} rows of {', '.join(self.variables)}",
+            *(f"{label} {text}" for label, text in self._described),
             *([landmarks.replace(" before", " landmarks before")] if landmarks else []),
             f"runs on {self._place_text}",
             *(str(step) for step in self.steps),
@@ -446,6 +456,13 @@ class Plan(BarResult):
             *self._times_text,
         ]
         return "\n".join(map(printable, lines))
+
+    @property
+    def _described(self) -> list[tuple[str, str]]:
+        more = ", ..." if len(self.kernels) > _KERNELS else ""
+        kernels = ", ".join(self.kernels[:_KERNELS]) + more
+        told = [("estimator", self.estimator), ("null", self.null), ("kernels", kernels)]
+        return [(label, text) for label, text in told if text]
 
     @property
     def _landmarks_text(self) -> str:

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dhsic.engine.blocks import Source
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import Plan, Times
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
@@ -22,7 +22,7 @@ from dhsic.estimators.exact import FEWEST_BLOCK_ROWS, UHSIC, VHSIC
 from dhsic.estimators.features import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.registry import drawn_by, find_estimator, find_null, takes_null
-from dhsic.kernels import Combinations
+from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import landmark_count
 from dhsic.results import AS_ASKED
 from dhsic.statistics.orbit import keeping_replicates
@@ -464,6 +464,18 @@ def plan_once(
 def telling(plan: Plan, ways: Iterable[Way]) -> Plan:
     """The plan, whose refusal tells how far each number has to come down for it to fit."""
     return replace(plan, would_fit=partial(_largest_text, tuple(ways)))
+
+
+def described_plan(
+    plan: Plan,
+    pilot: Callable[[], Times | None],
+    estimator: str,
+    null: str,
+    kernels: Iterable[Kernel],
+) -> Plan:
+    """The plan of a test, which says what is run and how it is timed."""
+    specs = tuple(dict.fromkeys(kernel.spec() for kernel in kernels))
+    return replace(plan, pilot=pilot, estimator=estimator, null=null, kernels=specs)
 
 
 def planned(

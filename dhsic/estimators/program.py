@@ -20,7 +20,7 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimator, GridOutcome, Null, Outcome
-from dhsic.estimators.choose import plan_once, planned, run_null
+from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
@@ -159,7 +159,9 @@ class Method:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the run, which times one block of it; a refusal names what would fit."""
-        return replace(self._planned(session), pilot=partial(session.timed, self.run))
+        pilot, kernels = partial(session.timed, self.run), self.combinations.kernels
+        names = self.estimator.name, self.null.name
+        return described_plan(self._planned(session), pilot, *names, kernels)
 
     def _planned(self, session: Session) -> Plan:
         once = partial(plan_once, null=drawn_by(self.null))

@@ -221,6 +221,7 @@ OPTIONS = {
         "--kernel 'grid:factors=0.5|1|2,aggregate=min-p'": {"grid.combinations.#": 3},
         "--null normal --estimator block-mmd:block_rows=10": {"null_reason": "blocks of 10 rows"},
     },
+    "two-sample data.zarr --sample x --between label": {"--between fives": {"samples.#": CHANGED}},
     THREE: {
         "--estimator v-lancaster": {"estimator": "v-lancaster"},
         "--estimator nystrom-lancaster:33": {"landmarks.drawn": 33},

@@ -110,6 +110,15 @@ def test_pipeline__has_names_and_classes():
     assert clone(pipe)[1].get_params()["n_features_to_select"] == 1
 
 
+def test_categories__are_features_as_numbers_are():
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["u", "v", "w"], 200)
+    frame = pd.DataFrame({0: X[:, 0], 1: pd.Categorical(kind), 2: rng.choice(kind, 200)})
+    selector = DependenceSelector(1, random_state=0).fit(frame, Y + 9 * (kind == "u"))
+    assert selector.support_.tolist() == [False, True, False]
+    assert selector.transform(frame)[:, 0].tolist() == kind.tolist()
+
+
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [

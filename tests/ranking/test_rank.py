@@ -608,22 +608,23 @@ def test_features__left_out_are_all_usable_columns_and_the_others_are_named(form
         "dict": lambda: dict(table),
         "csv": lambda: table.to_csv(tmp_path / "t.csv", index=False) or str(tmp_path / "t.csv"),
         "parquet": lambda: table.to_parquet(tmp_path / "t.pq") or str(tmp_path / "t.pq"),
-        "dask": lambda: dd.from_pandas(table.drop(columns="where"), npartitions=2),
+        "dask": lambda: dd.from_pandas(table, npartitions=2),
     }
+    if form == "dask":  # which is not read to look for them
+        table = table.drop(columns=["where", "number"])
     found = dhsic.rank_features(data=forms[form](), target="y", rng=0, n_resamples=199)
-    kept = {" pay ", "b", "where"} - ({"where"} if form == "dask" else set())
-    assert {one.name for one in found.features} == kept
+    assert {one.name for one in found.features} == {" pay ", "b", "where"}.intersection(table)
     assert found.ranked()[0].name == "b"
     reasons = {"Unnamed: 0": "has no name", "day": "", "id": "", "number": "counts the rows"}
-    assert found.left_out.keys() == reasons.keys()
-    assert all(told in found.left_out[name] for name, told in reasons.items())
-    assert "'number' counts the rows" in dict(found.summary())["left out"]
+    assert found.left_out.keys() == set(reasons).intersection(table)
+    assert all(reasons[name] in told for name, told in found.left_out.items())
+    assert "'Unnamed: 0' has no name" in dict(found.summary())["left out"]
     assert dhsic.ColumnRanking.from_json(found.to_json()).left_out == found.left_out
 
 
 def test_features__left_out_have_no_column_with_another_task():
-    rng, table = np.random.default_rng(0), people()
-    table = table.assign(g=np.arange(200) // 2, s=rng.integers(0, 4, 200))
+    table = people()
+    table = table.assign(g=np.arange(200) // 2, s=np.arange(200) // 2 % 4)
     options = {"data": table, "target": "y", "strata": "s", "groups": "g", "rng": 0}
     found = dhsic.rank_features(**options, exclude=["where"], n_resamples=199)
     assert [one.name for one in found.features] == [" pay ", "b"]

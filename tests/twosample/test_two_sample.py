@@ -9,7 +9,7 @@ import zarr
 
 import dhsic
 from dhsic import Permutation, Shifts
-from dhsic.errors import DataError
+from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles
 from tests.estimators.cases import gaussian
 from tests.estimators.levels import Check
@@ -361,3 +361,42 @@ def test_columns__of_samples_must_agree_by_kind_and_by_name(rng):
     ):
         with pytest.raises(DataError):
             dhsic.two_sample_test(one, other)
+
+
+@pytest.mark.parametrize("labels", ["text", "number", "category"])
+def test_between__are_the_samples_that_the_labels_say(labels, tmp_path):
+    rng = np.random.default_rng(0)
+    sex, pay = rng.integers(0, 3, 90), rng.standard_normal(90)
+    names = {"number": ["0", "1", "2"]}.get(labels, ["a", "b", "c"])
+    told = sex if labels == "number" else np.array(names, object)[sex]
+    data = pd.DataFrame({"pay": pay, "sex": told, "site": np.arange(90) % 5})
+    data["sex"] = data["sex"].astype("category") if labels == "category" else data["sex"]
+    order = list(dict.fromkeys(sex))
+    strata = [data["site"].to_numpy()[sex == k] for k in order]
+    for beside, apart in (({}, {}), ({"strata": "site"}, {"strata": strata})):
+        expected = dhsic.two_sample_test(*(pay[sex == k] for k in order), rng=0, **apart)
+        found = dhsic.two_sample_test("pay", data=data, between="sex", rng=0, **beside)
+        assert found.pvalue == expected.pvalue
+        assert [one.name for one in found.samples] == [names[k] for k in order]
+    data.to_csv(tmp_path / "t.csv", index=False)
+    stored = dhsic.two_sample_test(pay, between=told, strata=data["site"], rng=0)
+    read = dhsic.two_sample_test(
+        "pay", data=tmp_path / "t.csv", between="sex", strata="site", rng=0
+    )
+    assert stored.pvalue == read.pvalue == found.pvalue
+
+
+@pytest.mark.parametrize(
+    ("samples", "options", "words"),
+    [
+        (1, {}, "or between=, labels of its rows"),
+        (2, {"between": [0, 1] * 20}, "between needs one variable"),
+        (1, {"between": [0, 1] * 20, "names": ["a", "b"]}, "and names"),
+        (1, {"between": [1] * 40}, "two labels or more, got one"),
+        (1, {"between": range(40)}, "at least 2 rows"),
+        (1, {"between": [0, 1] * 19}, "same rows"),
+    ],
+)
+def test_between__is_refused_where_it_cannot_say_samples(samples, options, words):
+    with pytest.raises((InvalidArgumentError, DataError), match=words):
+        dhsic.two_sample_test(*np.random.default_rng(0).standard_normal((samples, 40)), **options)
