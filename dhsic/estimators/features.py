@@ -812,6 +812,13 @@ class OnLandmarks(OnFeatures):
             directions.append(Directions.guessed(maps[-1].n_features, factor, width))
             held += 8 * maps[-1].n_features * (maps[-1].n_features + d)
         counts = self.counts(session, guessed, directions, null)
+        if max(session.dims) > 1 and self.n_features in (None, _AUTO) and None not in counts:
+            # Variances of several columns are not known: as many as products have room for.
+            most = MOST_PRODUCTS * max(1, len(guessed.stages))
+            products = sum(math.prod(counts[k] for k in pair) for pair in guessed.chosen)
+            more = math.sqrt(max(1.0, most / products))
+            widths = (one.n_features for one in maps)
+            counts = [min(d, math.ceil(more * r)) for d, r in zip(widths, counts, strict=True)]
         features = [
             Features.unseen(m, one, whitened=True, count=count)
             for m, one, count in zip(guessed.variables, maps, counts, strict=True)
