@@ -166,6 +166,7 @@ def test_rare_events__have_a_bandwidth_of_their_own(kernels):
         length = {"gaussian": length**-0.5, "matern32": length, "laplacian": 1 / length}[kernels]
         assert length == pytest.approx(4.0, rel=1e-3)
     assert "scan" not in [one.name for one in run().passes]
+    assert [one.name for one in dhsic.plan(X, Y, threads=1).possible] == ["scan"]
 
 
 def test_rare_events__that_matter_are_found():

@@ -256,6 +256,9 @@ class Plan(BarResult):
         Bytes of replicates, which stay beside all steps.
     closing_bytes : int, optional
         Bytes of what becomes of them after the last step.
+    possible : tuple of PassPlan, optional
+        Passes that run only where the drawn rows of a column are all equal, to find others, or
+        where a value is not finite, to find its row.
     estimator, null : str, optional
         Their names.
     kernels : tuple of str, optional
@@ -287,6 +290,7 @@ class Plan(BarResult):
     )
     kept_bytes: int = 0
     closing_bytes: int = 0
+    possible: tuple[PassPlan, ...] = ()
     estimator: str = ""
     null: str = ""
     kernels: tuple[str, ...] = ()
@@ -313,7 +317,7 @@ class Plan(BarResult):
     def peak_driver_bytes(self) -> int:
         """Predicted peak bytes of this process, besides what its user holds in it."""
         peak, held = self.closing_bytes, 0
-        for step in self.steps:
+        for step in (*self.possible, *self.steps):
             # A step works beside what those before it have left.
             peak = max(peak, held + self._driver_bytes(step))
             held += step.held_bytes if isinstance(step, DriverStep) else 0
@@ -329,7 +333,7 @@ class Plan(BarResult):
         if self.runtime.client is None:
             return self.peak_driver_bytes
         # Passes run one after another, so that the largest decides.
-        largest = max((step.worker_bytes for step in self.passes), default=0)
+        largest = max((step.worker_bytes for step in (*self.passes, *self.possible)), default=0)
         return self.baseline_bytes + _OF_WORKER + largest
 
     @property
@@ -379,9 +383,11 @@ class Plan(BarResult):
             return self
         # The process that needs most names the step to blame.
         if self.peak_driver_bytes < needed:
-            amount, name = max((step.worker_bytes, step.name) for step in self.passes)
+            passes = (*self.passes, *self.possible)
+            amount, name = max((step.worker_bytes, step.name) for step in passes)
         else:
-            amount, name = max((self._driver_bytes(step), step.name) for step in self.steps)
+            steps = (*self.steps, *self.possible)
+            amount, name = max((self._driver_bytes(step), step.name) for step in steps)
         kept = (
             f", {format_bytes(self.kept_bytes)} the replicates"
             if self.kept_bytes > needed / 8
@@ -452,6 +458,7 @@ class Plan(BarResult):
             *([landmarks.replace(" before", " landmarks before")] if landmarks else []),
             f"runs on {self._place_text}",
             *(str(step) for step in self.steps),
+            *(f"{step}, only where values are rare or not finite" for step in self.possible),
             f"peak memory {self._memory_text}",
             *self._times_text,
         ]
@@ -488,7 +495,7 @@ class Plan(BarResult):
         if self.timed is None:
             return ["seconds are not known: no block of these data was timed"]
         seconds, threads = self.timed.processor, self.runtime.threads
-        units = {step.name: step.unit for step in self.passes}
+        units = {step.name: step.unit for step in (*self.passes, *self.possible)}
         timed = self.timed.blocks.items()
         blocks = (f"{n:,} {units.get(name, 'replicates')} of {name!r}" for name, n in timed)
         lines = [f"about {format_seconds(seconds)} of one thread, from timing {', '.join(blocks)}"]

@@ -192,6 +192,8 @@ class Pass(ABC, Generic[State]):
     """Whether `chunk` takes two blocks, the same one twice, or `right` after `left`."""
     keeps: ClassVar[bool] = True
     """Whether a checkpoint keeps partial results; rows themselves are where they were."""
+    refuses: ClassVar[bool] = True
+    """Whether blocks with NaN or infinity are refused before `chunk` sees them."""
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,9 @@ class Scan(Pass[Extent]):
     seed: int = 0
     finite: tuple[bool, ...] | None = None
     name: str = "scan"
+
+    keeps: ClassVar[bool] = False
+    refuses: ClassVar[bool] = False
 
     def footprint(self, rows: int) -> Footprint:
         """Small, but for copies of the columns."""
@@ -325,7 +328,7 @@ class Session:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self._done.place = self.place.planned(plan.peak_bytes, plan.baseline_bytes)
-        self._done.planned.update(step.name for step in plan.passes)
+        self._done.planned.update(step.name for step in (*plan.passes, *plan.possible))
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
@@ -350,7 +353,6 @@ class Session:
             warnings.simplefilter("ignore")
             # Sums of a block may be refused in a later step, and are by then timed.
             run(other)
-        pilot.blocks.pop(Scan.name, None)  # no plan has it, as few data need it
         return pilot.times()
 
     def size_by_time(self, choose: Callable[[], int]) -> int:
@@ -459,6 +461,12 @@ class Session:
         """Choose the blocks of a pass."""
         return plan_pass(reduction, self.sources, self.runtime)
 
+    @property
+    def scan(self) -> PassPlan:
+        """A scan of all columns, as plans have it: it runs where data ask for it."""
+        still = [Still(m, tuple(range(d)), np.zeros(d)) for m, d in enumerate(self.dims)]
+        return self.plan(Scan(tuple(still), self.seed, self.finite))
+
     def reduce(self, reduction: Pass[State], plan: PassPlan | None = None) -> State:
         """Run a pass that the plan of the run has, and return its combined state.
 
@@ -479,12 +487,27 @@ class Session:
             msg = f"the plan of this run has no pass {plan.name!r}: please report this error"
             raise RuntimeError(msg)
         self.runtime.make_room()
+        finite = reduction.refuses and (all(self.finite) or self.finite)
+        tree = tree_of(reduction, self.sources, plan, self.runtime, finite)
+        checkpoint = self._done.checkpoint if reduction.keeps else None
+        if checkpoint is not None:
+            # Bounds and fan-in decide how sums round, so that shards of others are other ones.
+            determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
+            tree = tree.keeping(checkpoint, plan.name, determined)
+        if (pilot := self._done.pilot) is not None:
+            pilot.step(plan.name)
+            tree = replace(tree, leaves=tree.leaves[:1])
+        failures = explained_failures(checkpoint, lambda key: rows_of_task(key, plan))
         try:
-            checkpoint = self._done.checkpoint if reduction.keeps else None
-            return self._pass(reduction, plan, all(self.finite) or self.finite, checkpoint)
+            (state,), done = run_tree(tree, plan.started, self.runtime, self.listener, failures)
         except NonFiniteError:
             # A pass of its own finds the first such row, which the user needs.
             self._refuse_non_finite()
+        if pilot is not None:
+            pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
+        self._done.finished.append(done)
+        made: State = state
+        return made
 
     def lazy(self, reduction: Pass[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
@@ -597,41 +620,15 @@ class Session:
         keys = [("still", item.variable, item.columns, item.value.tobytes()) for item in still]
         new = {k: item for k, item in zip(keys, still, strict=True) if k not in made}
         if new:
-            extent = self._scan(tuple(new.values()))
+            extent = self.reduce(Scan(tuple(new.values()), self.seed, self.finite))
             check_finite(extent, self.sources, self.remedy)
             made.update(zip(new, extent.differing, strict=True))
         return [made[k] for k in keys]
 
-    def _pass(
-        self,
-        reduction: Pass[State],
-        plan: PassPlan,
-        finite: bool | tuple[bool, ...],
-        checkpoint: Checkpoint | None = None,
-    ) -> State:
-        tree = tree_of(reduction, self.sources, plan, self.runtime, finite)
-        if checkpoint is not None:
-            # Bounds and fan-in decide how sums round, so that shards of others are other ones.
-            determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
-            tree = tree.keeping(checkpoint, plan.name, determined)
-        if (pilot := self._done.pilot) is not None:
-            pilot.step(plan.name)
-            tree = replace(tree, leaves=tree.leaves[:1])
-        failures = explained_failures(checkpoint, lambda key: rows_of_task(key, plan))
-        (state,), done = run_tree(tree, plan.started, self.runtime, self.listener, failures)
-        if pilot is not None:
-            pilot.block(plan, tree.leaves[0].amount, done.worker_seconds)
-        self._done.finished.append(done)
-        made: State = state
-        return made
-
     def _refuse_non_finite(self) -> NoReturn:
-        check_finite(self._scan(), self.sources, self.remedy)
+        extent = self.reduce(Scan(seed=self.seed, finite=self.finite))
+        check_finite(extent, self.sources, self.remedy)
         msg = (
             "NaN or infinity were read once and not again: keep the data as they are during a test"
         )
         raise DataError(msg)
-
-    def _scan(self, still: tuple[Still, ...] = ()) -> Extent:
-        scan = Scan(still, self.seed, self.finite)
-        return self._pass(scan, self.plan(scan), finite=False)

@@ -474,6 +474,7 @@ def plan_of(
         tuple(steps),
         session.runtime.libraries_bytes,
         _of_chunks(session) + remedy,
+        possible=(session.scan,),
     )
 
 
