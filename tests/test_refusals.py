@@ -265,6 +265,7 @@ DATA = [
         (lambda: dhsic.hsic(X[:3], Y[:3], estimator="u-hsic"), "4 rows, got 3: .*take"),
         (lambda: run(ONES, Y), "'x1' is constant: all 60 rows are the same.*leave it out"),
         (lambda: run(X, np.full(N, 2**60)), r"'x2' has integers beyond 2\*\*53"),
+        (lambda: run(X, zarr.array(ORDER + 2**60), kernels="linear"), r"'x2' has integers beyond"),
         (lambda: run(GAPPED, Y), "'x1' has NaN or infinity, first in row 3.*missing='drop'"),
         (lambda: run([None, *WORDS[1:]], Y), "missing values in 1 rows.*drop"),
         (lambda: run(np.ma.masked_array(X, X > 1), Y), "drop or fill such rows"),
