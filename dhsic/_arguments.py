@@ -56,7 +56,7 @@ from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
 Precision = Literal["float64", "float32"]
 _VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
 _USUAL = Candidates()
-DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
+DROP_MISSING = "; missing='drop' drops those with NaN"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import Any
 # Services have no streams, or closed ones, full ones, loggers: no reason to lose an answer.
 NO_STREAM = (AttributeError, ValueError, OSError)
 
+_LONGEST = 600
+
 # Characters that steer a terminal, start a line, turn the direction of text, or are no text.
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -27,6 +29,17 @@ def printable(text: str, keep: str = "") -> str:
     return _STEERING.sub(
         lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text
     )
+
+
+def shortened(text: str) -> str:
+    """A message of 600 characters at most: a long list of names gives way, and a remedy stays.
+
+    Examples
+    --------
+    >>> len(shortened("there are: " + "name, " * 300 + "did you mean 'x'?"))
+    600
+    """
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 205]} ... {text[-200:]}"
 
 
 def is_terminal(stream: Any) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dhsic._text import printable
+from dhsic._text import printable, shortened
 
 __all__ = [
     "ApproximateNullWarning",
@@ -28,7 +28,7 @@ class DhsicError(Exception):
 
     def __str__(self) -> str:
         # Messages name columns and paths, which may hold sequences that steer a terminal.
-        return printable(super().__str__(), keep="\n\t")
+        return shortened(printable(super().__str__(), keep="\n\t"))
 
 
 # Also the built-in error of its kind, so that code that knows nothing of dhsic can catch it.

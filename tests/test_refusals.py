@@ -5,6 +5,7 @@ its error and words of it. Whatever is refused leaves no file behind.
 """
 
 import inspect
+import re
 import shlex
 import sys
 from functools import partial
@@ -265,6 +266,7 @@ DATA = [
         (lambda: dhsic.hsic(X[:3], Y[:3], estimator="u-hsic"), "4 rows, got 3: .*take"),
         (lambda: run(ONES, Y), "'x1' is constant: all 60 rows are the same.*leave it out"),
         (lambda: run(X, np.full(N, 2**60)), r"'x2' has integers beyond 2\*\*53"),
+        (lambda: run(X, zarr.array(ORDER + 2**60), kernels="linear"), r"'x2' has integers beyond"),
         (lambda: run(GAPPED, Y), "'x1' has NaN or infinity, first in row 3.*missing='drop'"),
         (lambda: run([None, *WORDS[1:]], Y), "missing values in 1 rows.*drop"),
         (lambda: run(np.ma.masked_array(X, X > 1), Y), "drop or fill such rows"),
@@ -675,6 +677,7 @@ COMMANDS = {
         "--kernel 'gaussian|gausian'": "did you mean 'gaussian'",
         "--kernel x=linear --kernel x=delta": "twice for variable 'x'",
         "--kernel linear --kernel delta": "twice for all",
+        f"--kernel {'q' * 900}": "a kernel must be one of gaussian",
         "--estimator nystrom-m:many": "as '8sqrt', got 'many'",
         "--estimator nystrom-m:99999": "300",
         "--estimator v-hsic:n_landmarks=9": "fields of unbiased_estimate=False; got",
@@ -773,7 +776,7 @@ COMMANDS = {
         "--variable 'w=x[:, 0:1]'": "takes three variables, got 4",
         "--kernel 'gaussian|imq'": "one kernel for each variable",
         "--estimator v-lancaster:9": "must be True or False, got 9",
-        "--null multiplier": "random signs were removed: take null='shifts'",
+        "--null multiplier": "random signs were removed: take --null shifts",
         "--estimator nystrom-lancaster:auto": "a multiple of sqrt",
         "--missing pairwise": "'pairwise' is not one of 'refuse', 'drop'",
     },
@@ -806,6 +809,9 @@ COMMANDS = {
 }
 
 
+PYTHON = "between|client|criterion|data|memory|missing|null|overwrite|regression|rng|threads"
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refusals")
@@ -825,6 +831,8 @@ def check_refusal(line, words):
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert "secret" not in done.stderr
+    assert len(done.stderr.strip()) <= 600
+    assert not re.search(rf"\b({PYTHON})=|dhsic\.(open|[a-z]+_)", done.stderr)
     assert words in done.stderr
 
 
@@ -864,7 +872,7 @@ CLUSTERS = {
     "kind: slrum": "did you mean 'slurm'",
     "kind: local\nworkers: 0": "an integer >= 1, got 0",
     "kind: local\nmemory: 1MiB": "1.0 MiB are allowed",
-    "kind: slurm\nworkers: 2\nslurm: {queue: 'a b'}": "queue must be one plain word",
+    "kind: slurm\nworkers: 2\nslurm: {queue: ''}": "queue must be text in one line",
     "kind: scheduler\nscheduler: {address: 'tcp://192.0.2.1:1'}": "has no TLS",
     "kind: gateway\nworkers: 1\ngateway: {address: ftp://h}": "gateway: address must be a URL",
 }

@@ -14,12 +14,18 @@ from typing import Any, NoReturn
 import click
 
 from dhsic._removed import removed
-from dhsic._text import NO_STREAM, printable
+from dhsic._text import NO_STREAM, printable, shortened
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
 
 INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
+FLAGS: dict[str, str] = {}  # by the argument, of all commands
+# Where a message has both, options stand before arguments in brackets.
+_CALLED = re.compile(
+    r" \((?:numeric|categorical|thousands|decimal)=[^()]*\)"
+    r"|\b([a-z_]+)=(?:\[?'([^']*)'\]?|True\b|(?=[ ,:;]|$))"
+)
 
 
 class Application(click.Group):
@@ -77,7 +83,7 @@ def _report(error: BaseException) -> int:
         message = error.format_message()
         # Whatever click does not know, a value, an option or a command, it quotes.
         gone = next(filter(None, map(removed, re.findall(r"'([^']+)'", message))), "")
-        message = message.removesuffix(".") + gone if gone else message
+        message = message if gone in message else message.removesuffix(".") + gone
         _say(f"error: {message}{_where_to_look(context)}")
         return USAGE
     if isinstance(error, DhsicError):
@@ -95,8 +101,20 @@ def _where_to_look(context: click.Context | None) -> str:
 
 def _say(text: str) -> None:
     # Names of data reach the terminal here, and URLs with passwords the logs of others.
+    line = redacted(printable(in_shell(" ".join(f"dhsic: {text}".split()))))
     with suppress(*NO_STREAM):  # nobody hears, as of a service
-        click.echo(f"dhsic: {redacted(printable(' '.join(text.split())))}", err=True)
+        click.echo(shortened(line), err=True)
+
+
+def in_shell(text: str) -> str:
+    """Write arguments of Python in a message as options: missing='drop' as --missing drop."""
+
+    def option(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return ""
+        return f"{FLAGS[found[1]]} {found[2] or ''}".rstrip() if found[1] in FLAGS else found[0]
+
+    return _CALLED.sub(option, text)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import click
 
 from dhsic._files import check_regular, parse_json
 from dhsic._version import __version__
-from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE
+from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE, in_shell
 from dhsic.cli.interrupts import last_act
 from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, Position, as_json
 from dhsic.errors import DataError, DhsicError
@@ -119,7 +119,7 @@ class Journal:
         except Exception as error:
             told = isinstance(error, DhsicError | click.ClickException)
             text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            message = redacted(" ".join(text.split()))
+            message = redacted(in_shell(" ".join(text.split())))
             kind = type(error).__name__
             self.tell("error", message=message, kind=kind, exit_code=USAGE if told else INTERNAL)
             raise

@@ -22,6 +22,7 @@ from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.grid import grid_fields, is_grid
 from dhsic.ranking import usable_columns
 
+_TOLD = 20
 _RUN = ("rng", "checkpoint", "memory", "threads")
 
 
@@ -148,8 +149,10 @@ def _usable(options: Options, option: str) -> list[str]:
         beside += options[name]
     usable, others = usable_columns(options["data"], list(dict.fromkeys(beside)))
     if others:
-        told = f"dhsic: columns are left out: {'; '.join(others.values())}"
-        click.echo(printable(told), err=True)
+        # Of a wide table many are left out for one reason.
+        more = f"; and {len(others) - _TOLD:,} more" if len(others) > _TOLD else ""
+        told = f"{'; '.join(list(others.values())[:_TOLD])}{more}"
+        click.echo(printable(f"dhsic: columns are left out: {told}"), err=True)
     return usable
 
 

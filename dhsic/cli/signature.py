@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 from dhsic._plugins import load_plugins
 from dhsic._spec import fields_of_method, known_methods, method_of_name, read_method
 from dhsic._validation import check_level, nearest, parse_seconds
+from dhsic.cli.app import FLAGS
 from dhsic.cli.journal import STDERR
 from dhsic.engine.units import parse_bytes
 from dhsic.estimators.registry import ESTIMATORS, NULLS
@@ -273,6 +274,7 @@ def options_of(
             continue
         found = _option(dotted, name, hints[name], default)
         if found is not None:
+            FLAGS[name] = found.opts[0]
             yield found
 
 

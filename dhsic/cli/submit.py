@@ -56,8 +56,8 @@ _RESERVED = {
 _IN_PODS = ("--report", "--performance-report", "--plot")
 _TAKEN = ("--cluster", "--threads", "--memory", "--json", "--log-json", "--checkpoint")
 _NOT_SUBMITTED = ("submit", "runs", "status", "result", "cancel")
-# Where the result of a command has them, they are columns of a sweep.
-_COLUMNS = ("statistic", "pvalue", "estimate", "n")
+# Columns of a sweep, by the fields of results: the names that frames have.
+_COLUMNS = {"statistic": "statistic", "pvalue": "p_value", "estimate": "estimate", "n": "n"}
 
 _runs_option = click.option(
     "--runs",
@@ -443,7 +443,7 @@ def _print_sweep(run: SubmittedRun, found: Sequence[Standing], *, as_json: bool)
         [*(str(row[name]) for name in (*run.each, "state")), *(_cell(one.get(c)) for c in columns)]
         for row, one in zip(rows, held, strict=True)
     ]
-    print_columns([*run.each, "state", *columns], texts)
+    print_columns([*run.each, "state", *(_COLUMNS[name] for name in columns)], texts)
 
 
 def _cell(value: Any) -> str:

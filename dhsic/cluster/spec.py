@@ -103,7 +103,6 @@ def _walltime(name: str, value: Any) -> str:
 
 
 def _url(name: str, value: Any) -> str:
-    # The description is written to the folder of a run, which must hold no password.
     remedy = "write https://HOST, and no name or password"
     return _text(name, value, r"https?://[^/@]+(/.*)?", "a URL", remedy)
 
@@ -432,6 +431,16 @@ class Gateway(_Section):
     auth: str | None = None
     image: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # The description is written to the folder of a run, which must hold no password.
+        if ":" in str(self.auth) or redacted(text := str(self.options)) != text:
+            msg = (
+                "a gateway must be described without passwords, in auth or in URLs of its options: "
+                "write auth: basic, kerberos or jupyterhub, and passwords in Dask's configuration"
+            )
+            raise InvalidArgumentError(msg)
 
 
 _SECTIONS: dict[str, type[Any]] = {

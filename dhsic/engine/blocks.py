@@ -336,7 +336,8 @@ def read_block(
     if not all(np.isfinite(block).all() for block in checked):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
-    check_exact("the data", *values)
+    for number, (source, block) in enumerate(zip(sources, values, strict=True), 1):
+        check_exact(f"variable {number if source is None else repr(source.name)}", block)
     return values
 
 

@@ -408,7 +408,10 @@ class Notation(NamedTuple):
     def told(self, column: str | None = None) -> str:
         """Options of a command that say so, of a column of text, and arguments of a function."""
         given = ({} if column is None else {"numeric": column}) | self.signs
-        words = " ".join(f"--{k} {shlex.quote(v)}" for k, v in given.items())
+        # Signs in quotes, since a comma would seem to be one of the sentence.
+        words = " ".join(
+            f"--{k} {shlex.quote(v) if k == 'numeric' else repr(v)}" for k, v in given.items()
+        )
         arguments = (f"{k}={[v] if k == 'numeric' else v!r}" for k, v in given.items())
         return f"{words} ({', '.join(arguments)})"
 

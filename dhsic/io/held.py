@@ -188,7 +188,7 @@ def read_weights(source: Source, memory: int) -> RowWeights:
     wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
     if len(wrong):
         got = f"{values[wrong[0]]} in row {wrong[0]} and {len(wrong):,} such in all"
-        remedy = "leave out such rows, as by missing='drop' (--missing drop)"
+        remedy = "leave out such rows, as by missing='drop'"
         msg = f"weights must be positive finite numbers, got {got}: {remedy}"
         raise DataError(msg)
     # About 1, so that neither sums nor squares overflow, whatever their unit.

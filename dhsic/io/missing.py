@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source
+from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source, labels_of, read_whole
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
@@ -37,9 +37,14 @@ def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Sou
         # NaN among numbers is refused by the pass that reads them, in any place and with its row.
         for source in sources:
             held = source.categorical and source.place != "graph" and not source.is_stored
-            if held and len(gaps := np.flatnonzero(_rows_with_nan(source))):
-                told = f"missing values in {len(gaps):,} rows, first in row {gaps[0]}"
-                msg = f"variable {source.name!r} has {told}: drop them by missing='drop', or fill"
+            if held and (gaps := np.isnan(read_whole(source))).any():
+                names = labels_of(source) if source.shape[1] > 1 else None
+                column = int(gaps.any(axis=0).argmax())
+                which = "" if names is None else f"column {names[column]!r} of "
+                rows = np.flatnonzero(gaps[:, column])
+                told = f"missing values in {len(rows):,} rows, first in row {rows[0]}"
+                what = f"{which}variable {source.name!r}"
+                msg = f"{what} has {told}: drop them by missing='drop', or fill"
                 raise DataError(msg)
         return list(sources), 0
     of_each = [_rows_with_nan(source) for source in sources]

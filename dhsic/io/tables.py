@@ -166,7 +166,7 @@ class Reading:
         unread = [name for name in self.notation.signs if name == "thousands" or not is_csv(path)]
         if unread and not self.numeric:
             what = f"{unread[0]} is read in the columns of numeric, got none"
-            msg = f"{what}: name them, as numeric=['price'] (--numeric price)"
+            msg = f"{what}: name them, as numeric=['price']"
             raise InvalidArgumentError(msg)
 
 
@@ -449,7 +449,7 @@ class Table:
             remedy = f"read them by {told}" if told else "correct them"
             return DataError(
                 f"{head} must hold numbers, got {listed}: {remedy}, or leave out such rows "
-                "with missing='drop' (--missing drop)"
+                "with missing='drop'"
             )
         what = (
             f"text most of which holds numbers, {listed}: correct it"

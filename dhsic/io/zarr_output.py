@@ -449,7 +449,7 @@ def _checked_destination(destination: str, overwrite: bool) -> Path:
     if not exists and not target.parent.is_dir():
         problem = f"{target.parent} is not a folder: create it first"
     elif exists and not overwrite:
-        remedy = "choose another destination, or overwrite=True (--overwrite)"
+        remedy = "choose another destination, or overwrite=True"
         problem = f"{target} already exists: {remedy}"
     elif exists and not any((target / mark).is_file() for mark in METADATA):
         problem = f"{target} exists and is not a zarr group: remove it, or choose another"

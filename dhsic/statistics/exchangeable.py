@@ -688,7 +688,7 @@ def read_labels(source: Source, what: str) -> NDArray[Any]:
         row = int(np.flatnonzero(~np.isfinite(labels).all(axis=1))[0])
         msg = (
             f"{what} has no label in row {row}: give one to every row, or drop such rows, as by "
-            "missing='drop' (--missing drop)"
+            "missing='drop'"
         )
         raise DataError(msg)
     return labels

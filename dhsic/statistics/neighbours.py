@@ -41,9 +41,9 @@ _MATTERS = 0.015  # alike by less, level 5 % stays below 6 % or so
 # of 100 rows are seen, and all of 200.
 _WIDEST = 64
 _REMEDIES = {
-    "order": "order='time' (--order) for a series",
-    "groups": "groups= (--groups) for rows that belong together",
-    "strata": "strata= (--strata) where they are exchangeable within strata",
+    "order": "order='time' for a series",
+    "groups": "groups= for rows that belong together",
+    "strata": "strata= where they are exchangeable within strata",
 }
 
 _NO_ARGUMENT = (

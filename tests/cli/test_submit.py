@@ -239,7 +239,7 @@ def test_sweep__is_one_array_and_one_table(where, option, submit, queues, here, 
     queues.answer(ask, out=states[2])
     assert "tasks      1 finished, 3 failed\n" in invoke(f"status {run}").stdout
     table = [line.split() for line in invoke(f"result {run}").stdout.splitlines()]
-    assert table[0] == ["variable", "null", "state", "statistic", "pvalue"]
+    assert table[0] == ["variable", "null", "state", "statistic", "p_value"]
     assert table[1] == ["x", "shifts", "finished", "2", "0.25"]
     assert table[2:] == [
         *(["x", "permutation", "failed"], ["z", "shifts", "failed"], ["z", "permutation", "failed"])

@@ -92,8 +92,8 @@ def kubernetes(**section):
     return {"kind": "kubernetes", "workers": 1, "kubernetes": {"image": "i", **section}}
 
 
-def gateway(address):
-    return {"kind": "gateway", "workers": 1, "gateway": {"address": address}}
+def gateway(address="https://h", **more):
+    return {"kind": "gateway", "workers": 1, "gateway": {"address": address, **more}}
 
 
 def scheduler(*, workers=None, **section):
@@ -135,6 +135,8 @@ BAD = [
         "must be an integer >= 1 and at most 65,535",
     ),
     (gateway("https://me:pw@h"), "no name or password"),
+    (gateway(auth="me:pw"), "without passwords, in auth"),
+    (gateway(options={"proxy": "http://me:pw@h"}), "without passwords, in auth or in URLs"),
 ]
 
 
@@ -144,7 +146,7 @@ def test_from_dict__refuses_in_a_line_without_passwords(description, words):
         ClusterSpec.from_dict(description)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert "pw@" not in str(caught.value)
+    assert "pw" not in str(caught.value)
 
 
 BAD_FILES = [

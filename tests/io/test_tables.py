@@ -131,7 +131,7 @@ ENCLOSED = numbers(9_000, 1_000)
 ENCLOSED[5_900] = '5899,0,10"'
 REFUSED = [
     # Stray text, by line or row, with the remedy.
-    (ONE_WORD, "", "'abc' in line 4: correct it, or tell .*--numeric x .*--categorical x"),
+    (ONE_WORD, "", "'abc' in line 4: correct it, or tell .*--numeric x, .*--categorical x"),
     ("x\n$3\n4\n5\n", "", r"'\$3' in line 2"),
     ("x\n40%\n50%\n60%\n", "", "'40%' in line 2, '50%' in line 3, '60%' in line 4"),
     ('note,x\n"two\nlines",1\na,2\nb,?\n', "", r"'\?' in line 5"),
@@ -144,25 +144,25 @@ REFUSED = [
     ("x\n" + UNITS, "", "text most of which holds num"),
     ("x\n" + NAMES, "", "in 3,000 of 5,000 rows, .*1000th"),
     # Thousands and decimals.
-    (GROUPED, "", r"--numeric x --thousands , \(numeric=\['x'\], thousands="),
-    (GROUPED, "--numeric|x", r"read them by --thousands , \(thousands=','\), or leave"),
+    (GROUPED, "", r"--numeric x --thousands ',', where"),
+    (GROUPED, "--numeric|x", r"read them by --thousands ',', or leave"),
     (GROUPED + '"1,20"\n"12,3456"\n', f"{GROUPS},", "'1,20' in line 5, '12,3456' in line 6"),
-    ("x\n1 200\n1 300\n", "", r"--thousands ' ' \(numeric"),
-    (COMMAS, "--delimiter|;", r"--numeric x --decimal , \(numeric=\['x'\], decimal=','\)"),
+    ("x\n1 200\n1 300\n", "", r"--thousands ' ', where"),
+    (COMMAS, "--delimiter|;", r"--numeric x --decimal ',', where"),
     (
         COMMAS,
         "--delimiter|;|--numeric|x|--thousands|,",
-        r"got '0,126' in line 2.*read them by --decimal ,",
+        r"got '0,126' in line 2.*read them by --decimal ','",
     ),
-    ("x;y\n1,234;1\n7;2\n", "--delimiter|;", "--thousands , .* or --numeric x --decimal ,"),
-    (GERMAN, "--delimiter|;", r"--thousands \. --decimal , \(numeric="),
+    ("x;y\n1,234;1\n7;2\n", "--delimiter|;", "--thousands ',' or --numeric x --decimal ','"),
+    (GERMAN, "--delimiter|;", r"--thousands '\.' --decimal ',', where"),
     ('x\n"9,007,199,254,740,993"\n', f"{GROUPS},", r"has integers beyond 2\*\*53"),
     (f"x,g\n7,1e300\n{2**53 + 1},3\n", "", r"beyond 2\*\*53, .* --categorical x"),
     (f"x,g\n7,1e300\n{-(2**60) - 1},3\n", "--numeric|x", r"beyond 2\*\*53, .* --categorical x"),
     ({"x": [2**53 + 1]}, "", r"column 'x' .* does not fit float64"),
     # Missing and infinite values.
     *(
-        (f"x,b\n1,2\n{gap},3\n", "", r"column 'x' .* is missing in row 1 .*missing='drop'")
+        (f"x,b\n1,2\n{gap},3\n", "", r"column 'x' .* is missing in row 1 .*--missing drop")
         for gap in ("", "NA", "nan", "null")
     ),
     *(
