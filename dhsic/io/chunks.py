@@ -21,13 +21,10 @@ from dhsic.io.urls import failure_of, storage_error
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
-# Times the decoded bytes that a decoder holds, those included, as measured with zarr 3.1 and
-# numcodecs 0.16: gzip and lzma collect pieces, join them and copy them.
-_DECODERS = {"blosc": 1.0, "lz4": 1.0, "zstd": 1.0, "zlib": 2.5, "bz2": 2.5}
-_OTHERS = 3.0
-_FILTERED = 2.0  # what goes into a filter and what comes out
-_VIEWS = ("crc32c", "transpose")  # of what is there already
-_POOL = 4  # threads more than processors that Python decodes on
+# Times the decoded bytes that a decoder was measured to hold at most, with zarr 3.1 and numcodecs
+# 0.16: gzip and lzma collect pieces, join them and copy them.
+_DECODER = 3
+_VIEWS = {"crc32c", "transpose"}  # of what is there already
 _LARGEST_SHARD = 32 * 2**20
 # Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
 _CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
@@ -132,8 +129,12 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     places = [[(row, *others) for others in columns] for row in range(counts[0])]
     chunks = tuple(tuple(stamps.get(key_of(place)) for place in across) for across in places)
     fill = _fill_value_text(array, name)
-    checksums = tuple(dict.fromkeys(_checksums(array.metadata.to_dict())))
-    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, checksums)
+    checksums = (
+        codec
+        for codec, options in _codecs_of(array).items()
+        if codec in _CHECKED or (codec == "zstd" and options.get("checksum"))
+    )
+    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, tuple(checksums))
     _refuse_others(inventory)
     if array.shards is None or fill is None or not within:
         return inventory
@@ -167,7 +168,7 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     if isinstance(store, LocalStore):
         folder = os.path.join(store.root, array.path)
         stamps = _local_stamps(folder, name)
-        if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
+        if array.shards or [*_codecs_of(array)][-1:] != ["blosc"]:
             return stamps
         return {k: _whole_blosc(folder, k, s) if s.size else s for k, s in stamps.items()}
     if not store.supports_listing:
@@ -257,19 +258,14 @@ def _fill_value_text(array: Any, name: str) -> str | None:
     return f"{value[0]:g}" if np.isfinite(read).all() else None
 
 
-def _checksums(value: Any) -> Iterator[str]:
-    """Codecs that notice damaged bytes, wherever they are in metadata."""
-    if isinstance(value, Mapping):
-        name = str(value.get("name", value.get("id", ""))).removeprefix("numcodecs.")
-        options = value.get("configuration", value)
-        zstd = name == "zstd" and isinstance(options, Mapping) and options.get("checksum")
-        if name in _CHECKED or zstd:
-            yield name
-        # Attributes are of the user, and the codecs of the index of a shard check it alone.
-        value = [part for key, part in value.items() if key not in ("attributes", "index_codecs")]
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _checksums(part)
+def _codecs_of(array: Any) -> dict[str, Mapping[str, Any]]:
+    """Names and options of the codecs of chunks, in their order and of either format of zarr."""
+    codecs: dict[str, Mapping[str, Any]] = {}
+    for codec in (*array.filters, *array.compressors):
+        told = codec.to_dict() if hasattr(codec, "to_dict") else codec.get_config()
+        name = str(told.get("name", told.get("id"))).removeprefix("numcodecs.")
+        codecs[name] = told.get("configuration", told)
+    return codecs
 
 
 # --- which are absent within shards
@@ -377,22 +373,17 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
     sizes, at_once = piece_shape(array), int(zarr.config.get("async.concurrency"))
     across = math.prod(-(-d // size) for d, size in zip(array.shape[1:], sizes[1:], strict=True))
     pieces = across * math.ceil(rows / sizes[0])
-    inner, decoder = item * math.prod(array.chunks), _decoder(array)
-
-    def held(count: int, stored: int) -> int:
-        """Bytes of chunks, as stored and decoded, and of those that decoders work on."""
-        working = min(count, (os.cpu_count() or 1) + _POOL)
-        used = count * (stored + inner) + working * (decoder - 1) * inner
-        return int(used if decoder else count * inner)
-
+    inner = item * math.prod(array.chunks)
+    # Where nothing is to be decoded, the stored bytes are the chunk.
+    plain = _codecs_of(array).keys() <= _VIEWS
     if not array.shards:
-        return held(min(pieces, at_once), stored)
+        return min(pieces, at_once) * (inner if plain else stored + _DECODER * inner)
     # Chunks of a shard are read together and their rows gathered before they are copied.
     piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
     read = piece * (pieces if piece == inner else min(pieces, at_once))
     gathered = int(read * (1 + min(1.0, stored / shard)))
     several = min(read // inner, math.ceil(read / shard) * at_once)
-    return gathered + (held(several, 0) if decoder else 0)
+    return gathered + (0 if plain else several * _DECODER * inner)
 
 
 def piece_shape(array: Any) -> tuple[int, ...]:
@@ -400,18 +391,3 @@ def piece_shape(array: Any) -> tuple[int, ...]:
     shards: tuple[int, ...] | None = array.shards
     size = math.prod(shards or ()) * np.dtype(array.dtype).itemsize
     return shards if shards and size <= _LARGEST_SHARD else tuple(array.chunks)
-
-
-def _decoder(array: Any) -> float:
-    """Times the decoded bytes that the codecs of a chunk hold; 0 where they are the stored ones."""
-    codecs = [name for name in map(codec_name, array.compressors) if name not in _VIEWS]
-    filtered = any(codec_name(codec) not in _VIEWS for codec in array.filters)
-    most = max((_DECODERS.get(name, _OTHERS) for name in codecs), default=0.0)
-    return max(most, _FILTERED) if filtered else most
-
-
-def codec_name(codec: Any) -> str:
-    """The name of a codec of either format of zarr."""
-    known = getattr(codec, "codec_id", None)
-    name = codec.to_dict()["name"] if known is None else known
-    return str(name).removeprefix("numcodecs.")
