@@ -372,12 +372,13 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
 
     sizes, at_once = piece_shape(array), int(zarr.config.get("async.concurrency"))
     across = math.prod(-(-d // size) for d, size in zip(array.shape[1:], sizes[1:], strict=True))
-    pieces = across * math.ceil(rows / sizes[0])
-    inner = item * math.prod(array.chunks)
+    pieces: int = across * math.ceil(rows / sizes[0])
+    inner: int = item * math.prod(array.chunks)
     # Where nothing is to be decoded, the stored bytes are the chunk.
     plain = _codecs_of(array).keys() <= _VIEWS
     if not array.shards:
-        return min(pieces, at_once) * (inner if plain else stored + _DECODER * inner)
+        each: int = inner if plain else stored + _DECODER * inner
+        return min(pieces, at_once) * each
     # Chunks of a shard are read together and their rows gathered before they are copied.
     piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
     read = piece * (pieces if piece == inner else min(pieces, at_once))
