@@ -326,22 +326,20 @@ def _trailer(codecs: Sequence[Any]) -> int | None:
 async def _indices(
     array: Any, shards: Sequence[ChunkPlace], size: int, at_end: bool
 ) -> list[bytes]:
-    import asyncio  # slow to import, as zarr is
-
     from zarr.abc.store import RangeByteRequest, SuffixByteRequest
     from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.common import concurrent_map
 
     part = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
-    # Some at a time, or the store would get thousands of requests at once.
-    turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def read(shard: ChunkPlace) -> bytes:
         place = array.store_path / array.metadata.encode_chunk_key(shard)
-        async with turns:
-            index = await place.get(default_buffer_prototype(), part)
+        index = await place.get(default_buffer_prototype(), part)
         return b"" if index is None else bytes(index.to_bytes())
 
-    return await asyncio.gather(*map(read, shards))
+    # Some at a time, or the store would get thousands of requests at once.
+    read_all: list[bytes] = await concurrent_map([(one,) for one in shards], read, _AT_A_TIME)
+    return read_all
 
 
 # --- memory that decoding takes

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source
+from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source, kinds_of
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
@@ -36,8 +36,9 @@ def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Sou
     if missing == "refuse":
         # NaN among numbers is refused by the pass that reads them, in any place and with its row.
         for source in sources:
-            held = source.categorical and source.place != "graph" and not source.is_stored
-            if held and len(gaps := np.flatnonzero(_rows_with_nan(source))):
+            labels = "category" in kinds_of(source)
+            held = source.place != "graph" and not source.is_stored
+            if labels and held and len(gaps := np.flatnonzero(_rows_with_nan(source))):
                 told = f"missing values in {len(gaps):,} rows, first in row {gaps[0]}"
                 msg = f"variable {source.name!r} has {told}: drop them by missing='drop', or fill"
                 raise DataError(msg)

@@ -115,11 +115,6 @@ class Variable:
         return d if columns is None else len(columns)
 
     @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
-
-    @property
     def row_bytes(self) -> int:
         """Bytes that are read for a row; of a stored one all columns are decoded."""
         item = int(np.dtype(self.array.dtype).itemsize)
@@ -352,11 +347,6 @@ class Mapped:
     @property
     def _rows_of(self) -> tuple[Any, ...]:
         return self.inputs if self.spans else ()
-
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
 
     @property
     def kinds(self) -> tuple[ValueKind, ...] | None:
