@@ -71,11 +71,6 @@ class Inventory:
     within: tuple[tuple[int, int], ...] = ()
 
     @property
-    def largest(self) -> int:
-        """Bytes of the largest stored chunk."""
-        return max((stamp.size for across in self.chunks for stamp in across if stamp), default=0)
-
-    @property
     def absent(self) -> list[tuple[int, int]]:
         """The rows of every chunk that is not there."""
         spans = [
@@ -144,8 +139,6 @@ def take_inventories(sources: Sequence[Source]) -> Inventories:
         # One variable that allows it speaks for the array, whose chunks all of them share.
         if not any(array.allow_missing_chunks for array in same):
             _refuse_absent(inventory)
-        for array in same:
-            array.seen(inventory)
     return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -16,14 +15,15 @@ from numpy.typing import NDArray
 
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
+from dhsic.io.libraries import is_zarr
 from dhsic.io.marks import marks_of
 from dhsic.io.urls import failure_of, storage_error
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
-# Times the decoded bytes that a decoder was measured to hold at most, with zarr 3.1 and numcodecs
-# 0.16: gzip and lzma collect pieces, join them and copy them.
-_DECODER = 3
+# Times the decoded bytes that a chunk takes at most while it is decoded, as measured with zarr 3.1
+# and numcodecs 0.16: once as it is stored, and gzip and lzma collect pieces, join and copy them.
+_DECODER = 4
 _VIEWS = {"crc32c", "transpose"}  # of what is there already
 _LARGEST_SHARD = 32 * 2**20
 # Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
@@ -37,12 +37,6 @@ _CHECKSUM_BYTES = 4
 
 Stamps = Mapping[str, Stamp]
 ChunkPlace = tuple[int, ...]
-
-
-def is_zarr(array: Any) -> bool:
-    """Whether it is a zarr array, asked without zarr, which is slow to import."""
-    zarr = sys.modules.get("zarr")
-    return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))
 
 
 def url_of(place: Any) -> str | None:
@@ -345,7 +339,7 @@ async def _indices(
 # --- memory that decoding takes
 
 
-def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) -> int:
+def decoding_bytes(array: Any, stored_rows: int | None, rows: int) -> int:
     """Bytes besides the result of a read of an array that touches pieces of so many rows.
 
     The pieces that are read are chunks, or whole shards where these are small.
@@ -359,13 +353,11 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
         Rows that are stored together.
     rows : int
         Rows of the pieces.
-    stored : int
-        Bytes of the largest chunk, or shard, as it is stored.
     """
     item = int(np.dtype(array.dtype).itemsize)
     if not is_zarr(array):
         buffer = item * (stored_rows or 0) * math.prod(array.shape[1:])
-        return stored + buffer if rows and buffer else 0
+        return 2 * buffer if rows else 0
     import zarr
 
     sizes, at_once = piece_shape(array), int(zarr.config.get("async.concurrency"))
@@ -375,14 +367,12 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
     # Where nothing is to be decoded, the stored bytes are the chunk.
     plain = _codecs_of(array).keys() <= _VIEWS
     if not array.shards:
-        each: int = inner if plain else stored + _DECODER * inner
-        return min(pieces, at_once) * each
+        return min(pieces, at_once) * (1 if plain else _DECODER) * inner
     # Chunks of a shard are read together and their rows gathered before they are copied.
     piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
-    read = piece * (pieces if piece == inner else min(pieces, at_once))
-    gathered = int(read * (1 + min(1.0, stored / shard)))
+    read: int = piece * (pieces if piece == inner else min(pieces, at_once))
     several = min(read // inner, math.ceil(read / shard) * at_once)
-    return gathered + (0 if plain else several * _DECODER * inner)
+    return 2 * read + (0 if plain else several * _DECODER * inner)
 
 
 def piece_shape(array: Any) -> tuple[int, ...]:
