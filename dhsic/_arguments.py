@@ -317,7 +317,7 @@ def _suited(
         return usual
     # As the estimator says: distances and linear kernels have no meaning for codes.
     if getattr(named, "needs_numbers", False):
-        if source.categorical:
+        if "category" in kinds_of(source):
             msg = (
                 f"estimator {named.name!r} compares numbers, and variable {source.name!r} "
                 "holds categories: take estimator='auto', or an indicator of each category"

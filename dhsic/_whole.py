@@ -5,29 +5,27 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from dhsic.errors import DataError
 
-_Bytes = bytes | memoryview
 _CLAIM_SECONDS = 5.0
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A file beside another, whose place it takes when the block ends well.
+    """A file beside another, as of `put_whole`.
 
     Raises
     ------
     DataError
         The disk refuses.
     """
-    with disk_errors(path), _temporary_beside(path) as partial:
+    with disk_errors(path), put_whole(path) as partial:
         yield partial
-        partial.replace(path)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -38,22 +36,13 @@ def write_whole(path: Path, text: str) -> None:
     DataError
         The disk refuses.
     """
-    with disk_errors(path):
-        put_whole(path, [text.encode()], forced=True)
+    with written_whole(path) as partial:
+        _write(partial, text.encode())
 
 
-def put_whole(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
-    """Write the parts of a file.
-
-    Parameters
-    ----------
-    path : Path
-        Path of the file.
-    parts : iterable of bytes or memoryview
-        Members of the file.
-    forced : bool
-        Wait until the disk has it, which may take a second; else a crash of the machine may tear
-        it.
+@contextmanager
+def put_whole(path: Path) -> Iterator[Path]:
+    """A file beside another, whose place it takes when the block ends well.
 
     Raises
     ------
@@ -61,7 +50,7 @@ def put_whole(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
         The disk refuses.
     """
     with _temporary_beside(path) as partial:
-        _write_parts(partial, parts, forced=forced)
+        yield partial
         partial.replace(path)
 
 
@@ -76,7 +65,7 @@ def put_new(path: Path, data: bytes) -> None:
         The disk refuses.
     """
     with _temporary_beside(path) as partial, suppress(FileExistsError):
-        _write_parts(partial, [data], forced=True)
+        _write(partial, data)
         try:
             # A link appears as a whole, and only where no file is.
             os.link(partial, path)
@@ -89,7 +78,7 @@ def put_new(path: Path, data: bytes) -> None:
 def _claim(path: Path, data: bytes) -> None:
     """Write a file that is not there, or wait until another process has written it."""
     try:
-        _write_parts(path, [data], forced=True)
+        _write(path, data)
     except FileExistsError:
         # Without links a file appears empty, before its writer has filled it.
         until = time.monotonic() + _CLAIM_SECONDS
@@ -121,10 +110,9 @@ def _temporary_beside(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def _write_parts(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
+def _write(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
-        file.writelines(parts)
-        if forced:
-            # It is on the disk before it gets its name, or a crash could leave it empty.
-            file.flush()
-            os.fsync(file.fileno())
+        file.write(data)
+        # It is on the disk before it gets its name, or a crash could leave it empty.
+        file.flush()
+        os.fsync(file.fileno())

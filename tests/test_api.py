@@ -109,7 +109,7 @@ def test_plan__reads_nothing_and_says_what_would_run():
 
     options = {key: OPTIONS[key] for key in ("kernels", "estimator", "null")}
     plan = dhsic.plan(X.view(Untouchable), Y, **options, threads=1)
-    assert "9,000 rows of x1, x2\nestimator nystrom-m\nnull " in str(plan)
+    assert str(plan).startswith("rows         9,000 of x1, x2\nestimator    nystrom-m\nnull ")
     assert (plan.estimator, plan.null) == ("nystrom-m", "permutation")
     assert dhsic.plan_two_sample(np.zeros(9), np.zeros(9)).estimator == "v-mmd"
     large = np.zeros(900_000)

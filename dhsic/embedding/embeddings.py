@@ -629,7 +629,7 @@ def _open_sample(run: RunOptions, x: Any) -> Session:
         sources: Any = open_samples([x], ["x"])
     in_memory = isinstance(sources[0].array, np.ndarray) and not isinstance(x, Variable)
     # Other rows could give the same labels other codes, and embeddings are compared.
-    if in_memory and sources[0].categorical and not _keeps_codes(x):
+    if in_memory and "category" in kinds_of(sources[0]) and not _keeps_codes(x):
         msg = (
             "labels of an embedding must have codes that other rows share, got text: make x a "
             "categorical column of pandas, or integer codes with kernel 'delta'"

@@ -79,10 +79,6 @@ class Source(Protocol):
     def decode_bytes(self, rows: int) -> int:
         """Bytes that `read` holds besides its result, of stored chunks of so many rows."""
 
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories, which have no distance."""
-
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1, shape (stop - start, d); a DataError where they cannot be read."""
 

@@ -16,11 +16,10 @@ import json
 import re
 import sys
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -44,11 +43,11 @@ _KEEP = "dhsic.keep-checkpoints"
 _FORMAT = 2
 # Hidden names that no shard has, with a random part, so that two writers do not meet.
 _PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
+_OURS = re.compile(rf"{re.escape(PASS)}|{SHARD}\d+|{_PARTIAL.pattern}")
 _NUMBERS = "biufc"
 _IS = "is"
 """Key of the class of a value; no field is called so, since Python keeps the word."""
 # Whose code their versions identify.
-_PART_BYTES = 2**20
 _LIBRARIES = {"dhsic", "numpy", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -202,8 +201,8 @@ def difference(there: Any, here: Any, path: str = "") -> tuple[str, Any, Any] | 
     return next(filter(None, differences), None)
 
 
-def pack(value: Any) -> Iterator[bytes]:
-    """The file of a value: its arrays as npz, with their places in a line of JSON.
+def pack(value: Any, file: Any) -> None:
+    """Write a value to a binary file: its arrays as npz, with their places in a line of JSON.
 
     Nothing is pickled: the line names the classes of named tuples and dataclasses of this package.
 
@@ -214,44 +213,14 @@ def pack(value: Any) -> Iterator[bytes]:
     """
     arrays: list[NDArray[Any]] = []
     structure = np.array(json.dumps(_written(value, arrays)))
-    return _npz([structure, *arrays])
+    np.savez(file, structure, *arrays)
 
 
-class _Parts(list[bytes]):
-    """What is written to it, as parts."""
-
-    def write(self, data: bytes) -> int:
-        """Keep some bytes, and tell how many they are."""
-        self.append(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: all is there."""
-
-
-def _npz(arrays: Sequence[NDArray[Any]]) -> Iterator[bytes]:
-    """The bytes of `numpy.savez`, a MiB at a time: a state is not held twice."""
-    parts = _Parts()
-    with zipfile.ZipFile(parts, "w") as archive:  # type: ignore[call-overload]
-        for number, array in enumerate(arrays):
-            head = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
-            flags: Any = ["external_loop", "buffered", "zerosize_ok"]
-            count = max(1, _PART_BYTES // max(1, array.itemsize))
-            with archive.open(f"arr_{number}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array_header_2_0(file, head)
-                for values in np.nditer(array, flags=flags, buffersize=count, order="C"):
-                    file.write(np.asarray(values).tobytes())
-                    yield b"".join(parts)
-                    parts.clear()
-    yield b"".join(parts)
-
-
-def unpack(file: Any) -> Any:
-    """The value that a binary file holds; a ValueError where it is torn, altered or another."""
-    data = io.BytesIO(file.read())  # what the store refuses is no fault of the file
+def unpack(data: bytes) -> Any:
+    """The value that a file holds; a ValueError where it is torn, altered or another."""
     try:
         # The archive has a checksum of every array.
-        with np.load(data, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return _restored(json.loads(str(arrays["arr_0"])), arrays)
     except MemoryError:
         raise
@@ -510,9 +479,8 @@ class Shards:
 
     def write(self, number: int, value: Any) -> None:
         """Keep a shard."""
-        data = pack((self.key, number, value))
         try:
-            self.folder.write(_name_of_key(number), data)
+            self.folder.write(_name_of_key(number), partial(pack, (self.key, number, value)))
         except DataError:
             # A folder that this machine alone does not see has an error of its own.
             _refuse_other.__wrapped__(self.root, self.token)
@@ -526,13 +494,13 @@ class Shards:
         MissingShardError
             It is not there or not whole.
         """
-        with self.folder.open(_name_of_key(number)) as file:
-            if file is None:
-                raise MissingShardError(number, "it is gone")
-            try:
-                kept = unpack(file)
-            except ValueError as error:
-                raise MissingShardError(number, str(error)) from error
+        data = self.folder.read(_name_of_key(number))
+        if data is None:
+            raise MissingShardError(number, "it is gone")
+        try:
+            kept = unpack(data)
+        except ValueError as error:
+            raise MissingShardError(number, str(error)) from error
         # A file that was copied or renamed holds another shard.
         if type(kept) is not tuple or kept[:2] != (self.key, number):
             raise MissingShardError(number, "it is another one")
@@ -650,18 +618,13 @@ def _remove_pass(folder: AnyFolder) -> int:
     entries = folder.entries()
     # A run that was killed may leave no more than the folder.
     known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
-    ours = [entry for entry in entries if known and _is_ours(entry)]
+    ours = [e for e in entries if known and not e.is_folder and _OURS.fullmatch(e.name)]
     # The file that tells what the folder is goes last, so that a removal that was cut off can go
     # on.
     for entry in sorted(ours, key=lambda file: file.name == PASS):
         folder.remove(entry.name)
     folder.remove_empty()
     return len(entries) - len(ours)
-
-
-def _is_ours(entry: FolderEntry) -> bool:
-    is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
-    return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)
 
 
 class KeptPass(NamedTuple):

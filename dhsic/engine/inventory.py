@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import BLOCK_BYTES, Source
+from dhsic.engine.blocks import BLOCK_BYTES, Source, kinds_of
 from dhsic.engine.graph import as_task, computed, take_rows
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import explained_failures
@@ -69,11 +69,6 @@ class Inventory:
     fill: str | None
     checksums: tuple[str, ...]
     within: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def largest(self) -> int:
-        """Bytes of the largest stored chunk."""
-        return max((stamp.size for across in self.chunks for stamp in across if stamp), default=0)
 
     @property
     def absent(self) -> list[tuple[int, int]]:
@@ -144,8 +139,6 @@ def take_inventories(sources: Sequence[Source]) -> Inventories:
         # One variable that allows it speaks for the array, whose chunks all of them share.
         if not any(array.allow_missing_chunks for array in same):
             _refuse_absent(inventory)
-        for array in same:
-            array.seen(inventory)
     return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
 
 
@@ -237,56 +230,36 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
     few chunks: what else changes, an inventory shows.
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
-    of_graphs = _digests_of_graphs(
-        [source for source in sources if source.place == "graph"], runtime
-    )
-    pairs = list(zip(sources, sampled, strict=True))
-    return {
-        "variables": [_sample_digest(source, rows) for source, rows in pairs],
-        # Stored data by a sample of rows, since reading all would take as long as the test.
-        "content": {
-            f"variable {source.name!r}": _sha(rows)
-            if source.place == "storage"
-            else _by_rows(source, of_graphs)
-            for source, rows in pairs
-        },
-    }
-
-
-def _sample_digest(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
-    columns = getattr(source, "columns", None)
-    return {
-        "name": source.name,
-        "shape": list(source.shape),
-        "dtype": rows.dtype.str,
-        "columns": None if columns is None else list(columns),
-        "categorical": source.categorical,
-        # A sample of rows need not have any that is marked as missing.
-        "marks": [str(array.marks) for array in getattr(source, "stored", ())],
-    }
-
-
-def _by_rows(source: Source, of_graphs: Iterator[str]) -> dict[str, str]:
-    """Up to 128 ranges of rows, each with a digest of its pieces."""
-    bounds = _sample_bounds(source)
-    # Read whole where rows are in memory, or computed: a sample could miss a changed value.
-    read = (_sha(source.read(*span)) for span in pairwise(bounds))
-    digests = list(read if source.place == "memory" else islice(of_graphs, len(bounds) - 1))
-    return {
-        f"rows {bounds[a]} to {bounds[b] - 1}": hashlib.sha256(
-            "".join(digests[a:b]).encode()
-        ).hexdigest()[:32]
-        for a, b in _parts_of(len(bounds) - 1)
-    }
-
-
-def _digests_of_graphs(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
-    """SHA-256 of the pieces of all Dask graphs, which share what they compute."""
-    tasks = [
-        as_task(_sha)(block) for source in graphs for block in source.lazy(_sample_bounds(source))
-    ]
+    graphs = (source for source in sources if source.place == "graph")
     with explained_failures(None):
-        return iter(computed(tasks, runtime))
+        # All graphs at once, which share what they compute.
+        tasks = [as_task(_sha)(b) for source in graphs for b in source.lazy(_sample_bounds(source))]
+        of_graphs = iter(computed(tasks, runtime))
+    variables, content = [], {}
+    for source, rows in zip(sources, sampled, strict=True):
+        columns = getattr(source, "columns", None)
+        described = {
+            "name": source.name,
+            "shape": list(source.shape),
+            "dtype": rows.dtype.str,
+            "columns": None if columns is None else list(columns),
+            "categorical": "category" in kinds_of(source),
+            # A sample of rows need not have any that is marked as missing.
+            "marks": [str(array.marks) for array in getattr(source, "stored", ())],
+        }
+        variables.append(described)
+        # Read whole where rows are in memory, or computed: a sample could miss a changed value.
+        # Of stored data a sample, since reading all would take as long as the test.
+        told: Any = _sha(rows)
+        if source.place != "storage":
+            graph, spans = source.place == "graph", list(pairwise(_sample_bounds(source)))
+            pieces = [next(of_graphs) if graph else _sha(source.read(*span)) for span in spans]
+            told = {
+                _rows_text(spans[a][0], spans[b - 1][1]): _digest(pieces[a:b])
+                for a, b in _parts_of(len(spans))
+            }
+        content[f"variable {source.name!r}"] = told
+    return {"variables": variables, "content": content}
 
 
 def _sample_bounds(source: Source) -> list[int]:

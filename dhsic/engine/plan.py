@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Final, Literal, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._text import printable
 from dhsic._validation import named_arguments
 from dhsic.engine.blocks import (
     BLOCK_BYTES,
@@ -50,6 +49,7 @@ _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read o
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 _FAN_IN = 4
 _KERNELS = 8  # that are listed
+_OF_PASSES = "blocks", "rows_per_block", "tasks", "bytes_read", "bytes_to_driver"
 
 Way = Literal["read", "cut", "graph", "sent"]
 MADE: Final = "cut", "graph"
@@ -73,9 +73,6 @@ class DriverStep:
     name: str
     working_bytes: int
     held_bytes: int = 0
-
-    def __str__(self) -> str:
-        return f"driver  {self.name}: {format_bytes(self.working_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -183,15 +180,6 @@ class PassPlan:
         """Partial results that a task combines."""
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
         return 2 if self.bytes_to_driver >= _LARGE_STATE else _FAN_IN
-
-    def __str__(self) -> str:
-        pairs = f"{format_count(self.leaves, 'pair')} of " if self.pairs else ""
-        return (
-            f"pass    {self.name}: {pairs}{format_count(self.blocks, 'block')} of up to "
-            f"{self.rows_per_block:,} rows, {format_count(self.tasks, 'task')}, reads "
-            f"{format_bytes(self.bytes_read)}, {format_bytes(self.worker_bytes)} a worker, "
-            f"{format_bytes(self.bytes_to_driver)} to the driver"
-        )
 
 
 @lru_cache(maxsize=4)
@@ -412,16 +400,32 @@ class Plan(BarResult):
         return type(self).from_json, (self.to_json(),)  # a client stays where it is
 
     def summary(self) -> list[tuple[str, str]]:
-        """Label and text of every line of its HTML."""
-        landmarks = self._landmarks_text
-        return [
+        """Label and text of every line above the steps."""
+        more = ", ..." if len(self.kernels) > _KERNELS else ""
+        threads = format_count(self.runtime.threads, "thread")
+        workers = format_count(self.runtime.workers, "worker")
+        here = self.runtime.client is None
+        names = ", ".join(step.name for step in self.possible)
+        told = [
             ("rows", f"{self.n:,} of {', '.join(self.variables)}"),
-            *self._described,
-            *([("landmarks", landmarks)] if landmarks else []),
-            ("runs on", self._place_text),
-            ("peak memory", self._memory_text),
+            ("estimator", self.estimator),
+            ("null", self.null),
+            ("kernels", ", ".join(self.kernels[:_KERNELS]) + more),
+            ("landmarks", f"{self.n_landmarks:,} before pruning" if self.n_landmarks else ""),
+            (
+                "runs on",
+                f"{threads} of this process" if here else f"{workers} with {threads} in all",
+            ),
+            (
+                "peak memory",
+                f"of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
+                f"{format_bytes(self.peak_driver_bytes)}, "
+                f"allowed {format_bytes(self.runtime.memory)}",
+            ),
             ("time", "; ".join(self._times_text)),
+            ("possible", f"{names}, only where values are rare or not finite" if names else ""),
         ]
+        return [(label, text) for label, text in told if text]
 
     def records(self) -> list[dict[str, Any]]:
         """Every step with its memory in a process and its seconds."""
@@ -433,8 +437,7 @@ class Plan(BarResult):
             {
                 "step": step.name,
                 "where": "pass" if isinstance(step, PassPlan) else "driver",
-                "blocks": getattr(step, "blocks", None),
-                "bytes_read": getattr(step, "bytes_read", None),
+                **{name: getattr(step, name, None) for name in _OF_PASSES},
                 "bytes": step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes,
                 "seconds": shares.get(step.name),
             }
@@ -449,45 +452,6 @@ class Plan(BarResult):
         peak = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.runtime.memory)}"
         passes = format_count(len(self.passes), "pass")
         return [f"n = {self.n:,}", passes, f"{peak} in a process", ", ".join(self.variables)]
-
-    def __str__(self) -> str:
-        landmarks = self._landmarks_text
-        lines = [
-            f"{self.n:,} rows of {', '.join(self.variables)}",
-            *(f"{label} {text}" for label, text in self._described),
-            *([landmarks.replace(" before", " landmarks before")] if landmarks else []),
-            f"runs on {self._place_text}",
-            *(str(step) for step in self.steps),
-            *(f"{step}, only where values are rare or not finite" for step in self.possible),
-            f"peak memory {self._memory_text}",
-            *self._times_text,
-        ]
-        return "\n".join(map(printable, lines))
-
-    @property
-    def _described(self) -> list[tuple[str, str]]:
-        more = ", ..." if len(self.kernels) > _KERNELS else ""
-        kernels = ", ".join(self.kernels[:_KERNELS]) + more
-        told = [("estimator", self.estimator), ("null", self.null), ("kernels", kernels)]
-        return [(label, text) for label, text in told if text]
-
-    @property
-    def _landmarks_text(self) -> str:
-        return f"{self.n_landmarks:,} before pruning" if self.n_landmarks else ""
-
-    @property
-    def _place_text(self) -> str:
-        threads = format_count(self.runtime.threads, "thread")
-        if self.runtime.client is None:
-            return f"{threads} of this process"
-        return f"{format_count(self.runtime.workers, 'worker')} with {threads} in all"
-
-    @property
-    def _memory_text(self) -> str:
-        return (
-            f"of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
-            f"{format_bytes(self.peak_driver_bytes)}, allowed {format_bytes(self.runtime.memory)}"
-        )
 
     @property
     def _times_text(self) -> list[str]:

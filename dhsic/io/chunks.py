@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import stat
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -16,18 +15,16 @@ from numpy.typing import NDArray
 
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
+from dhsic.io.libraries import is_zarr
 from dhsic.io.marks import marks_of
 from dhsic.io.urls import failure_of, storage_error
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
-# Times the decoded bytes that a decoder holds, those included, as measured with zarr 3.1 and
-# numcodecs 0.16: gzip and lzma collect pieces, join them and copy them.
-_DECODERS = {"blosc": 1.0, "lz4": 1.0, "zstd": 1.0, "zlib": 2.5, "bz2": 2.5}
-_OTHERS = 3.0
-_FILTERED = 2.0  # what goes into a filter and what comes out
-_VIEWS = ("crc32c", "transpose")  # of what is there already
-_POOL = 4  # threads more than processors that Python decodes on
+# Times the decoded bytes that a chunk takes at most while it is decoded, as measured with zarr 3.1
+# and numcodecs 0.16: once as it is stored, and gzip and lzma collect pieces, join and copy them.
+_DECODER = 4
+_VIEWS = {"crc32c", "transpose"}  # of what is there already
 _LARGEST_SHARD = 32 * 2**20
 # Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
 _CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
@@ -40,12 +37,6 @@ _CHECKSUM_BYTES = 4
 
 Stamps = Mapping[str, Stamp]
 ChunkPlace = tuple[int, ...]
-
-
-def is_zarr(array: Any) -> bool:
-    """Whether it is a zarr array, asked without zarr, which is slow to import."""
-    zarr = sys.modules.get("zarr")
-    return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))
 
 
 def url_of(place: Any) -> str | None:
@@ -132,8 +123,12 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     places = [[(row, *others) for others in columns] for row in range(counts[0])]
     chunks = tuple(tuple(stamps.get(key_of(place)) for place in across) for across in places)
     fill = _fill_value_text(array, name)
-    checksums = tuple(dict.fromkeys(_checksums(array.metadata.to_dict())))
-    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, checksums)
+    checksums = (
+        codec
+        for codec, options in _codecs_of(array).items()
+        if codec in _CHECKED or (codec == "zstd" and options.get("checksum"))
+    )
+    inventory = Inventory(name, array.shape[0], chunks, sizes[0], fill, tuple(checksums))
     _refuse_others(inventory)
     if array.shards is None or fill is None or not within:
         return inventory
@@ -167,7 +162,7 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     if isinstance(store, LocalStore):
         folder = os.path.join(store.root, array.path)
         stamps = _local_stamps(folder, name)
-        if array.shards or [*map(codec_name, array.compressors)][-1:] != ["blosc"]:
+        if array.shards or [*_codecs_of(array)][-1:] != ["blosc"]:
             return stamps
         return {k: _whole_blosc(folder, k, s) if s.size else s for k, s in stamps.items()}
     if not store.supports_listing:
@@ -257,19 +252,14 @@ def _fill_value_text(array: Any, name: str) -> str | None:
     return f"{value[0]:g}" if np.isfinite(read).all() else None
 
 
-def _checksums(value: Any) -> Iterator[str]:
-    """Codecs that notice damaged bytes, wherever they are in metadata."""
-    if isinstance(value, Mapping):
-        name = str(value.get("name", value.get("id", ""))).removeprefix("numcodecs.")
-        options = value.get("configuration", value)
-        zstd = name == "zstd" and isinstance(options, Mapping) and options.get("checksum")
-        if name in _CHECKED or zstd:
-            yield name
-        # Attributes are of the user, and the codecs of the index of a shard check it alone.
-        value = [part for key, part in value.items() if key not in ("attributes", "index_codecs")]
-    if isinstance(value, list | tuple):
-        for part in value:
-            yield from _checksums(part)
+def _codecs_of(array: Any) -> dict[str, Mapping[str, Any]]:
+    """Names and options of the codecs of chunks, in their order and of either format of zarr."""
+    codecs: dict[str, Mapping[str, Any]] = {}
+    for codec in (*array.filters, *array.compressors):
+        told = codec.to_dict() if hasattr(codec, "to_dict") else codec.get_config()
+        name = str(told.get("name", told.get("id"))).removeprefix("numcodecs.")
+        codecs[name] = told.get("configuration", told)
+    return codecs
 
 
 # --- which are absent within shards
@@ -330,28 +320,26 @@ def _trailer(codecs: Sequence[Any]) -> int | None:
 async def _indices(
     array: Any, shards: Sequence[ChunkPlace], size: int, at_end: bool
 ) -> list[bytes]:
-    import asyncio  # slow to import, as zarr is
-
     from zarr.abc.store import RangeByteRequest, SuffixByteRequest
     from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.common import concurrent_map
 
     part = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
-    # Some at a time, or the store would get thousands of requests at once.
-    turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def read(shard: ChunkPlace) -> bytes:
         place = array.store_path / array.metadata.encode_chunk_key(shard)
-        async with turns:
-            index = await place.get(default_buffer_prototype(), part)
+        index = await place.get(default_buffer_prototype(), part)
         return b"" if index is None else bytes(index.to_bytes())
 
-    return await asyncio.gather(*map(read, shards))
+    # Some at a time, or the store would get thousands of requests at once.
+    read_all: list[bytes] = await concurrent_map([(one,) for one in shards], read, _AT_A_TIME)
+    return read_all
 
 
 # --- memory that decoding takes
 
 
-def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) -> int:
+def decoding_bytes(array: Any, stored_rows: int | None, rows: int) -> int:
     """Bytes besides the result of a read of an array that touches pieces of so many rows.
 
     The pieces that are read are chunks, or whole shards where these are small.
@@ -365,34 +353,26 @@ def decoding_bytes(array: Any, stored_rows: int | None, rows: int, stored: int) 
         Rows that are stored together.
     rows : int
         Rows of the pieces.
-    stored : int
-        Bytes of the largest chunk, or shard, as it is stored.
     """
     item = int(np.dtype(array.dtype).itemsize)
     if not is_zarr(array):
         buffer = item * (stored_rows or 0) * math.prod(array.shape[1:])
-        return stored + buffer if rows and buffer else 0
+        return 2 * buffer if rows else 0
     import zarr
 
     sizes, at_once = piece_shape(array), int(zarr.config.get("async.concurrency"))
     across = math.prod(-(-d // size) for d, size in zip(array.shape[1:], sizes[1:], strict=True))
-    pieces = across * math.ceil(rows / sizes[0])
-    inner, decoder = item * math.prod(array.chunks), _decoder(array)
-
-    def held(count: int, stored: int) -> int:
-        """Bytes of chunks, as stored and decoded, and of those that decoders work on."""
-        working = min(count, (os.cpu_count() or 1) + _POOL)
-        used = count * (stored + inner) + working * (decoder - 1) * inner
-        return int(used if decoder else count * inner)
-
+    pieces: int = across * math.ceil(rows / sizes[0])
+    inner: int = item * math.prod(array.chunks)
+    # Where nothing is to be decoded, the stored bytes are the chunk.
+    plain = _codecs_of(array).keys() <= _VIEWS
     if not array.shards:
-        return held(min(pieces, at_once), stored)
+        return min(pieces, at_once) * (1 if plain else _DECODER) * inner
     # Chunks of a shard are read together and their rows gathered before they are copied.
     piece, shard = item * math.prod(sizes), item * math.prod(array.shards)
-    read = piece * (pieces if piece == inner else min(pieces, at_once))
-    gathered = int(read * (1 + min(1.0, stored / shard)))
+    read: int = piece * (pieces if piece == inner else min(pieces, at_once))
     several = min(read // inner, math.ceil(read / shard) * at_once)
-    return gathered + (held(several, 0) if decoder else 0)
+    return 2 * read + (0 if plain else several * _DECODER * inner)
 
 
 def piece_shape(array: Any) -> tuple[int, ...]:
@@ -400,18 +380,3 @@ def piece_shape(array: Any) -> tuple[int, ...]:
     shards: tuple[int, ...] | None = array.shards
     size = math.prod(shards or ()) * np.dtype(array.dtype).itemsize
     return shards if shards and size <= _LARGEST_SHARD else tuple(array.chunks)
-
-
-def _decoder(array: Any) -> float:
-    """Times the decoded bytes that the codecs of a chunk hold; 0 where they are the stored ones."""
-    codecs = [name for name in map(codec_name, array.compressors) if name not in _VIEWS]
-    filtered = any(codec_name(codec) not in _VIEWS for codec in array.filters)
-    most = max((_DECODERS.get(name, _OTHERS) for name in codecs), default=0.0)
-    return max(most, _FILTERED) if filtered else most
-
-
-def codec_name(codec: Any) -> str:
-    """The name of a codec of either format of zarr."""
-    known = getattr(codec, "codec_id", None)
-    name = codec.to_dict()["name"] if known is None else known
-    return str(name).removeprefix("numcodecs.")

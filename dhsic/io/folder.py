@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,37 +91,26 @@ class Folder:
             return bool(fs.isfile(path))
 
     def read(self, name: str) -> bytes | None:
-        """A small file, or None where there is none."""
-        with self.open(name) as file:
-            return None if file is None else bytes(file.read())
-
-    @contextmanager
-    def open(self, name: str) -> Iterator[Any]:
-        """A file to read from, or None where there is none."""
-        with self._in_words("read"):
+        """A file, or None where there is none."""
+        with self._in_words("read"), suppress(FileNotFoundError):
             fs, path = self._opened(name)
-            try:
-                if self.is_local:
-                    # A pipe in the place of a file would be waited for.
-                    check_regular(path)
-                file = fs.open(path, "rb")
-            except FileNotFoundError:
-                file = None
-        if file is None:
-            yield None
-            return
-        with self._in_words("read"), file:
-            yield file
+            if self.is_local:
+                # A pipe in the place of a file would be waited for.
+                check_regular(path)
+            return bytes(fs.cat_file(path))
+        return None
 
-    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write a file, which is there when all of it is."""
+    def write(self, name: str, put: Callable[[Any], object]) -> None:
+        """Write a file by a function of it, which is there when all of it is."""
         with self._in_words("write to"):
             if self.is_local:
                 # Forcing may take a second, and what a crash of the machine tears has a checksum.
-                put_whole(Path(self.url, name), parts, forced=False)
+                with put_whole(Path(self.url, name)) as partial, partial.open("xb") as file:
+                    put(file)
             else:
                 fs, path = self._opened(name)
-                fs.pipe_file(path, b"".join(parts))  # an object appears when its upload is complete
+                put(data := io.BytesIO())
+                fs.pipe_file(path, data.getvalue())  # an object appears when its upload is complete
 
     def write_new(self, name: str, data: bytes) -> None:
         """Write a small file unless there is one.

@@ -13,6 +13,11 @@ def is_of(x: Any, module: str, *classes: str) -> bool:
     return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
 
 
+def is_zarr(x: Any) -> bool:
+    """Whether x is an array of zarr, which is slow to import."""
+    return is_of(x, "zarr", "Array")
+
+
 def is_sparse(x: Any) -> bool:
     """Whether x is a sparse matrix of SciPy."""
     return is_of(x, "scipy.sparse", "sparray", "spmatrix")

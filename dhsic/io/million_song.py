@@ -103,19 +103,17 @@ def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
     try:
         with _open_text(path) as text:
             while lines := text.readlines(_BLOCK_BYTES):
+                filled = [line for line in lines if line.strip()]
                 # All lines at once, many times as quick as one by one; a refusal looks at each.
-                rows = _numbers_of_lines(lines, _FIELDS)
-                for number, line in enumerate(lines, start) if rows is None or empty else ():
-                    fault = _fault(line)
+                rows = _numbers_of_lines(filled, _FIELDS)
+                for number, line in enumerate(lines, start):
                     if not line.strip():  # which is allowed at the end alone
                         empty = empty or number
-                    elif empty or fault:
-                        at, fault = (empty, "is empty") if empty else (number, fault)
+                    elif empty or (rows is None and _fault(line)):
+                        at, fault = (empty, "is empty") if empty else (number, _fault(line))
                         what = f"must be {_FIELDS} finite numbers with commas between them"
                         msg = f"line {at} of {path} {what}, and {fault}: correct or remove it"
                         raise DataError(msg)
-                if rows is None:
-                    rows = _numbers_of_lines([line for line in lines if line.strip()], _FIELDS)
                 if rows is not None:
                     yield {"features": rows[:, 1:], "year": rows[:, :1]}
                 start += len(lines)
@@ -149,8 +147,8 @@ def _open_text(path: Path) -> Iterator[TextIO]:
 
 
 def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:
-    # The parser skips empty lines, and warns where there is nothing else.
-    if not lines or not all(line.strip() for line in lines):
+    # The parser warns where there is nothing.
+    if not any(line.strip() for line in lines):
         return None
     try:
         rows = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)

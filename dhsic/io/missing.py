@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source, labels_of, read_whole
+from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source, kinds_of, labels_of, read_whole
 from dhsic.engine.runtime import compute_graphs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
@@ -36,7 +36,8 @@ def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Sou
     if missing == "refuse":
         # NaN among numbers is refused by the pass that reads them, in any place and with its row.
         for source in sources:
-            held = source.categorical and source.place != "graph" and not source.is_stored
+            labelled = "category" in kinds_of(source)
+            held = labelled and source.place != "graph" and not source.is_stored
             if held and (gaps := np.isnan(read_whole(source))).any():
                 names = labels_of(source) if source.shape[1] > 1 else None
                 column = int(gaps.any(axis=0).argmax())

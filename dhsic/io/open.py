@@ -38,7 +38,7 @@ from dhsic.io.frames import (
     list_of_columns,
     unknown_column,
 )
-from dhsic.io.libraries import holds_columns, is_of, is_sparse
+from dhsic.io.libraries import holds_columns, is_of, is_sparse, is_zarr
 from dhsic.io.marks import marks_of, unmasked
 from dhsic.io.missing import check_missing, without_missing
 from dhsic.io.tables import is_table, open_table_variables, table_index
@@ -437,17 +437,13 @@ def _aligned(sources: Sequence[Variable]) -> list[Variable]:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
-    arrays = [one.array for one in sources if _is_zarr(one.array)]
+    arrays = [one.array for one in sources if is_zarr(one.array)]
     return [
         replace(one, array=next(x for x in arrays if x.store_path == one.array.store_path))
-        if _is_zarr(one.array)
+        if is_zarr(one.array)
         else one
         for one in sources
     ]
-
-
-def _is_zarr(x: Any) -> bool:
-    return is_of(x, "zarr", "Array")
 
 
 # --- one variable
@@ -477,7 +473,7 @@ def open_one(x: Any, name: str) -> Variable:
         return replace(x, name=name)
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
         return open_array(open_stored(os.fsdecode(x), "array"), name)
-    if _is_zarr(x):
+    if is_zarr(x):
         return open_array(x, name)
     if holds_columns(x):
         return join_columns({str(key): x[key] for key in x}, name)
@@ -727,7 +723,7 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> Variable:
     array = place
     if isinstance(place, str | os.PathLike):
         array = open_stored(os.fspath(place), "array", fills=allow_missing_chunks)
-    if not _is_zarr(array):
+    if not is_zarr(array):
         msg = f"place must be a zarr array, its path or its URL, got {shown(place)}"
         raise InvalidArgumentError(msg)
     return replace(open_array(array, name), allow_missing_chunks=allow_missing_chunks)
@@ -981,7 +977,7 @@ def _own_name(x: Any) -> str | None:
         return x.name
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
         return PurePosixPath(os.fsdecode(x).replace(os.sep, "/")).name.removesuffix(".zarr") or None
-    if _is_zarr(x):
+    if is_zarr(x):
         return x.basename or None
     if is_of(x, "dask.array", "Array") or holds_columns(x):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import time
@@ -25,12 +24,11 @@ from dhsic.io.chunks import (
     decoding_bytes,
     inventory_of,
     inventory_of_file,
-    is_zarr,
     missing_folder,
     url_of,
 )
 from dhsic.io.encode import Labels
-from dhsic.io.libraries import is_of, is_sparse
+from dhsic.io.libraries import is_of, is_sparse, is_zarr
 from dhsic.io.marks import Marks, unmasked
 from dhsic.io.urls import StorageError, failure_of, storage_error
 
@@ -113,11 +111,6 @@ class Variable:
     def _width(self, columns: ColumnChoice) -> int:
         d = 1 if self.array.ndim == 1 else int(self.array.shape[1])
         return d if columns is None else len(columns)
-
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
 
     @property
     def row_bytes(self) -> int:
@@ -227,25 +220,13 @@ class Variable:
             return inventory_of(self.array, self.name, within=within)
         return inventory_of_file(self.array, self.name)
 
-    @cached_property
-    def largest(self) -> int:
-        """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
-        rows = (self.stored_rows or 0, *self.array.shape[1:])
-        sizes = (self.array.shards or self.array.chunks) if is_zarr(self.array) else rows
-        return int(np.dtype(self.array.dtype).itemsize * math.prod(sizes))
-
-    def seen(self, inventory: Inventory) -> None:
-        """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
-        # In the place of the guess that is kept until a listing tells.
-        self.__dict__["largest"] = min(self.largest, inventory.largest)
-
     def decode_bytes(self, rows: int) -> int:
         """Chunks as they are stored, decoded, and what decoding takes; of a graph its chunks."""
         if not self.is_stored:
             return rows * self.row_bytes if self.place == "graph" else 0
         # Values before they are unpacked, and where each of the marks is.
         marked = 0 if self.marks is None else 12 + len(self.marks.fills)
-        decoded = decoding_bytes(self.array, self.stored_rows, rows, self.largest)
+        decoded = decoding_bytes(self.array, self.stored_rows, rows)
         return decoded + rows * self._width(None) * marked
 
     @property
@@ -352,11 +333,6 @@ class Mapped:
     @property
     def _rows_of(self) -> tuple[Any, ...]:
         return self.inputs if self.spans else ()
-
-    @property
-    def categorical(self) -> bool:
-        """Whether any column holds codes of categories."""
-        return "category" in (self.kinds or ())
 
     @property
     def kinds(self) -> tuple[ValueKind, ...] | None:

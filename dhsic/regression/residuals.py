@@ -17,7 +17,7 @@ from dhsic._random import generator
 from dhsic._rows import ALL_ROWS, RowLabels
 from dhsic._spec import method_of_name, name_methods
 from dhsic._validation import check_choice, check_integer, named_arguments, shown
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Source, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import RowBlock
 from dhsic.engine.session import Session
@@ -717,7 +717,7 @@ def open_nodes(
         raise InvalidArgumentError(msg)
     for source in session.sources:
         # Codes of categories have no order that a regression could fit.
-        if source.categorical:
+        if "category" in kinds_of(source):
             msg = (
                 f"a regression needs numbers, and variable {source.name!r} holds categories: give "
                 "an indicator of each as columns"

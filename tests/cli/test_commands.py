@@ -332,8 +332,8 @@ def test_old_option__is_told_with_its_text(line, files, invoke):
 PLANS = {
     "--threads 3": "3 threads of this process",
     "--workers 3": "3 workers with 3 threads in all",
-    "--estimator nystrom-m:77": "77 landmarks before pruning",
-    "--estimator nystrom-m --time 0.00001s": "64 landmarks before pruning",
+    "--estimator nystrom-m:77": "77 before pruning",
+    "--estimator nystrom-m --time 0.00001s": "64 before pruning",
     "--memory 1GiB": "allowed 1.0 GiB",
     "--null permutation": "permutation null",
     "--kernel gaussian --estimator nystrom-m --null spectral": "spectral null",
@@ -349,7 +349,7 @@ def test_plan__follows_the_options_and_writes_nothing(more, files, invoke):
         line = line.replace("--threads 2 ", "")
     done = invoke(f"{line} --seed 3 --alpha 0.1 --checkpoint kept")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert "300 rows of x, y" in done.stdout
+    assert "300 of x, y" in done.stdout
     assert PLANS[more] in done.stdout
     assert PLANS[more] not in invoke("plan data.zarr --variable x --variable y --threads 2").stdout
     assert sorted(files.iterdir()) == before

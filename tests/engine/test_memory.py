@@ -79,7 +79,7 @@ def test_plan__does_not_depend_on_threads_but_for_memory_and_time():
     assert four.seconds < four.processor_seconds
     assert one.processor_seconds > 0.0
     text = str(four)
-    for fact in ("40,000 rows", "4 threads", "kernel sums", "peak memory"):
+    for fact in ("40,000 of x1", "4 threads", "kernel sums", "peak memory"):
         assert fact in text
 
 
