@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from dhsic._removed import removed
-from dhsic._text import NO_STREAM, printable, shortened
+from dhsic._text import NO_STREAM, printable, clipped
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
@@ -103,7 +103,7 @@ def _say(text: str) -> None:
     # Names of data reach the terminal here, and URLs with passwords the logs of others.
     line = redacted(printable(in_shell(" ".join(f"dhsic: {text}".split()))))
     with suppress(*NO_STREAM):  # nobody hears, as of a service
-        click.echo(shortened(line), err=True)
+        click.echo(clipped(line), err=True)
 
 
 def in_shell(text: str) -> str:
