@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dhsic._text import printable, clipped
+from dhsic._text import clipped, printable
 
 __all__ = [
     "ApproximateNullWarning",

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from dhsic._removed import removed
-from dhsic._text import NO_STREAM, printable, clipped
+from dhsic._text import NO_STREAM, clipped, printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
