@@ -260,9 +260,10 @@ def fit_combinations(
     fitted = {(k, m): _fit_to(whole, k, m, session.names[m]) for k, m in distinct}
     most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
     for (given, m), kernel in fitted.items():
-        if _needs_a_look(given) or not kernel.has_length:
-            rows, name = filled(samples[m])[:_LOOKED_AT], session.names[m]
-            _check_kernel(kernel, rows, most if scale else None, name, session.dtype)
+        # Kernels with a length follow the scale of the variable, and are fitted within their range.
+        if (own := _is_own(given)) or not kernel.has_length:
+            rows = filled(samples[m])[:_LOOKED_AT]
+            _check_kernel(session, m, kernel, own, rows, most if scale else None)
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
@@ -279,7 +280,7 @@ def _fit_to(samples: FittingSamples, kernel: Kernel, m: int, name: str) -> Kerne
 
 
 def _check_kernel(
-    kernel: Kernel, rows: NDArray[Any], most: float | None, name: str, dtype: np.dtype[Any]
+    session: Session, m: int, kernel: Kernel, own: bool, rows: NDArray[Any], most: float | None
 ) -> None:
     """Refuse kernels of a variable that are no inner products, or whose products would be lost.
 
@@ -290,10 +291,8 @@ def _check_kernel(
     InvalidArgumentError
         The kernel is not positive definite.
     """
-    own = _is_own(kernel)
-    # Kernels with a length follow the scale of the variable, and are fitted within their range; of
-    # ranks, which have none, kernels may be 0, as that of the spread of balanced numbers 0 and 1.
-    if not own and (kernel.has_length or _is_scaleless(kernel) or most is None):
+    # Kernels of ranks may be 0, as that of the spread of balanced numbers 0 and 1.
+    if not own and (_is_scaleless(kernel) or most is None):
         return
     with np.errstate(all="ignore"):
         gram = kernel(rows)
@@ -304,8 +303,9 @@ def _check_kernel(
             scaled = not np.ptp(kernel(rows / (np.abs(rows).max() or 1.0)), axis=0).any()
     if not scaled and most is not None:
         msg = (
-            f"variable {name!r}: kernel {kernel.spec()!r} differs by {largest:.1g} between rows, "
-            f"and its products keep their digits in {dtype} from {1.0 / most:.0e} to {most:.0e}: "
+            f"variable {session.names[m]!r}: kernel {kernel.spec()!r} differs by {largest:.1g} "
+            f"between rows, and its products keep their digits in {session.dtype} from "
+            f"{1.0 / most:.0e} to {most:.0e}: "
             "rescale the variable, take precision='float64', or ranks of it, as 'ranks(gaussian)'"
         )
         raise DataError(msg)
@@ -315,21 +315,16 @@ def _check_kernel(
     if least < -_NEGATIVE * unit * len(gram) or np.abs(gram - gram.T).max() > _NEGATIVE * unit:
         msg = (
             f"a kernel must be symmetric and positive definite, and {kernel.spec()!r} is not on "
-            f"{len(gram)} rows of variable {name!r}: the least eigenvalue of its Gram matrix is "
-            f"{least:.3g}. Correct the kernel; of a distance take k(x, o) + k(o, y) - k(x, y), as "
-            "'distance' does"
+            f"{len(gram)} rows of variable {session.names[m]!r}: the least eigenvalue of its Gram "
+            f"matrix is {least:.3g}. Correct the kernel; of a distance take "
+            "k(x, o) + k(o, y) - k(x, y), as 'distance' does"
         )
         raise InvalidArgumentError(msg)
 
 
 @lru_cache(maxsize=1024)
-def _needs_a_look(kernel: Kernel) -> bool:
-    """Whether it is one of the user, which may be no inner product."""
-    return _is_own(kernel)
-
-
 def _is_own(kernel: Kernel) -> bool:
-    """Whether it, or a part of it, is a kernel of the user."""
+    """Whether it, or a part of it, is a kernel of the user, which may be no inner product."""
     return not type(kernel).__module__.startswith("dhsic.") or any(map(_is_own, _parts(kernel)))
 
 

@@ -334,17 +334,12 @@ def run_null(
     estimator: Estimator, session: Session, combinations: Combinations, null: Null | None
 ) -> Outcome | GridOutcome | Estimate:
     """Run a test with a null that is chosen, or an estimate where it is None."""
-    one: Any = estimator  # those that try several kernels have `test_grid`
-    alone = combinations.plain and not combinations.features
-    found: Outcome | GridOutcome | Estimate
-    drawn = None if null is None else drawn_by(null)
-    if not alone:
-        found = one.test_grid(session, combinations, drawn)
-    elif drawn is None:
-        found = one.estimate(session, combinations.kernels)
-    else:
-        found = one.test(session, combinations.kernels, drawn)
-    return found
+    drawn: Any = None if null is None else drawn_by(null)
+    if combinations.features or not combinations.plain:
+        return estimator.test_grid(session, combinations, drawn)
+    if drawn is None:
+        return estimator.estimate(session, combinations.kernels)
+    return estimator.test(session, combinations.kernels, drawn)
 
 
 Value = TypeVar("Value")

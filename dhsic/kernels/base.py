@@ -755,7 +755,7 @@ def _median_on_line(x: Vector) -> float | None:
     middle = s * (s - 1) // 4  # of s (s - 1) / 2 pairs
     # Distances between ranks k apart, for a few k, are an even sample of all distances: their 48
     # and 52 % quantiles lie on both sides of the median.
-    steps = range(1 + s // 48, s, 1 + s // 24)
+    steps = range(1 + s // 96, s, 1 + s // 48)
     some = np.concatenate([x[k:] - x[:-k] for k in steps])
     bounds = int(0.48 * len(some)), int(0.52 * len(some))
     low, high = np.partition(some, bounds)[list(bounds)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -68,7 +68,7 @@ class OfKernel(Composite):
 
     def as_power(self) -> tuple[Kernel, float]:
         inner, exponent = self.kernel.as_power()
-        return self._of([inner]), exponent
+        return self if inner is self.kernel else self._of([inner]), exponent
 
     def as_columns(self, rows: Matrix) -> Matrix:
         return self.kernel.as_columns(rows)
@@ -602,8 +602,8 @@ class Ranked(OfKernel):
         sample = as_sample(sample)
         ranked = self
         if self.knots is None:
-            arrays = _all_knots(sample, self.scale)
-            ranked = replace(self, knots=_as_tuples(arrays))
+            arrays, knots = _all_knots(sample.tobytes(), sample.shape[1], self.scale)
+            ranked = replace(self, knots=knots)
             # Tuples make the value comparable, arrays beside them make it quick.
             ranked.__dict__["_arrays"] = arrays
         return ranked._of([self.kernel.fit(ranked._seen(sample))])
@@ -691,23 +691,25 @@ def _nearly_ascending(columns: NDArray[Any]) -> Indices:
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
 
-def _all_knots(sample: Vector, scale: Scale) -> _Arrays:
-    """Values of every column, all or at quantiles, and their heights, which many have in common."""
-    known: dict[bytes, tuple[Indices, Vector]] = {}
-    arrays = []
-    for column in sample.T:
+@lru_cache(maxsize=4)
+def _all_knots(sample: bytes, columns: int, scale: Scale) -> tuple[_Arrays, tuple[_Knots, ...]]:
+    """Values of every column, all or at quantiles, and their heights, which many have in common.
+
+    They come as arrays and as tuples. Kernels of the same ranks share them, and so find the heights
+    of rows once.
+    """
+    known: dict[bytes, tuple[Indices, Vector, tuple[float, ...]]] = {}
+    arrays, tuples = [], []
+    for column in np.frombuffer(sample).reshape(-1, columns).T:
         values, counts = np.unique(column, return_counts=True)
         if (key := counts.tobytes()) not in known:
-            known[key] = _heights(counts, scale)
-        places, heights = known[key]
-        arrays.append((values[places], heights))
-    return arrays
-
-
-def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
-    """The same, of which columns without ties share their heights."""
-    heights = {id(ys): tuple(ys.tolist()) for _, ys in arrays}
-    return tuple((tuple(xs.tolist()), heights[id(ys)]) for xs, ys in arrays)
+            places, heights = _heights(counts, scale)
+            known[key] = places, heights, tuple(heights.tolist())
+        places, heights, same = known[key]
+        values = values[places]
+        arrays.append((values, heights))
+        tuples.append((tuple(values.tolist()), same))
+    return arrays, tuple(tuples)
 
 
 def _heights(counts: Indices, scale: Scale) -> tuple[Indices, Vector]:

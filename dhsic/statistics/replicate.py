@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -129,7 +130,7 @@ class Statistic(ABC, Generic[State]):
             return orbit
 
         def fits(some: Self) -> bool:
-            return _planned(session, some, orbit, range(orbit.cosets)[-1:]).fits(session)
+            return _planned(session, orbit, some, range(orbit.cosets)[-1:]).fits(session)
 
         while orbit.groups.size >= 2 * _LEAST_GROUP and not fits(largest):
             orbit = shifted_orbit(session, null.n_resamples, orbit.groups.size // 2)
@@ -223,8 +224,8 @@ class _Part(NamedTuple):
 
 def _planned(
     session: Session,
-    statistic: Statistic[Any],
     orbit: Orbit,
+    statistic: Statistic[Any],
     cosets: range,
     numbers: Sequence[int] = range(1),
 ) -> _Part:
@@ -241,9 +242,7 @@ def _pieces(
     Of one statistic and one coset they are parts that add up to it. What is too large even then is
     taken as it is, and the plan says so.
     """
-
-    def planned(some: Statistic[Any], cosets: range, numbers: Sequence[int] = range(1)) -> _Part:
-        return _planned(session, some, orbit, cosets, numbers)
+    planned = partial(_planned, session, orbit)
 
     def cut(some: Statistic[Any], numbers: Sequence[int], cosets: range) -> Iterator[_Part]:
         (most, together), count = some.most(orbit), len(numbers)
