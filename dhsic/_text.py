@@ -31,12 +31,12 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def clipped(text: str) -> str:
+def brief_message(text: str) -> str:
     """A message of 600 characters at most: a long list of names gives way, and a remedy stays.
 
     Examples
     --------
-    >>> len(clipped("there are: " + "name, " * 300 + "did you mean 'x'?"))
+    >>> len(brief_message("there are: " + "name, " * 300 + "did you mean 'x'?"))
     600
     """
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 205]} ... {text[-200:]}"

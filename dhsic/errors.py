@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dhsic._text import clipped, printable
+from dhsic._text import brief_message, printable
 
 __all__ = [
     "ApproximateNullWarning",
@@ -28,7 +28,7 @@ class DhsicError(Exception):
 
     def __str__(self) -> str:
         # Messages name columns and paths, which may hold sequences that steer a terminal.
-        return clipped(printable(super().__str__(), keep="\n\t"))
+        return brief_message(printable(super().__str__(), keep="\n\t"))
 
 
 # Also the built-in error of its kind, so that code that knows nothing of dhsic can catch it.

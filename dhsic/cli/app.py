@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from dhsic._removed import removed
-from dhsic._text import NO_STREAM, clipped, printable
+from dhsic._text import NO_STREAM, brief_message, printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
@@ -23,7 +23,8 @@ INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
 FLAGS: dict[str, str] = {}  # by the argument, of all commands
 # Where a message has both, options stand before arguments in brackets.
 _CALLED = re.compile(
-    r" \((?:numeric|categorical|thousands|decimal)=[^()]*\)"
+    r" \((?:numeric|categorical|thousands|decimal|delimiter)=[^()]*\)"
+    r"|(?: \(|, in Python by )dhsic\.\w+\([^()]*\)\)?"
     r"|\b([a-z_]+)=(?:\[?'([^']*)'\]?|True\b|(?=[ ,:;]|$))"
 )
 
@@ -103,7 +104,7 @@ def _say(text: str) -> None:
     # Names of data reach the terminal here, and URLs with passwords the logs of others.
     line = redacted(printable(in_shell(" ".join(f"dhsic: {text}".split()))))
     with suppress(*NO_STREAM):  # nobody hears, as of a service
-        click.echo(clipped(line), err=True)
+        click.echo(brief_message(line), err=True)
 
 
 def in_shell(text: str) -> str:

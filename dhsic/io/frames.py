@@ -22,7 +22,6 @@ from dhsic.io.encode import (
 )
 from dhsic.io.variables import Variable
 
-_LISTED = 20
 _WIDE = ("Int128", "UInt128")  # which NumPy has not
 
 
@@ -137,9 +136,8 @@ def list_of_columns(variable: Any) -> list[str]:
 
 def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
     """The error of a name that the data do not have."""
-    listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
     return InvalidArgumentError(
-        f"the data have no column {name!r}; there are: {listed or 'none'}"
+        f"the data have no column {name!r}; there are: {', '.join(known) or 'none'}"
         f"{nearest(str(name), known)}"
     )
 

@@ -380,8 +380,7 @@ class Table:
             There are two, or it holds something else.
         """
         if column not in self.columns:
-            some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
-            hint = f"; there are: {some}{nearest(column, self.columns)}"
+            hint = f"; there are: {', '.join(self.columns)}{nearest(column, self.columns)}"
             if len(self.columns) == 1:
                 told = _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
                 hint = f"; {told}" if told else hint
