@@ -138,7 +138,8 @@ class InteractionTestResult(IndependenceTestResult):
 
     def records(self) -> list[dict[str, Any]]:
         each = {
-            f"p_{factorisation.separated}": factorisation.pvalue
+            # A variable may be called "value", and p_value is the largest of the three.
+            f"p_factor_{factorisation.separated}": factorisation.pvalue
             for factorisation in self.factorisations
         }
         return [{**super().records()[0], **each}]

@@ -282,7 +282,9 @@ def dependence_matrix(
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        Two or more, as for `independence_test`. A column a variable gives the matrix of a table.
+        Two or more, as for `independence_test`. A column a variable gives the matrix of a table,
+        and `data` alone that of all its columns: name those to take where some only number the
+        rows, which the command ``dhsic matrix`` leaves out by itself.
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where not given.
     n_landmarks : int or str, optional

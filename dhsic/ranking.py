@@ -81,6 +81,7 @@ By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 _MOST = 40
 _COMPARED = 1_000  # rows of the target and of a feature of its name
 _TARGET = 40
+_FEWEST_ROWS = 4  # that can be ranked
 _CONTROLS: Mapping[Control, str] = {
     "bh": "false discovery rate (BH)",
     "by": "false discovery rate (BY)",
@@ -483,7 +484,7 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
     data : object
         A data frame, Dataset, dict of columns, or path of a CSV or Parquet file.
     others : sequence, optional
-        Columns with another task, as variables of the table; what is no name is passed over.
+        Columns with another task: a name, which need not be text, or a list of them each.
 
     Returns
     -------
@@ -497,9 +498,6 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
     DataError
         The file cannot be read.
     """
-    some = ([one] if isinstance(one, str) else one for one in others)
-    listed = chain.from_iterable(one for one in some if isinstance(one, list | tuple))
-    taken = {name for name in listed if isinstance(name, str)}
     left_out: dict[str, str] = {}
 
     def passing(columns: Iterable[str], check: Callable[[str], object]) -> list[str]:
@@ -525,6 +523,10 @@ def usable_columns(data: Any, others: Sequence[Any] = ()) -> tuple[list[str], di
 
     held, table = data, open_table(Path(data)) if is_table(data) else None
     names = _names_of_columns(data) if table is None else table.columns
+    # A name of pandas may be a number, or a tuple, as a list of names may be.
+    some = ([x] if isinstance(x, str | int) or str(x) in names else x for x in others)
+    listed = chain.from_iterable(one for one in some if isinstance(one, list | tuple))
+    taken = set(map(str, listed))
     if table is not None:
         named = columns_by_variable(sorted(taken), names)
         taken = {column for columns in named.values() for column in columns}
@@ -578,7 +580,9 @@ def open_columns(
         names = names_of(given, usual)
     else:
         # One column has its name; a list of columns has none of its own.
-        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
+        names = [
+            str(x) if isinstance(x, str | int) else y for x, y in zip(given, usual, strict=True)
+        ]
     session = run.open(given, names, data, missing, rows, pairwise=True)
     several, one = session.sources
     (name, *others), columns = labels_of(one) or ("",), labels_of(several) or ()
@@ -806,7 +810,7 @@ def rank_features(
     features: Any = None,
     target: Any = None,
     *,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     column_groups: ColumnGroups | None = None,
     by: By = "pvalue",
     feature_kernels: ColumnKernels = None,
@@ -844,9 +848,10 @@ def rank_features(
         and CKA 0 and p-values 1, is marked, and does not count as a test of many. Where it is left
         out, all columns of `data` that have no other task and hold numbers or labels: those that
         are left out, as dates, names of rows and their numbers, the result lists with the reasons.
+        Dask data frames are not read for it: exclude numbers of rows yourself.
     target : array-like, shape (n,) or (n, d)
         The other variable.
-    exclude : sequence of str, optional
+    exclude : str or sequence of str, optional
         Columns of `data` that are no features, where `features` is left out.
     column_groups : mapping of str to columns, or sequence of columns, optional
         Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
@@ -944,15 +949,20 @@ def rank_features(
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     check_choice("by", by, get_args(By))
+    # Labels are as many a row, of four rows or more.
+    lists = isinstance(groups, list) and all(isinstance(x, list | tuple | range) for x in groups)
     if isinstance(groups, Mapping) or (
-        isinstance(groups, list) and all(isinstance(one, list | tuple | range) for one in groups)
+        lists and (len(groups) < _FEWEST_ROWS or len(set(map(len, groups))) > 1)
     ):
         msg = "groups are labels of rows, got lists of columns: groups of columns are column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
     left_out: Mapping[str, str] = {}
     if features is None:
-        others = [target, strata, groups, *exclude]
+        # Labels that are given themselves are no columns.
+        texts = (one if isinstance(one, list | tuple) else [one] for one in (strata, groups))
+        labels = (one for one in texts if all(isinstance(name, str) for name in one))
+        others = [target, *labels, *([exclude] if isinstance(exclude, str | int) else exclude)]
         features, left_out = usable_columns(data, others)
     elif exclude:
         msg = "exclude is of all columns of data, and features names some: leave either out"

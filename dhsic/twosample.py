@@ -19,7 +19,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.blocks import Source, kinds_of, labels_of, read_whole
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
 from dhsic.engine.runtime import graphs_on
@@ -40,9 +40,10 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.program import Method
 from dhsic.estimators.registry import is_added
+from dhsic.io.encode import Labels
 from dhsic.io.held import held_sources
 from dhsic.io.missing import GapTreatment, Missing
-from dhsic.io.open import open_labelled_data, open_sample_data
+from dhsic.io.open import names_of, open_labelled_data, open_sample_data
 from dhsic.io.variables import Variable, codes_of_rows, pooled_samples, rows_of_samples
 from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
@@ -410,8 +411,8 @@ def two_sample_test(
         Container of the samples as columns or arrays, which are then named.
     between : array-like or str, optional
         A label for every row of one variable, of one column or several, or names of columns of
-        `data`: rows of equal labels are a sample, and `strata` and `groups` are then labels of the
-        same rows. The rows are held in memory.
+        `data`: rows of equal labels are a sample, in the order of their first rows, and `strata`
+        and `groups` are then labels of the same rows. The rows are held in memory.
     missing : {"refuse", "drop"}, optional
         As for `independence_test`; every sample is left its own complete rows.
     strata : list of array-like or of str, optional
@@ -574,29 +575,43 @@ def _samples_by_label(
     run: RunOptions,
 ) -> tuple[list[Source], dict[str, list[Source]], int]:
     """Samples of the rows of a variable that have equal labels, with those of other labels."""
-    sources, beside, dropped = open_labelled_data(variables, None, data, missing, labels)
+    names = names_of(variables, ["x1", "between"]) if data is None else None
+    sources, beside, dropped = open_labelled_data(variables, names, data, missing, labels)
     values, label = held_sources(sources, parse_bytes(run.memory), None)
     told = read_labels(label, "between")
     code = coded(told)
     if not code.any():
         msg = f"between must have two labels or more, got one of {len(code)} rows: take another"
         raise DataError(msg)
-    categories = getattr(sources[1], "categories", None) or [None] * label.shape[1]
-    names, samples = [], {what: list[Source]() for what in ("", *beside)}
+    known, kinds = _categories(sources[1]) or [None] * label.shape[1], kinds_of(label)
+    samples = {what: list[Source]() for what in ("", *beside)}
     for k in range(code.max() + 1):
         rows = np.flatnonzero(code == k)
-        each = zip(told[rows[0]], categories, strict=True)
-        names.append(", ".join(f"{x:g}" if known is None else known[int(x)] for x, known in each))
+        name = ", ".join(map(_label_text, told[rows[0]], kinds, known))
         for what, source in {"": values, **beside}.items():
             part = Variable(
-                f"{what} of {names[k]!r}" if what else names[k],
+                f"{what} of {name!r}" if what else name,
                 read_whole(source)[rows],
                 kinds=kinds_of(source),
                 labels=labels_of(source),
-                categories=getattr(source, "categories", None),
+                categories=_categories(source),
             )
             samples[what].append(part)
     return samples.pop(""), samples, dropped
+
+
+def _categories(source: Any) -> tuple[Labels, ...] | None:
+    """The labels of codes; of rows that are left they are those of all rows."""
+    while not hasattr(source, "categories") and hasattr(source, "inputs"):
+        source = source.inputs[0]
+    return getattr(source, "categories", None)
+
+
+def _label_text(value: Any, kind: ValueKind, known: Labels) -> str:
+    if known is not None:
+        return str(known[int(value)])
+    # In full, since dates and numbers of people may differ in their last digit alone.
+    return str(bool(value)) if kind == "boolean" else str(value).removesuffix(".0")
 
 
 def _common_name(samples: Sequence[Source]) -> str:

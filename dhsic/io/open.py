@@ -228,7 +228,7 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
         if not holds_columns(data):
             chosen = frame[[known[column] for column in listed]]
             picked.append(chosen.to_native() if hasattr(chosen, "to_native") else chosen)
-        elif len(listed) == 1:
+        elif alone:
             picked.append(data[known[listed[0]]])
         else:
             parts = {column: data[known[column]] for column in listed}

@@ -264,7 +264,7 @@ def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
         {
             "pass over the data": done.name,
             "row blocks": done.blocks,
-            "read (MiB)": done.bytes_read / 2**20,
+            "read (MiB)": _mebibytes(done.bytes_read),
             "seconds": done.seconds,
             "rows a second": round(result.n / done.seconds) if done.seconds > 0 else 0,
         }
@@ -273,8 +273,8 @@ def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
     taken = [
         {
             "process": use.process,
-            "planned peak (MiB)": use.planned / 2**20,
-            "measured peak (MiB)": "not known" if use.peak is None else use.peak / 2**20,
+            "planned peak (MiB)": _mebibytes(use.planned),
+            "measured peak (MiB)": "not known" if use.peak is None else _mebibytes(use.peak),
             "% of plan": None if use.peak is None else round(100 * use.peak / use.planned),
         }
         for use in memory
@@ -285,6 +285,11 @@ def _timings(result: Any, memory: Sequence[MemoryUse]) -> str:
         _table("Passes over the data", read),
         _table("Memory", taken) or _note("The peak of memory was not measured."),
     )
+
+
+def _mebibytes(size: int) -> float:
+    """A size in a unit by which a table can be sorted; a large one in full."""
+    return size / 2**20 if size < 2**30 else round(size / 2**20)
 
 
 def _reproduction(result: Any, run: Run) -> str:

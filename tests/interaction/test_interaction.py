@@ -271,6 +271,16 @@ def test_options__are_those_asked_for(data, estimator):
     assert [one.together for one in named.factorisations] == [("b", "c"), ("a", "c"), ("a", "b")]
 
 
+def test_records__have_the_p_value_of_all_whatever_the_names(data):
+    names = ["value", "error", "factor_value"]
+    found = interact(data, names=names)
+    (row,) = found.records()
+    assert (row["p_value"], row["p_error"]) == (found.pvalue, found.pvalue_error)
+    each = {f"p_factor_{one.separated}": one.pvalue for one in found.factorisations}
+    assert len(each) == len(names)
+    assert each.items() <= row.items()
+
+
 def test_landmarks__are_those_asked_for(data):
     usual = interact(data)
     few = interact(data, estimator=dhsic.NystromMHSIC(9))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import xarray as xr
 from scipy.stats import binom, false_discovery_control
 
 import dhsic
@@ -628,6 +629,38 @@ def test_features__left_out_have_no_column_with_another_task():
     options = {"data": table, "target": "y", "strata": "s", "groups": "g", "rng": 0}
     found = dhsic.rank_features(**options, exclude=["where"], n_resamples=199)
     assert [one.name for one in found.features] == [" pay ", "b"]
+
+
+@pytest.mark.parametrize(
+    ("target", "exclude", "left"),
+    [
+        (2, "id", ["d", "0", "1"]),
+        ("d", [0, "id"], ["1", "2"]),
+        (["d", 1], 0, ["id", "2"]),
+    ],
+)
+def test_features__left_out_are_not_those_of_a_word_or_a_number(target, exclude, left):
+    data = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 5)))
+    data = data.set_axis(["id", "d", 0, 1, 2], axis=1)
+    found = dhsic.rank_features(data=data, target=target, exclude=exclude, rng=0)
+    assert [one.name for one in found.features] == left
+    assert found.target == ("y" if isinstance(target, list) else str(target))
+
+
+@pytest.mark.parametrize("form", [dict, pd.DataFrame, xr.Dataset])
+def test_features__of_one_column_have_its_name(form):
+    v, w = np.random.default_rng(0).standard_normal((2, 40))
+    data = form({"v": ("row", v), "w": ("row", w)} if form is xr.Dataset else {"v": v, "w": w})
+    found = dhsic.rank_features(data=data, target="w", rng=0)
+    assert [one.name for one in found.features] == ["v"]
+
+
+def test_groups__may_be_lists_of_the_labels_of_each_row():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    crossed = np.stack([np.arange(60) // 20, np.arange(60) // 5], axis=1)
+    options = {"features": x[:, :2], "target": x[:, 2], "rng": 0}
+    listed = dhsic.rank_features(groups=crossed.tolist(), **options)
+    assert listed.features == dhsic.rank_features(groups=crossed, **options).features
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ RUN = Run(
     command="dhsic test x",
     python="print('x')",
     ran_on="threads x",
-    memory=[MemoryUse("a <x>", 200 * 2**20, 100 * 2**20), MemoryUse("other", 2**20, None)],
+    memory=[
+        MemoryUse("a <x>", 200 * 2**20, 100 * 2**20),
+        MemoryUse("other", 2**20, None),
+        MemoryUse("large", 12_345_678 * 2**10, 2**20),
+    ],
 )
 
 
@@ -156,6 +160,7 @@ def test_report__of_a_test_has_its_decision_parameters_passes_and_memory(read):
     assert page.tables["Memory"][1:] == [
         ["a <x>", "200", "100", "50"],
         ["other", "1", "not known", ""],
+        ["large", "12,056", "1", "0"],
     ]
     assert "peak of memory was not measured" in read(result).text
     assert "50 replicates never can" in read(independence(null="permutation"), alpha=0.015).text
@@ -259,5 +264,8 @@ def test_page__is_quiet_alone_and_sortable_whatever_the_names(tmp_path):
                 assert head.get_attribute("aria-sort") == order
                 assert list(map(float, cells.all_inner_texts())) == expected
         assert page.locator("th[aria-sort]").count() == 1
+        page.locator("table[aria-label='Memory'] thead button").nth(2).click()
+        cells = page.locator("table[aria-label='Memory'] td:nth-child(3)")
+        assert cells.all_inner_texts() == ["1", "100", "not known"]
     assert heard == []
     assert {url for url in asked if not url.startswith("data:")} == {path.as_uri()}

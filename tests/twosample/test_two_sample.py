@@ -386,6 +386,25 @@ def test_between__are_the_samples_that_the_labels_say(labels, tmp_path):
     assert stored.pvalue == read.pvalue == found.pvalue
 
 
+@pytest.mark.parametrize("form", ["column", "table", "csv", "parquet"])
+@pytest.mark.parametrize(
+    ("first", "second"), [(20230101, 20230102), ("z", "a"), (True, False), (0.5, 0.25)]
+)
+def test_between__names_the_samples_as_the_labels_are_written(first, second, form, tmp_path):
+    data = pd.DataFrame({"label": [first, second] * 20, "pay": np.sin(np.arange(40.0))})
+    data.loc[3, "pay"] = np.nan
+    options = {"missing": "drop", "rng": 0}
+    data.to_csv(path := tmp_path / "t.csv", index=False)
+    if form == "parquet":
+        data.to_parquet(path := tmp_path / "t.parquet")
+    if form == "column":
+        found = dhsic.two_sample_test(data["pay"], between=data["label"], **options)
+    else:
+        table = data if form == "table" else path
+        found = dhsic.two_sample_test("pay", data=table, between="label", **options)
+    assert [one.name for one in found.samples] == [str(first), str(second)]
+
+
 @pytest.mark.parametrize(
     ("samples", "options", "words"),
     [
@@ -395,6 +414,7 @@ def test_between__are_the_samples_that_the_labels_say(labels, tmp_path):
         (1, {"between": [1] * 40}, "two labels or more, got one"),
         (1, {"between": range(40)}, "at least 2 rows"),
         (1, {"between": [0, 1] * 19}, "same rows"),
+        (1, {"between": ["a", "b", None, "a"] * 10}, "'between' has missing values in 10 rows"),
     ],
 )
 def test_between__is_refused_where_it_cannot_say_samples(samples, options, words):
