@@ -128,8 +128,9 @@ def run(row: Row, options: Options) -> None:
         with _seen(request.place, options, journal, page) as seen:
             result = request.call(function, **seen)
             row.after(result, options)
-            # The picture needs values of rows, which workers read and which are gone with them.
-            if page.path is not None and getattr(result, "flat", False):
+            # A picture needs values of rows, which workers read and which are gone with them.
+            pictured = page.path is not None or options["plot_path"] is not None
+            if pictured and getattr(result, "flat", False):
                 result.drawn  # noqa: B018  # while there are processes to compute its points
         try:
             if options["json_path"] is not None:

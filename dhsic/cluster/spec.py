@@ -45,7 +45,8 @@ _UNUSED: dict[str, tuple[str, ...]] = {
     "gateway": ("tls", "threads"),  # it hands out certificates; threads are among its options
 }
 _ANSWER_TIMEOUT, _SCHEDULER_TIMEOUT, _QUEUE_TIMEOUT = 10.0, 60.0, 600.0
-_LARGEST_FILE, _SHOWN = 2**20, 300
+_LARGEST_FILE, _SHOWN, _SHORTEST = 2**20, 300, 60
+_LOGINS = ("basic", "kerberos", "jupyterhub")
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 SectionType = TypeVar("SectionType")
@@ -76,6 +77,15 @@ def _text(
     return text
 
 
+# A word that enters a job script: no space, quote or semicolon, which would end it.
+_word = partial(
+    _text,
+    pattern=r"[A-Za-z0-9_][A-Za-z0-9_.,:@/+=%\[\]-]*",
+    requirement="one plain word",
+    remedy="use letters, digits and _.,:@/+=%[]-, and begin with a letter or digit",
+)
+
+
 def _path(name: str, value: Any) -> str:
     """The whole path of a file or folder of this machine, whose variables are set here."""
     return os.path.abspath(_expanded(_text(name, os.fspath(value))))
@@ -99,7 +109,17 @@ def _node_path(name: str, value: Any) -> str:
 
 def _walltime(name: str, value: Any) -> str:
     pattern = r"(\d{1,3}-)?\d{1,4}:[0-5]\d:[0-5]\d"
-    return _text(name, value, pattern, "a time", "write HH:MM:SS or D-HH:MM:SS")
+    text = _text(name, value, pattern, "a time", "write HH:MM:SS or D-HH:MM:SS")
+    # Workers leave before their job ends, and would at once.
+    if _seconds(text) < _SHORTEST:
+        refuse(name, f"at least {_SHORTEST} seconds", value, "write HH:MM:SS or D-HH:MM:SS")
+    return text
+
+
+def _seconds(walltime: str) -> int:
+    days, _, clock = walltime.rpartition("-")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _url(name: str, value: Any) -> str:
@@ -328,12 +348,12 @@ class JobQueue(_Section):
     8
     """
 
-    queue: str | None = None
-    account: str | None = None
-    name: str | None = None
+    queue: str | None = _checked(_word, None)
+    account: str | None = _checked(_word, None)
+    name: str | None = _checked(_word, None)
     walltime: str = _checked(_walltime, "01:00:00")
-    interface: str | None = None
-    host: str | None = None
+    interface: str | None = _checked(_word, None)
+    host: str | None = _checked(_word, None)
     log_directory: str | None = _checked(plain_path, None)
     local_directory: str | None = _checked(_node_path, None)
     shared_directory: str | None = _checked(plain_path, None)
@@ -346,9 +366,7 @@ class JobQueue(_Section):
     @property
     def seconds(self) -> int:
         """Longest time of a job in seconds."""
-        days, _, clock = self.walltime.rpartition("-")
-        hours, minutes, seconds = map(int, clock.split(":"))
-        return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+        return _seconds(self.walltime)
 
 
 @dataclass(frozen=True)
@@ -543,6 +561,8 @@ class ClusterSpec(_Section):
         if self.workers is None and self.kind not in ("local", "scheduler"):
             remedy = "give a number, or minimum and maximum"
             refuse("workers", f"given for the kind {self.kind}", None, remedy)
+        if self.gateway is not None and self.gateway.auth is not None:
+            check_choice("gateway: auth", self.gateway.auth, _LOGINS)
         if self.kubernetes is not None:
             requests, limits = self.pod_resources.values()
             own = pod_amounts(self.threads, job_limit(self.memory))["requests"]["memory"]

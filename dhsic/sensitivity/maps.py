@@ -259,6 +259,11 @@ class SensitivityMap(Result):
             start += len(samples)
         return MapPoints(x, y, *np.vstack(derivatives).astype(np.float64).T)
 
+    @cached_property
+    def drawn(self) -> MapPoints:
+        """The points of the picture, computed once for all pictures."""
+        return self.points()
+
     def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = _MOST) -> Axes:
         """A picture: the points of two variables of a column each, or bars of columns.
 
@@ -287,7 +292,7 @@ class SensitivityMap(Result):
         """
         # A result that was read from a file has no rows any more.
         if of is None and self.flat and self.rows is not None:
-            points = self.points()
+            points = self.drawn
             return sensitivity_field(points.x, points.y, points[2:], names=self.names, ax=ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))
         name = check_choice("of", of or widest, self.names)

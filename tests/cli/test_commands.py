@@ -439,6 +439,20 @@ def test_report__has_code_and_a_command_that_give_its_result(line, files, found,
     assert "of one process" in page.read_text()
 
 
+REPORTED = [
+    *(line for line in SAME if line not in (PAIRS, TEST, RANK)),
+    *(QUICK, f"{RANK} --estimator nystrom-m:20", f"sensitivity data.zarr {CAUSE}"),
+]
+
+
+@pytest.mark.parametrize("line", REPORTED)
+def test_report__is_written_by_every_command(line, files, invoke, tmp_path):
+    done = invoke(f"{line} --report {tmp_path}/page.html --plot {tmp_path}/plot.svg")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
 FILES = {
     f"{QUICK} --estimator nystrom-m:20": {"--report": "<!doctype html>", "--log-json": '"event"'},
     f"{RANK} --estimator nystrom-m:20": {
