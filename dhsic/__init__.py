@@ -90,8 +90,7 @@ __all__ = [
 def __getattr__(name: str) -> _typing.Any:
     if name in _SUBMODULES:
         return _importlib.import_module(f"dhsic.{name}")
-    msg = f"module 'dhsic' has no attribute {name!r}{_removed.removed(name)}"
-    raise AttributeError(msg)
+    raise _removed.no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

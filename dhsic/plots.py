@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dhsic._removed import no_attribute
 from dhsic._text import printable
 from dhsic._validation import check_integer, check_level, check_number, shown
 from dhsic.errors import DataError, InvalidArgumentError, needing
@@ -28,6 +29,11 @@ __all__ = [
     "sensitivity_field",
     "witness_function",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise no_attribute(__name__, name)
+
 
 Vector = NDArray[np.float64]
 ParentLists = Sequence[Sequence[int]]

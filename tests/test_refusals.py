@@ -196,6 +196,7 @@ ARGUMENTS = [
         (lambda: dhsic.TimeOrder(lag=0), "lag must be"),
         (lambda: dhsic.TimeOrder(period=0), "must be"),
         (lambda: dhsic.TimeOrder(lag=5, period=12), "must be"),
+        (lambda: dhsic.Permutation(within="blocks"), "write within='groups', and group_rows="),
         (lambda: dhsic.Permutation("10"), "an integer >= 1, got '10'"),
         (lambda: dhsic.Chain(combined_by="min"), "combined_by must be one of 'fisher', 'sidak'"),
         (lambda: dhsic.NystromMHSIC(0), "n_landmarks must be an integer >= 1 or a multiple of sq"),

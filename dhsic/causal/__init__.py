@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from dhsic._removed import no_attribute
 from dhsic.causal.directions import (
     AccuracyCurve,
     CausalDirection,
@@ -47,7 +48,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    msg = f"module 'dhsic.causal' has no attribute {name!r}"
-    if name in ("RocCurve", "PrecisionRecallCurve", "roc_curve", "precision_recall_curve"):
-        msg += ": take sklearn.metrics of the true directions and the scores"
-    raise AttributeError(msg)
+    raise no_attribute(__name__, name)

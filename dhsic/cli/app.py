@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from dhsic._removed import removed
+from dhsic._removed import removed, removed_option
 from dhsic._text import NO_STREAM, brief_message, printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
@@ -82,9 +82,10 @@ def _report(error: BaseException) -> int:
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         message = error.format_message()
-        # Whatever click does not know, a value, an option or a command, it quotes.
-        gone = next(filter(None, map(removed, re.findall(r"'([^']+)'", message))), "")
-        message = message if gone in message else message.removesuffix(".") + gone
+        gone = _gone(error, message)
+        # Names that are spelt alike are others than what serves for a removed one.
+        if gone not in message:
+            message = re.split(r"\.? \(?Did you mean", message)[0].removesuffix(".") + gone
         _say(f"error: {message}{_where_to_look(context)}")
         return USAGE
     if isinstance(error, DhsicError):
@@ -94,6 +95,31 @@ def _report(error: BaseException) -> int:
     text = " ".join(str(error).split())[:200]
     _say(f"internal error: {type(error).__name__}: {text}; run with --debug for the traceback")
     return INTERNAL
+
+
+def _gone(error: click.ClickException, message: str) -> str:
+    """End of a message about words that were removed: what the command takes in their place."""
+    # Whatever click does not know, a value, an option or a command, it quotes.
+    words = re.findall(r"'([^']+)'", message)
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return next(filter(None, map(removed, words)), "")
+    # What is missing was perhaps given by an option that was removed.
+    if isinstance(error, click.MissingParameter):
+        words += [word.partition("=")[0] for word in context.find_root().obj]
+    options = {option: one for one in context.command.params for option in one.opts}
+
+    def takes(option: str, name: str) -> bool:
+        one: Any = options.get(option)
+        several = name == "grid" and "|" in getattr(one, "help", "")
+        return several or name in getattr(getattr(one, "type", None), "names", ())
+
+    hints = (
+        removed(word) or removed(f"{context.info_name} {word}") or removed_option(word, takes)
+        for word in words
+        if word not in options
+    )
+    return next(filter(None, hints), "")
 
 
 def _where_to_look(context: click.Context | None) -> str:

@@ -205,5 +205,3 @@ def test_accuracy_curve__is_weighted_and_refuses_what_is_no_boolean():
     assert causal.accuracy_curve(scores, truth, weights).accuracy[-1] == pytest.approx(3 / 5)
     with pytest.raises(InvalidArgumentError, match="truth must be 4 booleans"):
         causal.accuracy_curve(scores, [1, 0, 1, 0])
-    with pytest.raises(AttributeError, match="take sklearn"):
-        causal.roc_curve(scores, truth)
