@@ -336,7 +336,9 @@ def read_block(
     if not all(np.isfinite(block).all() for block in checked):
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
-    check_exact("the data", *values)
+    for source, block in zip(sources, values, strict=True):
+        name = "a variable" if source is None else f"variable {source.name!r}"
+        check_exact(f"{name} in {_ranges_text(ranges)}", block)
     return values
 
 
@@ -404,7 +406,8 @@ def _read_together(
 
 
 def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
-    return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))
+    told = [f"{start} to {stop - 1}" for start, stop in sorted(ranges)]
+    return "rows " + ", ".join([*told[:4], *(["..."] if len(told) > 4 else [])])
 
 
 @dataclass(frozen=True)
