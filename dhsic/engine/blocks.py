@@ -318,7 +318,8 @@ def read_block(
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
     for number, (source, block) in enumerate(zip(sources, values, strict=True), 1):
-        check_exact(f"variable {number if source is None else repr(source.name)}", block)
+        name = f"variable {number if source is None else repr(source.name)}"
+        check_exact(f"{name} in {_ranges_text(ranges)}", block)
     return values
 
 
@@ -386,7 +387,8 @@ def _read_together(
 
 
 def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
-    return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))
+    told = [f"{start} to {stop - 1}" for start, stop in sorted(ranges)]
+    return "rows " + ", ".join([*told[:4], *(["..."] if len(told) > 4 else [])])
 
 
 @dataclass(frozen=True)

@@ -340,7 +340,11 @@ class Tree:
                 return compute(self.job(there, runtime), runtime, tell)
             except MissingShardError as missing:
                 assert shards is not None
-                shards.drop(missing)
+                # All that are broken are found at once, or each would end the pass once more.
+                shared, look = held(shards, runtime), as_task(_missing_shard)
+                looks = [look(shared, number) for number in sorted(there - {missing.number})]
+                for broken in filter(None, [missing, *computed(looks, runtime)]):
+                    shards.drop(broken)
 
     def _in_this_thread(self, threads: int, tell: Tell) -> list[Partial[Any]]:
         """The first leaves, where no graph is worth its while: of one, or of quick ones."""
@@ -453,6 +457,14 @@ def _keep_shard(work: Work, number: int, partial: Partial[Any]) -> Partial[Any]:
 def _load_shard(work: Work, number: int) -> Any:
     assert work.shards is not None
     return work.shards.load(number)
+
+
+def _missing_shard(shards: Shards, number: int) -> MissingShardError | None:
+    try:
+        shards.load(number)
+    except MissingShardError as missing:
+        return missing
+    return None
 
 
 # Passes over the data.
@@ -676,17 +688,17 @@ def take_rows(
     groups = together(sources)
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
     stored = [at for at in groups if at[0] not in graphs]
-    # Refused before it is read, where it would take more than the budget.
-    most = max((sources[m].take_bytes for m, *_ in stored), default=0)
-    check_process_memory(runtime.budget, most)
+    taken: dict[int, NDArray[Any]] = {}
     with explained_failures(checkpoint):
-        values = computed([sources[m].take(rows[m]) for m in graphs], runtime)
-        taken = dict(zip(graphs, values, strict=True))
         for at in stored:
+            # Refused before it is read, where it would take more than the budget.
+            check_process_memory(runtime.budget, sources[at[0]].take_bytes)
             same, wanted = [sources[m] for m in at], [rows[m] for m in at]
             tasks = _take_tasks(same, wanted, runtime)
             pieces = computed(tasks, runtime) or [take_block(same, wanted)]
             taken.update(zip(at, _joined(pieces), strict=True))
+        values = computed([sources[m].take(rows[m]) for m in graphs], runtime)
+        taken.update(zip(graphs, values, strict=True))
     return [taken[m] for m in range(len(sources))]
 
 

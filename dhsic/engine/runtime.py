@@ -17,14 +17,14 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from weakref import ref
+from weakref import WeakValueDictionary
 
 from dhsic._validation import check_integer
 from dhsic.engine.supervision import StalledError, threads_of_workers
@@ -149,8 +149,8 @@ class _SeenRun:
     """Bytes of the process when it first looked."""
     last: float = 0.0
     """When it looked last."""
-    held: Callable[[], Budget | None] = lambda: None
-    """Its budget, None where it has ended."""
+    held: WeakValueDictionary[int, Budget] = field(default_factory=WeakValueDictionary)
+    """Its budgets that looked, none where it has ended; a task may have a copy of its own."""
 
 
 _collected = {"took": 0.0, "ended": 0.0}
@@ -201,7 +201,7 @@ class Budget:
         next_ = f" and is about to take {format_bytes(more)}" if more else ""
         msg = (
             f"a process may use {format_bytes(self.allowed)},{words} and uses "
-            f"{format_bytes(max(self._used(own_bytes()), 0))}{next_}: "
+            f"{format_bytes(max(_used(_seen[self.run], own_bytes()), 0))}{next_}: "
             "allow more memory, or take fewer threads, landmarks, features or resamples; data in "
             "large stored chunks need less memory once they are written in smaller ones"
         )
@@ -243,17 +243,18 @@ class Budget:
         now, resident = time.monotonic(), own_bytes()
         with _lock:
             mine = _seen.setdefault(self.run, _SeenRun(self.allowed, resident))
-            mine.last, mine.held = now, ref(self)
+            mine.last, mine.held[id(self)] = now, self
             # Runs that looked lately share this process, and may take what they were allowed.
             others = [one for one in _seen.values() if now - one.last < _RECENT_SECONDS]
-            for ended in [run for run, one in _seen.items() if one.held() is None]:
+            for ended in [run for run, one in _seen.items() if not one.held]:
                 del _seen[ended]
-        allowed = sum(one.allowed for one in others if one.held() is not None)
-        return self._used(resident) + more - allowed
+            allowed = sum(one.allowed for one in others if one.held)
+        return _used(mine, resident) + more - allowed
 
-    def _used(self, resident: int) -> int:
-        first = _seen[self.run].first
-        return min(first, LIBRARIES) + resident - first
+
+def _used(seen: _SeenRun, resident: int) -> int:
+    """Bytes of a run of so many of this process."""
+    return min(seen.first, LIBRARIES) + resident - seen.first
 
 
 def check_process_memory(budget: Budget | None, more: int = 0) -> None:

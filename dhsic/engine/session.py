@@ -544,9 +544,8 @@ class Session:
         runtime = self.runtime
         work = Work(function, budget=runtime.budget)
         tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
-        # Of a function without a token no one would know whose shards they are.
-        with suppress(TypeError):
-            tree = tree if checkpoint is None else tree.keeping(checkpoint, name, (function, count))
+        if checkpoint is not None:
+            tree = tree.keeping(checkpoint, name, (function, count))
         started = PassStarted(name, len(ranges), count, "resamples")
         failures = explained_failures(checkpoint)
         return run_tree(tree, started, runtime, self.listener, failures)[0]

@@ -671,6 +671,30 @@ class SortedColumns:
 
 
 @dataclass(frozen=True)
+class _Sorted:
+    """n times squared distance covariance of two columns, the second permuted."""
+
+    columns: SortedColumns
+    sums: GramSums
+    orders: RowOrders
+    start: int
+    """The coset of replicate 0."""
+    unbiased: bool
+
+    def __call__(self, replicates: range) -> Vector:
+        """Under some permutations, shape (r,)."""
+        values = []
+        for coset in range(self.start + replicates.start, self.start + replicates.stop):
+            order = self.orders.of(range(coset, coset + 1), 1)[0]
+            # A permutation moves row sums along with rows, and changes the joint sum alone.
+            rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
+            joint = np.array([self.columns.joint(order)])
+            moved = self.sums._replace(rows=rows, joint=joint)
+            values.append(moved.n * moved.hsic(unbiased=self.unbiased))
+        return np.concatenate(values)
+
+
+@dataclass(frozen=True)
 class SortedStatistic(Statistic[RowsSum]):
     """n times a multiple of the squared distance covariance of two columns, by sorting.
 
@@ -721,25 +745,12 @@ class SortedStatistic(Statistic[RowsSum]):
         start = max(cosets.start, 1)
         values = [session.n * found.hsic(unbiased=self.unbiased)] if cosets.start == 0 else []
         if cosets.stop > start:
-            moved = partial(self._moved, columns, found, orders, start)
+            moved = _Sorted(columns, found, orders, start, self.unbiased)
             values += session.map("permutation null", moved, cosets.stop - start)
         factor = self.factor(found)
         errors = factor * found.rounding(np.dtype(np.float64))
         told = self.tell(GramFound(found, np.zeros(2)))
         return Permuted((factor * np.concatenate(values))[:, None], errors, told)
-
-    def _moved(
-        self, columns: SortedColumns, sums: GramSums, orders: RowOrders, start: int, some: range
-    ) -> Vector:
-        """The statistic, the second column permuted in the ways of some cosets from a start on."""
-        values = []
-        for coset in range(start + some.start, start + some.stop):
-            order = orders.of(range(coset, coset + 1), 1)[0]
-            # A permutation moves row sums along with rows, and changes the joint sum alone.
-            rows = np.stack([sums.rows[0], sums.rows[1][order]])
-            moved = sums._replace(rows=rows, joint=np.array([columns.joint(order)]))
-            values.append(moved.n * moved.hsic(unbiased=self.unbiased))
-        return np.concatenate(values)
 
 
 def _later_terms(points: PlanePoints, ranks: Ranks) -> float:

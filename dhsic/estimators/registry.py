@@ -99,7 +99,8 @@ def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
     own = tuple(null for null in _named(estimator.nulls, NULLS) if null in NULLS.values())
 
     def stands(null: type[Any]) -> bool:
-        if (others := getattr(null, "estimators", None)) is None:
+        # Its own: those of what it derives from are no fact of it.
+        if (others := vars(null).get("estimators")) is None:
             return isinstance(drawn_by(null()), own)
         return estimator in _named(others, ESTIMATORS)
 
@@ -395,7 +396,7 @@ def _sharing() -> set[str]:
     return {name for name, null in NULLS.items() if issubclass(null, _Shared)}
 
 
-def register(extension: Class, /, **told: Any) -> Class:
+def register(extension: Class | None = None, /, **told: Any) -> Class:
     """Make a class known by its name: a kernel, a null distribution or an estimator.
 
     The name is the attribute `name` of the class, and then works wherever names do: in
@@ -412,10 +413,10 @@ def register(extension: Class, /, **told: Any) -> Class:
         fields are its parameters in text, in their order, as in "gaussian:0.5". Or one derived from
         `FromReplicates` or from another null, which stands with all estimators that take what it
         derives from, or what its `replicates` are; or with those alone that its attribute
-        `estimators` names. Or one derived from `dhsic.estimators.Functions` or, for other
-        statistics, `dhsic.estimators.Estimator`, whose attributes say which `nulls` stand with it,
-        by name or class, how many variables it takes, `most_variables`, and how its time grows with
-        the rows, `cost`.
+        `estimators` names, which classes derived from it do not inherit. Or one derived from
+        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`, whose
+        attributes say which `nulls` stand with it, by name or class, how many variables it takes,
+        `most_variables`, and how its time grows with the rows, `cost`.
     **told
         None: what is told of a class are its attributes.
 
@@ -449,13 +450,14 @@ def register(extension: Class, /, **told: Any) -> Class:
            [-1.,  1.]])
     >>> dhsic.unregister("cosine")
     """
-    kind, add = _kind_of_class(extension)
-    if told:
+    if told or extension is None:
+        got = f"{', '.join(told) or 'nothing'} for {getattr(extension, '__name__', 'no class')}"
         msg = (
-            f"register takes the class alone, got {', '.join(told)} for {extension.__name__}: "
-            f"make it an attribute of the class, as {next(iter(told))} = ..."
+            f"register takes the class alone, got {got}: make it an attribute of the class, as "
+            f"{next(iter(told), 'nulls')} = ..., and write @dhsic.register above it"
         )
         raise InvalidArgumentError(msg)
+    kind, add = _kind_of_class(extension)
     name = _checked_name(extension, kind)
     add(extension)
     _ADDED[name] = extension
@@ -583,7 +585,7 @@ def _add_kernel(cls: type[Kernel]) -> None:
 
 
 def _add_null(cls: type[Null]) -> None:
-    if (estimators := getattr(cls, "estimators", None)) is not None:
+    if (estimators := vars(cls).get("estimators")) is not None:
         _check_named("estimators", estimators, ESTIMATORS)
     NULLS[cls.name] = cls
 

@@ -389,7 +389,9 @@ class GramPass(PermutedPass[PairSums]):
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
         b, size, k = self.groups.size, self.dtype.itemsize, len(self.kernels)
-        moved = sum(self.dims) * (8 + len(self.drawn) * self.moves)
+        # The values of the data and of one coset, and those of further ones.
+        further = max(len(self.drawn) - 1, 0) * self.moves
+        moved = 8 * sum(self.dims) + sum(self.dims[1:]) * further
         scratch = 4 * size * rows * self.width + 8 * rows * (moved + self.width)
         if self.orbit.shifted:
             buffers = (math.prod(shape) * kind.itemsize for shape, kind in self.buffers)
@@ -445,8 +447,11 @@ class GramPass(PermutedPass[PairSums]):
         values = block.values
         if self.moves:
             orders = RowOrders(self.orbit, block.first, count, n_left)
-            moved = [x[orders.of(self.drawn, m)] for m, x in enumerate(values)]
-            values += tuple(x[r] for r in range(len(self.drawn)) for x in moved)
+            first, *others = values
+            moved = [x[orders.of(self.drawn, m)] for m, x in enumerate(others, 1)]
+            values += tuple(
+                x for r in range(len(self.drawn)) for x in (first, *(y[r] for y in moved))
+            )
         rows, columns = self.shared.rows_and_columns(values, self.dtype)
         left = np.arange(self.groups.n_left)
         left = left[self.groups.left_of(block.first, block.first + count)] if n_left else left[:0]
@@ -938,7 +943,9 @@ class GramStatistic(Statistic[Any]):
         n, in_sets = orbit.groups.n, isinstance(orbit.groups, MovedGroups)
         if not orbit.shifted:
             return orbit.groups.count == 1 and (self.limit or orbit.cosets > 1)
-        few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n <= _FEW_ROWS)
+        # Rows of many columns take more memory than their matrices, and longer every time.
+        most = max(_FEW_ROWS, sum(self.dims))
+        few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n <= most)
         held = len(self.combinations.kernels) * n**2 * self.dtype.itemsize
         return few and not self.joint and held <= _HELD
 

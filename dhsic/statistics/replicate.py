@@ -273,6 +273,12 @@ def _pieces(
             elif not addends:
                 # Nothing fits: the plan says about how much one coset takes.
                 parts = max(-(-len(cosets) // together), -(-piece.needed // one.needed))
+                # One coset fits where the driver holds less than is kept for it.
+                room = session.runtime.memory - session.runtime.libraries_bytes
+                while parts < len(cosets) and one.needed <= room:
+                    if planned(some, next(_cut(cosets, parts))).needed <= room:
+                        break
+                    parts *= 2
                 for few in _cut(cosets, parts):
                     yield planned(some, few, numbers)
 

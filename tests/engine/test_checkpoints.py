@@ -62,6 +62,7 @@ def assert_all_is_kept(folder, first, *data, **options):
 BY_ROWS = {"null": "gamma"}  # two passes of ten blocks
 BY_PAIRS = {"estimator": "v-hsic", "null": "gamma"}  # one pass over pairs of blocks
 BY_RESAMPLES = {"estimator": "v-hsic"}  # 30 ranges of resamples
+BY_SORTING = {"estimator": "dcov", "kernels": None}
 
 
 def killed_at(number):
@@ -102,12 +103,14 @@ def test_run__that_the_user_interrupts_goes_on_to_the_same_bits(threads, long, t
     assert len(seen.of("BlockFinished")) < 20
 
 
-def test_run__killed_within_resamples_goes_on_to_the_same_bits(tmp_path):
-    whole = run(None, **BY_RESAMPLES)
+@pytest.mark.parametrize("asked", [BY_RESAMPLES, BY_SORTING], ids=["tiles", "sorting"])
+def test_run__killed_within_resamples_goes_on_to_the_same_bits(asked, tmp_path):
+    data = X[:, :1], Y
+    whole = run(None, *data, **asked)
     with pytest.raises(KilledError):
-        run(tmp_path / "kept", progress=killed_at(17), threads=1, **BY_RESAMPLES)
+        run(tmp_path / "kept", *data, progress=killed_at(17), threads=1, **asked)
     seen = Heard()
-    assert answer(run(tmp_path / "kept", progress=seen, **BY_RESAMPLES)) == answer(whole)
+    assert answer(run(tmp_path / "kept", *data, progress=seen, **asked)) == answer(whole)
     assert 0 < len(seen.of("BlockFinished")) < 30
 
 
@@ -148,6 +151,7 @@ def test_parts__that_are_broken_are_computed_again_and_said(how, long, tmp_path)
         "0007",
     ]
     assert len(seen.of("BlockFinished")) == 2
+    assert [one.name for one in seen.of("PassStarted")].count("kernel sums") == 2
     assert_all_is_kept(tmp_path / "kept", whole, *long, **BY_ROWS)
 
 

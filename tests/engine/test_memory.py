@@ -1,5 +1,6 @@
 """Memory and reads of a run: no more than its plan says, and refused where that is too much."""
 
+import copy
 import subprocess
 import sys
 import tracemalloc
@@ -11,11 +12,13 @@ from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 import dhsic
+from dhsic.engine.runtime import Budget
 from dhsic.errors import MemoryBudgetError
 from tests.engine.toys import CountingStore
 from tests.places import CALLS, Heard
 
 MIB = 2**20
+WIDE = [(600, (3000, 1), "auto", 240), (6000, (200, 200), "shifts:20000", 370)]
 FEW = {"estimator": dhsic.NystromMHSIC(20), "null": "gamma", "kernels": "gaussian"}
 
 
@@ -148,6 +151,30 @@ def test_run__of_a_process_that_grows_beyond_what_is_allowed_ends_in_words(monke
     with pytest.raises(MemoryBudgetError, match=r"were planned, and uses"):
         dhsic.independence_test(x, y, rng=0, threads=1, memory=allowed, progress=grow, **FEW)
     assert len(held) > 1
+
+
+def test_run__counts_as_long_as_a_budget_of_it_is_there(monkeypatch):
+    """Of two runs of a process, one whose tasks look by copies takes less than it may."""
+    monkeypatch.setattr("dhsic.engine.runtime._seen", {})
+    monkeypatch.setattr("dhsic.engine.runtime.own_bytes", lambda: resident * MIB)
+    resident, one, other = 100, Budget(600 * MIB), Budget(300 * MIB)
+    for budget in (one, copy.copy(one), other):
+        budget.look()
+    del budget
+    resident = 700
+    copy.copy(one).look()
+    other.look()
+    del one
+    with pytest.raises(MemoryBudgetError, match="and uses 700"):
+        other.look()
+
+
+@pytest.mark.parametrize(("n", "dims", "null", "memory"), WIDE)
+def test_plan__of_wide_rows_under_several_shifts_fits(n, dims, null, memory):
+    data = [np.random.default_rng(0).standard_normal((n, d)) for d in dims]
+    asked = {"estimator": "v-hsic", "threads": 1, "null": null}
+    libraries = dhsic.plan(*data, **asked).baseline_bytes
+    assert dhsic.plan(*data, **asked, memory=libraries + memory * MIB).fits
 
 
 def peak_of(code):

@@ -176,6 +176,14 @@ def test_null__of_some_estimators():
             run(null=null, estimator="nystrom-m")
         assert run(null=null).estimator == "v-hsic"
 
+    @dhsic.register
+    @dataclass(frozen=True)
+    class OfAll(OfTwo):
+        name: ClassVar[str] = "maximum-of-all"
+
+    assert run(null=OfAll(), estimator="nystrom-m").null == "maximum-of-all"
+    dhsic.unregister(OfAll)
+
 
 def test_null__derived_from_another():
     dhsic.register(Shuffled)
@@ -347,6 +355,8 @@ def named(text):
             for text in ("gaussian", "gamma", "v-hsic")
         ),
         (Sign, {"cost": "n"}, "takes the class alone, got cost for Sign: make it an attribute of"),
+        (None, {"nulls": "shifts"}, "got nulls for no class: make it an attribute .* nulls = "),
+        (None, {}, "takes the class alone, got nothing for no class: "),
         (attributes(Maximum, estimators="vhsic"), {}, "among .*, got 'vhsic'; did you mean 'v-hs"),
         (
             attributes(Maximum, estimators=[]),

@@ -12,6 +12,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 import dhsic
 from dhsic.errors import DataError
@@ -277,6 +278,15 @@ def test_integers__that_lose_digits_as_floats_are_refused(name):
     rows = len(x["a"]) if isinstance(x, dict) else len(x)
     with pytest.raises(DataError, match=r"has integers beyond 2\*\*53.*: subtract an offset"):
         told(x, np.arange(rows), missing="drop")
+
+
+def test_integers__that_a_pass_meets_are_refused_by_their_rows():
+    x = zarr.create_array({}, shape=(40_000,), chunks=(2_000,), dtype="i8")
+    x[:] = np.arange(40_000)
+    x[12_001] = 2**53 + 1
+    asked = {"estimator": dhsic.NystromMHSIC(20), "null": "gamma", "kernels": "gaussian"}
+    with pytest.raises(DataError, match=r"variable .*in rows \d+ to \d+.* has integers beyond"):
+        dhsic.independence_test(x, np.arange(40_000.0), rng=0, **asked)
 
 
 @pytest.mark.parametrize(
