@@ -556,16 +556,15 @@ def _names_of_columns(data: Any) -> Sequence[str]:
     if data is None:
         msg = "rank_features: missing a required argument: 'features', or data= to rank its columns"
         raise UnknownArgumentError(msg)
-    named: Any
     if holds_columns(data) or any(
         is_of(data, of, "DataFrame") for of in ("pandas", "dask.dataframe")
     ):
-        named = list(map(str, data))
-        if len(set(named)) < len(named):
+        names = list(map(str, data))
+        if len(set(names)) < len(names):
             got = shown(list(data))
             msg = f"columns to rank must have different names as text, got {got}: rename them"
             raise DataError(msg)
-        return named
+        return names
     named = None if isinstance(data, os.PathLike) else getattr(as_frame(data), "columns", None)
     if named is None:
         msg = "features must name arrays of the group, got none: name them"

@@ -750,11 +750,12 @@ def is_parquet(path: object) -> bool:
     # Arrays of a zarr group may have any name, and lie beside other files.
     if any(os.path.exists(os.path.join(path, name)) for name in METADATA):
         return False
-    with os.scandir(path) as entries:  # of partitions as Hive writes them: year=2011
-        return any(
-            _ends_with(entry.name, _PARQUET_NAMES) or ("=" in entry.name and entry.is_dir())
-            for entry in entries
-        )
+    # Of partitions as Hive writes them: year=2011.
+    return any(
+        _ends_with(name, _PARQUET_NAMES)
+        or ("=" in name and os.path.isdir(os.path.join(path, name)))
+        for name in map(os.fsdecode, os.listdir(path))
+    )
 
 
 def is_csv(path: object) -> bool:

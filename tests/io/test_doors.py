@@ -487,6 +487,8 @@ def test_columns__are_found_by_their_keys_first(data):
     assert test(1, "y", data=data, strata=7).pvalue == test(X[:, 0], Y, strata=STRATA).pvalue
     together = dhsic.hsic(data, rng=0)
     assert [v.name for v in together.variables][:2] == ["1", "'1'"]
+    with pytest.raises(DataError, match="must have different names as text"):
+        dhsic.rank_features(target="y", data=data)
 
 
 FORM_OF = dict(zip(FUNCTIONS, [*FRAMES] * len(FUNCTIONS), strict=False))
