@@ -22,7 +22,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import check_choice, check_level, named_arguments, nearest
+from dhsic._validation import check_choice, check_level, named_arguments, nearest, shown
 from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, labels_of
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
@@ -558,8 +558,15 @@ def _names_of_columns(data: Any) -> Sequence[str]:
     if data is None:
         msg = "rank_features: missing a required argument: 'features', or data= to rank its columns"
         raise UnknownArgumentError(msg)
-    if holds_columns(data) or is_of(data, "dask.dataframe", "DataFrame"):
-        return list(map(str, data))
+    if holds_columns(data) or any(
+        is_of(data, of, "DataFrame") for of in ("pandas", "dask.dataframe")
+    ):
+        names = list(map(str, data))
+        if len(set(names)) < len(names):
+            got = shown(list(data))
+            msg = f"columns to rank must have different names as text, got {got}: rename them"
+            raise DataError(msg)
+        return names
     named = None if isinstance(data, os.PathLike) else getattr(as_frame(data), "columns", None)
     if named is None:
         msg = "features must name arrays of the group, got none: name them"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def as_frame(x: Any) -> Any:
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(x, pandas.DataFrame):
         # Names may be numbers or tuples, which narwhals does not select by.
-        x = x.set_axis(list(map(str, x.columns)), axis=1)
+        x = x.set_axis(names_of_columns(x.columns), axis=1)
     try:
         frame = nw.from_native(x, pass_through=True, allow_series=True)
     except nw.exceptions.DuplicateError as error:
@@ -59,6 +59,13 @@ def as_frame(x: Any) -> Any:
         msg = f"a {type(x).__name__} is not computed yet: call .collect() on it first"
         raise DataError(msg)
     return frame if isinstance(frame, nw.DataFrame | nw.Series) else None
+
+
+def names_of_columns(keys: Iterable[Any]) -> list[str]:
+    """Name columns by text: of 1 and "1", which are alike as such, by what Python writes."""
+    listed = list(keys)
+    names = [str(key) for key in listed]
+    return names if len(set(names)) == len(names) else [repr(key) for key in listed]
 
 
 def categories_of_pandas(schema: Any) -> list[str]:
@@ -116,8 +123,8 @@ def frame_source(frame: Any, name: str) -> Variable:
     return Variable(name, values, kinds=kinds, labels=labels, categories=categories)
 
 
-def list_of_columns(variable: Any) -> list[str]:
-    """The names of several columns that make one variable.
+def list_of_columns(variable: Any, known: Container[str] = ()) -> list[Any]:
+    """The names of several columns that make one variable: text, or what known columns have.
 
     Raises
     ------
@@ -125,13 +132,13 @@ def list_of_columns(variable: Any) -> list[str]:
         It is no list of names.
     """
     listed = isinstance(variable, Sequence) and len(variable)
-    if not listed or not all(isinstance(name, str | int | tuple) for name in variable):
+    if not listed or not all(isinstance(x, str | int | tuple) or str(x) in known for x in variable):
         msg = (
             "with data=, a variable must be the name of a column or a list of names, got "
             f"{shown(variable)}: leave out data= to pass arrays"
         )
         raise InvalidArgumentError(msg)
-    return [str(name) for name in variable]
+    return list(variable)
 
 
 def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:

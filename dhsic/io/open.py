@@ -36,6 +36,7 @@ from dhsic.io.frames import (
     frame_source,
     index_of_pandas,
     list_of_columns,
+    names_of_columns,
     unknown_column,
 )
 from dhsic.io.libraries import holds_columns, is_of, is_sparse, is_zarr
@@ -174,13 +175,15 @@ def _opened_labels(given: Any, what: str, variable: Variable, whose: str = "") -
 def _labels_of(given: Any, what: str, data: Any) -> Any:
     """Labels that are given themselves, or by the names of columns of the data."""
     # A list of texts is names of columns only where there are columns to name.
-    named = isinstance(given, str) or (
+    named = isinstance(given, str | int | np.integer) or (
         isinstance(given, list | tuple) and given and all(isinstance(name, str) for name in given)
     )
     if data is None or not named:
         return given
     if _is_stored(data):
-        return open_group_labels(data, given, what)
+        return open_group_labels(
+            data, given if isinstance(given, list | tuple) else str(given), what
+        )
     return pick_variables([given], data)[0][0]
 
 
@@ -215,25 +218,42 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
             f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out"
         )
         raise InvalidArgumentError(msg)
+    if is_of(data, "pandas", "DataFrame"):
+        keys = list(data.columns)
     # Names may be numbers and, of pandas, tuples, which texts name all the same.
-    known = {str(key): key for key in keys}
+    known: dict[str, list[Any]] = {}
+    for key in keys:
+        known.setdefault(str(key), []).append(key)
+    told = str if len(known) == len(keys) else repr  # as `names_of_columns` has it
     picked, names = [], []
     for variable in variables:
         alone = isinstance(variable, str | int) or str(variable) in known
-        listed = [str(variable)] if alone else list_of_columns(variable)
-        for column in listed:
-            if column not in known:
-                raise unknown_column(column, list(known))
-        names.append("+".join(listed))
+        listed = [variable] if alone else list_of_columns(variable, known)
+        chosen = [_key_of(name, known) for name in listed]
+        columns = [told(key) for key in chosen]
+        names.append("+".join(columns))
         if not holds_columns(data):
-            chosen = frame[[known[column] for column in listed]]
-            picked.append(chosen.to_native() if hasattr(chosen, "to_native") else chosen)
+            part = frame[chosen if frame is data else columns]
+            picked.append(part.to_native() if hasattr(part, "to_native") else part)
         elif alone:
-            picked.append(data[known[listed[0]]])
+            picked.append(data[chosen[0]])
         else:
-            parts = {column: data[known[column]] for column in listed}
+            parts = {name: data[key] for name, key in zip(columns, chosen, strict=True)}
             picked.append(join_columns(parts, names[-1]))
     return picked, names
+
+
+def _key_of(name: Any, known: Mapping[str, Sequence[Any]]) -> Any:
+    """The key of a column: the name itself, or the only one that is the same as text."""
+    keys = known.get(str(name), ())
+    if not keys:
+        raise unknown_column(str(name), list(known))
+    exact = [key for key in keys if key == name]
+    if len(keys) > 1 and not exact:
+        got = f"{name!r}, which may be {' or '.join(map(repr, keys))}"
+        msg = f"a column must be named by its key, got {got}: give the key itself"
+        raise InvalidArgumentError(msg)
+    return (exact or keys)[0]
 
 
 def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[Variable]:
@@ -476,7 +496,9 @@ def open_one(x: Any, name: str) -> Variable:
     if is_zarr(x):
         return open_array(x, name)
     if holds_columns(x):
-        return join_columns({str(key): x[key] for key in x}, name)
+        return join_columns(
+            dict(zip(names_of_columns(x), (x[key] for key in x), strict=True)), name
+        )
     if is_of(x, "dask.dataframe", "DataFrame", "Series"):
         return _dask_frame(x, name)
     if is_of(x, "xarray", "DataArray"):
@@ -610,7 +632,8 @@ def _dask_frame(x: Any, name: str) -> Variable:
     """A Dask data frame or a column of one; known categories become codes."""
     # A series has no columns to assign codes to.
     frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
-    frame = frame.rename(columns=str)
+    names = names_of_columns(frame.columns)
+    frame = frame.rename(columns=dict(zip(frame.columns, names, strict=True)))
     kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
     codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
     frame = frame.assign(**{c: code.where(code >= 0) for c, code in codes.items()})  # else missing
@@ -771,7 +794,9 @@ def _opened_array(
                 "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python by pandas"
             )
             raise DataError(msg) from error
-        if isinstance(place, str) and any(pathlib.Path(place).rglob("*.parquet")):
+        # A folder that is none of Parquet by its own names; all of a disk would take long to list.
+        below = pathlib.Path(place) if isinstance(place, str) else None
+        if below and any(chain(below.glob("*/*.parquet"), below.glob("*/*/*.parquet"))):
             msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
             raise DataError(msg) from error
         url = url_of(place)
@@ -994,7 +1019,7 @@ def _columns_as_variables(
 ) -> tuple[list[Any], Sequence[str] | None]:
     """Split one table, dictionary or matrix into a variable a column, with their names."""
     if holds_columns(x):
-        held = {str(key): x[key] for key in x}
+        held = dict(zip(names_of_columns(x), (x[key] for key in x), strict=True))
         return list(held.values()), list(held) if names is None else names
     source = open_one(x, "data")
     labels = labels_of(source) or [f"x{j}" for j in range(1, source.shape[1] + 1)]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from dhsic._validation import (
 )
 from dhsic.engine.blocks import INEXACT, LARGEST_EXACT
 from dhsic.errors import DataError, InvalidArgumentError, needing
+from dhsic.io.chunks import METADATA
 from dhsic.io.encode import USUAL, Notation, check_repeated, notations_of, written_numbers
 from dhsic.io.frames import (
     as_frame,
@@ -70,6 +72,7 @@ _MAX_CATEGORIES = 65536
 _NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
 _CSV_NAMES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _PARQUET_NAMES = (".parquet", ".pq")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _NO_QUOTES = (
     "correct it, or tell 'dhsic convert table' that quotes mean nothing: --quotes none "
     "(quotes='none')"
@@ -575,7 +578,8 @@ class Table:
         options = ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
         )
-        yield from _parquet(self.path).to_batches(
+        held, _ = _parquet(self.path)
+        yield from held.to_batches(
             columns=list(columns),
             batch_size=rows,
             batch_readahead=1,
@@ -584,11 +588,106 @@ class Table:
         )
 
 
-def _parquet(path: Path) -> Any:
-    """A Parquet file, or a folder of some, whose names may hold columns, as ``year=2011``."""
-    from pyarrow import dataset
+def _parquet(path: Path) -> tuple[Any, Any]:
+    """Open a Parquet file, or a folder of some, as a data set of Arrow, and tell its schema.
 
-    return dataset.dataset(path, format="parquet", partitioning="hive" if path.is_dir() else None)
+    Names of folders may hold columns, as ``year=2011``, unless the files store them. The schema
+    has columns whose name is there twice, which the data set leaves out, as Arrow reads by name.
+
+    Raises
+    ------
+    DataError
+        The files differ in their columns, one is damaged, or there is none.
+    """
+    import pyarrow as pa
+    from pyarrow import dataset, fs
+
+    files = _parquet_files(path) if path.is_dir() else [path]
+    parquet, local = dataset.ParquetFileFormat(), fs.LocalFileSystem()
+    schemas = []
+    for file in files:
+        with _readable(file):
+            schemas.append(parquet.inspect(str(file), local))
+    folders = [file.relative_to(path).parent.parts for file in files]
+    told = [dict(part.split("=", 1) for part in parts if "=" in part) for parts in folders]
+    stored = set(schemas[0].names)
+    keys = [key for key in dict.fromkeys(chain.from_iterable(told)) if key not in stored]
+    values = {key: _partition_values([one.get(key) for one in told]) for key in keys}
+    fragments = []
+    for k, (file, of_file) in enumerate(zip(files, told, strict=True)):
+        holds = dataset.scalar(True)
+        for key in (key for key in keys if key in of_file):
+            schemas[k] = schemas[k].append(pa.field(key, values[key].type))
+            field, value = dataset.field(key), values[key][k]
+            holds = holds & (field == value if value.is_valid else field.is_null())
+        fragments.append(parquet.make_fragment(str(file), local, holds))
+    schema = _common_schema(path, files, schemas)
+    counts = Counter(schema.names)
+    once = [field for field in schema if counts[field.name] == 1]
+    read = pa.schema(once, metadata=schema.metadata)
+    return dataset.FileSystemDataset(fragments, read, parquet, local), schema
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """List the Parquet files below a folder, ``part.2`` before ``part.10``."""
+
+    def natural(path: Path) -> list[list[str | int]]:
+        split = [re.split(r"([0-9]+)", part) for part in path.relative_to(folder).parts]
+        return [[int(x) if j % 2 else x for j, x in enumerate(texts)] for texts in split]
+
+    files = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        paths = [Path(parent, name) for name in names if not name.startswith((".", "_"))]
+        files += [path for path in paths if _holds_parquet(path)]
+    if not files:
+        msg = f"{folder} must hold Parquet files, got none: give the folder that has them"
+        raise DataError(msg)
+    return sorted(files, key=lambda path: (natural(path), path))
+
+
+def _holds_parquet(path: Path) -> bool:
+    """Whether a file is named as Parquet is, or begins so: Hive gives its files no suffix."""
+    if _ends_with(path, _PARQUET_NAMES):
+        return True
+    with _readable(path), open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _partition_values(texts: Sequence[str | None]) -> Any:
+    """Values that names of folders hold: numbers of Arrow where all are, else text."""
+    import pyarrow as pa
+
+    plain = [None if text in (None, _NO_VALUE) else unquote(text) for text in texts]
+    for type_ in (pa.int64(), pa.float64()):
+        try:
+            return pa.array(plain, pa.string()).cast(type_)
+        except pa.ArrowInvalid:
+            continue
+    return pa.array(plain, pa.string())
+
+
+def _common_schema(path: Path, files: Sequence[Path], schemas: Sequence[Any]) -> Any:
+    """The schema of several files; a column without any value in some has the type of others."""
+    import pyarrow as pa
+
+    first, null = schemas[0], pa.null()
+    types = dict(zip(first.names, first.types, strict=True))
+    for file, schema in zip(files, schemas, strict=True):
+        here = dict(zip(schema.names, schema.types, strict=True))
+        for column in types | here:
+            known, got = types.get(column), here.get(column)
+            if known is not None and got is not None and null in (known, got):
+                types[column] = got if known == null else known
+            elif known != got:
+                msg = (
+                    f"all files of {path} must have the same columns of the same types, got column "
+                    f"{column!r} of type {got or 'none'} in {file.relative_to(path)}, and of type "
+                    f"{known or 'none'} in those before it: write all files with one schema"
+                )
+                raise DataError(msg)
+    fields = [pa.field(name, types[name]) for name in first.names]
+    return pa.schema(fields, metadata=first.metadata)
 
 
 def open_table(path: Path, reading: Reading | None = None) -> Table:
@@ -633,8 +732,8 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
     with _readable(path):
-        held = _parquet(path)
-        return _described_table(path, reading, held.schema, _Counted(held.count_rows()))
+        held, schema = _parquet(path)
+        return _described_table(path, reading, schema, _Counted(held.count_rows()))
 
 
 def is_table(path: object) -> bool:
@@ -644,12 +743,18 @@ def is_table(path: object) -> bool:
 
 def is_parquet(path: object) -> bool:
     """Whether a path is named as a Parquet file is, or is a folder of such files."""
-    if _ends_with(path, _PARQUET_NAMES):
-        return True
-    if not isinstance(path, str | os.PathLike) or not os.path.isdir(path):
+    named = _ends_with(path, _PARQUET_NAMES)
+    if named or not isinstance(path, str | os.PathLike) or not os.path.isdir(path):
+        return named
+    # Arrays of a zarr group may have any name, and lie beside other files.
+    if any(os.path.exists(os.path.join(path, name)) for name in METADATA):
         return False
-    # Of partitions as Hive writes them, year=2011; arrays of zarr have no such names.
-    return any(_ends_with(name, _PARQUET_NAMES) or "=" in name for name in os.listdir(path))
+    # Of partitions as Hive writes them: year=2011.
+    return any(
+        _ends_with(name, _PARQUET_NAMES)
+        or ("=" in name and os.path.isdir(os.path.join(path, name)))
+        for name in map(os.fsdecode, os.listdir(path))
+    )
 
 
 def is_csv(path: object) -> bool:
@@ -768,8 +873,8 @@ def open_table_variables(path: str | os.PathLike[str], variables: Sequence[Any])
 def table_index(data: Any) -> Any:
     """The labels of the rows of a Parquet file or a table of Arrow, as a table, or None."""
     if is_parquet(data):
-        held = _parquet(Path(data))
-        return held.to_table(columns=index_of_pandas(held.schema))
+        held, schema = _parquet(Path(data))
+        return held.to_table(columns=index_of_pandas(schema))
     return data if is_of(data, "pyarrow", "Table", "RecordBatch") else None
 
 
@@ -819,7 +924,7 @@ def columns_by_variable(
         if isinstance(text, str):
             name, columns = _variable_of_text(text, known, named)
         else:
-            columns = list_of_columns(text)
+            columns = [str(name) for name in list_of_columns(text)]
             name = "+".join(columns)
         if not name or not columns or not all(columns):
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."

@@ -8,7 +8,7 @@ import datetime
 import json
 import re
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 
 import dask.array as da
 import dask.dataframe as dd
@@ -26,6 +26,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from tests.test_missing import FUNCTIONS
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet")
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -383,6 +384,111 @@ def test_columns__of_partitions_and_of_any_name_are_variables(tmp_path):
         assert found.estimate == pytest.approx(expected.estimate)
     with pytest.raises(DataError, match=r"got Int128: make a column of each part, or numbers"):
         dhsic.hsic(polars().Series(PLACES, dtype=polars().Int128), Y)
+
+
+def parts(folder, *tables):
+    """A folder of Parquet files, in the order of their numbers."""
+    for number, columns in enumerate(tables, 8):
+        path = folder / f"part.{number}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns), path)
+    return str(folder)
+
+
+def test_parquet_files__are_read_in_the_order_of_their_numbers(tmp_path):
+    data = parts(tmp_path / "t", *({"x": X[k::4, 0], "y": Y[k::4]} for k in range(4)))
+    order = np.concatenate([np.arange(len(X))[k::4] for k in range(4)])
+    (tmp_path / "t" / "README.txt").write_text("four parts")
+    (tmp_path / "t" / "_SUCCESS").touch()
+    test = partial(dhsic.independence_test, strata=order % 3, rng=0)
+    assert test("x", "y", data=data).pvalue == test(X[order, 0], Y[order]).pvalue
+
+
+HALF = {"x": [0.5, 1.5, 2.5, 0.1], "y": [1.0, 2.0, 4.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ({"y": [True, False]}, r"'y' of type double in part.9.parquet, and of type bool"),
+        (
+            {"y": pa.array([1, 2], "float32")},
+            r"'y' of type double in part.9.\w+, and of type float",
+        ),
+        ({}, r"'y' of type double in part.9.parquet, and of type none in those before"),
+        ({"y": [1.0, 2.0], "z": [1, 2]}, r"'z' of type none in part.9.parquet, and of type int64"),
+    ],
+)
+def test_parquet_files__of_other_columns_are_refused(first, told, tmp_path):
+    data = parts(tmp_path / "t", {"x": [0.5, 1.5], **first}, HALF)
+    with pytest.raises(DataError, match=f"same columns of the same types, got column {told}"):
+        dhsic.hsic("x", "y", data=data, missing="drop", rng=0)
+
+
+def test_parquet_files__without_a_value_or_with_partitions_have_the_type_of_others(tmp_path):
+    data = parts(tmp_path / "t", {"x": [3.0], "y": pa.nulls(1)}, HALF)
+    assert dhsic.hsic("x", "y", data=data, missing="drop", rng=0).n == 4
+    for group in (1.5, 2.5):  # the second stores its column too
+        whole = {**HALF, "h": [group * k for k in range(4)]}
+        (tmp_path / "g").mkdir(exist_ok=True)
+        parts(tmp_path / "g" / f"g={group}", whole)
+        (tmp_path / "h").mkdir(exist_ok=True)
+        parts(tmp_path / "h" / f"h={group}", whole)
+    columns = np.tile(HALF["x"], 2), np.repeat([1.5, 2.5], 4)
+    stored = np.outer([1.5, 2.5], range(4)).ravel()
+    for name, column in (("g", columns[1]), ("h", stored)):
+        found = dhsic.hsic("x", name, data=tmp_path / name, rng=0)
+        assert found.estimate == pytest.approx(dhsic.hsic(columns[0], column, rng=0).estimate)
+    (tmp_path / "none.parquet").mkdir()
+    with pytest.raises(DataError, match=r"must hold Parquet files, got none: give the folder"):
+        dhsic.hsic("x", "y", data=tmp_path / "none.parquet")
+
+
+def test_a_parquet_file__may_have_a_name_twice_beside_those_in_use(tmp_path):
+    table = pa.Table.from_arrays([*map(pa.array, (X[:, 0], Y, Y, X[:, 1]))], [*"abbc"])
+    pq.write_table(table, path := tmp_path / "t.parquet")
+    found = dhsic.hsic("a", "c", data=path, rng=0)
+    assert found.estimate == pytest.approx(dhsic.hsic(X[:, 0], X[:, 1], rng=0).estimate)
+    with pytest.raises(DataError, match="more than one column 'b': rename them"):
+        dhsic.hsic("a", "b", data=path)
+
+
+def test_a_zarr_group__is_one_whatever_lies_in_it(tmp_path):
+    group = zarr.open_group(tmp_path / "g", mode="w")
+    for name, values in (("x", X), ("lr=0.1", Y)):
+        group.create_array(name, data=values)
+    (tmp_path / "g" / "source.parquet").touch()
+    found = dhsic.hsic("x", "x[:, 1]", data=tmp_path / "g", rng=0)
+    assert found.estimate == pytest.approx(dhsic.hsic(X, X[:, 1], rng=0).estimate)
+
+
+def test_a_folder_of_folders_of_parquet__is_told_so_where_they_lie_near(tmp_path):
+    (tmp_path / "t" / "a" / "b" / "c").mkdir(parents=True)
+    parts(tmp_path / "t" / "a" / "b" / "c", HALF)
+    with pytest.raises(DataError, match=r"is not a readable zarr group"):
+        dhsic.hsic("x", "y", data=tmp_path / "t")
+    parts(tmp_path / "t" / "a", HALF)
+    with pytest.raises(DataError, match=r"a folder of Parquet files: end its name in \.parquet"):
+        dhsic.hsic("x", "y", data=tmp_path / "t")
+
+
+STRATA = np.arange(N) % 2
+KEYED = {1: X[:, 0], "1": X[:, 1], 0.5: CODES, "y": Y, 7: STRATA}
+
+
+@pytest.mark.parametrize(
+    "data", [KEYED, pd.DataFrame(KEYED), dd.from_pandas(pd.DataFrame(KEYED), npartitions=2)]
+)
+def test_columns__are_found_by_their_keys_first(data):
+    for name, key in ((1, 1), ("1", "1"), ([0.5], 0.5), ([np.int64(1)], 1)):
+        found = dhsic.hsic(name, "y", data=data, rng=0)
+        assert found.estimate == pytest.approx(dhsic.hsic(KEYED[key], Y, rng=0).estimate)
+    test = partial(dhsic.independence_test, rng=0)
+    assert test(1, "y", data=data, strata=7).pvalue == test(X[:, 0], Y, strata=STRATA).pvalue
+    together = dhsic.hsic(data, rng=0)
+    assert [v.name for v in together.variables][:2] == ["1", "'1'"]
+    with pytest.raises(DataError, match="must have different names as text"):
+        dhsic.rank_features(target="y", data=data)
 
 
 FORM_OF = dict(zip(FUNCTIONS, [*FRAMES] * len(FUNCTIONS), strict=False))
