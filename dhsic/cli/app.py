@@ -106,7 +106,7 @@ def _gone(error: click.ClickException, message: str) -> str:
         return next(filter(None, map(removed, words)), "")
     # What is missing was perhaps given by an option that was removed.
     if isinstance(error, click.MissingParameter):
-        words += [word.partition("=")[0] for word in context.find_root().obj]
+        words += [word.partition("=")[0] for word in context.find_root().obj or ()]
     options = {option: one for one in context.command.params for option in one.opts}
 
     def takes(option: str, name: str) -> bool:

@@ -337,9 +337,13 @@ class Plan(BarResult):
     @cached_property
     def timed(self) -> Times | None:
         """Seconds of the run; None where there are no data to time a block of, or too many."""
-        if self.times is None and self.pilot is not None and self.fits:
-            return self.pilot()
-        return self.times
+        times = self.times
+        if times is None and self.pilot is not None and self.fits:
+            times = self.pilot()
+        # A scan that ends the run, of values that are all equal, tells nothing of other passes.
+        if times is None or times.blocks.keys() <= {step.name for step in self.possible}:
+            return None
+        return times
 
     @property
     def processor_seconds(self) -> float | None:

@@ -195,7 +195,7 @@ def test_save__in_an_object_store_and_not_of_kernels_of_the_user(found, x, tmp_p
         pass
 
     own = dhsic.mean_embedding(x, Own(), 20, rng=0)
-    with pytest.raises(InvalidArgumentError, match=r"one of dhsic\.kernels"):
+    with pytest.raises(InvalidArgumentError, match=r"only kernels of dhsic\.kernels"):
         own.save(tmp_path / "one.npz")
 
 
