@@ -96,7 +96,7 @@ LEAST = least_landmarks(0.1, SPREAD)
         (lambda: CovarianceSpectrum(np.array([1.0, -0.1]), 1.0), "numbers >= 0, one of them above"),
         (lambda: CovarianceSpectrum(np.ones(1), 0.0), "supremum must be greater than 0"),
         (lambda: SPREAD.effective_dimension(0.0), "ridge must be greater than 0"),
-        (lambda: covariance_spectrum(kernels="gaussian"), "got 0 variables"),
+        (lambda: covariance_spectrum(kernels="gaussian"), "missing pilot"),
         (
             lambda: covariance_spectrum([1.0, 2.0], kernels=["gaussian"] * 2),
             "1 variables and 2 ker",
