@@ -88,7 +88,8 @@ _word = partial(
 
 def _path(name: str, value: Any) -> str:
     """The whole path of a file or folder of this machine, whose variables are set here."""
-    return os.path.abspath(_expanded(_text(name, os.fspath(value))))
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return os.path.abspath(_expanded(_text(name, text)))
 
 
 def _expanded(path: str) -> str:

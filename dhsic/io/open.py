@@ -795,7 +795,7 @@ def _opened_array(
             )
             raise DataError(msg) from error
         # A folder that is none of Parquet by its own names; all of a disk would take long to list.
-        below = pathlib.Path(place) if isinstance(place, str) else None
+        below = pathlib.Path(place) if isinstance(place, str) and os.path.isdir(place) else None
         if below and any(chain(below.glob("*/*.parquet"), below.glob("*/*/*.parquet"))):
             msg = f"{place!r} is a folder of Parquet files: end its name in .parquet"
             raise DataError(msg) from error
