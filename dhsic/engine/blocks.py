@@ -117,7 +117,12 @@ class NonFiniteError(DataError):
     """A block holds NaN or infinity; the first such row of the data may lie in another one."""
 
 
-def block_bounds(n: int, row_bytes: int, chunk_rows: int | None) -> list[int]:
+def block_bounds(
+    n: int,
+    row_bytes: int,
+    chunk_rows: int | None,
+    row_multiple: int,
+) -> list[int]:
     """Bounds of the row blocks: at most 262,144 rows, and many blocks where n allows it.
 
     A scheduler takes about half a millisecond of a task, in which a thousand workers do half a
@@ -132,16 +137,26 @@ def block_bounds(n: int, row_bytes: int, chunk_rows: int | None) -> list[int]:
         unless one chunk is larger.
     chunk_rows : int or None
         Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
+    row_multiple : int
+        Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
 
     Returns
     -------
     list of int
         0, ..., n. Neither the number of workers nor that of threads changes them.
     """
+    if row_multiple == 0:
+        return [0, n]
     # Larger blocks where there are very many, since the scheduler takes a time of its own a task.
     usual = min(ROWS.rows(n), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
-    step, parts = (target, 1) if chunk_rows is None else _whole_chunks(target, chunk_rows)
+    if chunk_rows is None:
+        step, parts = target, 1
+    else:
+        step, parts = _whole_chunks(target, chunk_rows)
+    # Blocks of the estimator, such as those of block-HSIC, are not cut, whatever the chunks.
+    if row_multiple > 1:
+        step, parts = max(row_multiple, step // parts // row_multiple * row_multiple), 1
     blocks = -(-n * parts // step)
     return [min(n, number * step // parts) for number in range(blocks + 1)]
 

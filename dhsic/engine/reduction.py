@@ -206,6 +206,11 @@ class Pass(ABC, Generic[State]):
         return None
 
     @property
+    def row_multiple(self) -> int:
+        """Blocks start at multiples of this many rows; 0 asks for one block of all rows."""
+        return 1
+
+    @property
     def one_block(self) -> bool:
         """Whether one task takes all groups."""
         return False
