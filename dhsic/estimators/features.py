@@ -814,7 +814,7 @@ class OnLandmarks(OnFeatures):
         counts = self.counts(session, guessed, directions, null)
         if max(session.dims) > 1 and self.n_features in (None, _AUTO) and None not in counts:
             # Variances of several columns are not known: as many as products have room for.
-            most = MOST_PRODUCTS * max(1, len(guessed.stages))
+            most = MOST_PRODUCTS * max(1, len(set(guessed.stages)))
             products = sum(math.prod(counts[k] for k in pair) for pair in guessed.chosen)
             more = math.sqrt(max(1.0, most / products))
             widths = (one.n_features for one in maps)
