@@ -49,7 +49,7 @@ def security_of(tls: TLS) -> Security:
         context.load_cert_chain(tls.cert, tls.key)
     except ssl.SSLError as error:
         requirement = "PEM files of a certificate and its own private key"
-        reason = str(error.reason).lower().replace("_", " ")
+        reason = _reason(error)
         refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
     return Security(
         # Without it Dask would speak to a peer that asks for plain TCP.
@@ -181,9 +181,14 @@ def refusal(address: str, security: Security | None, timeout: float) -> str:
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return "it does not speak TLS"
         if isinstance(cause, ssl.SSLError):
-            reason = str(cause.reason or cause).lower().replace("_", " ")
+            reason = _reason(cause)
             return f"it refuses our certificate ({reason}): is cert of its own authority?"
         if str(error).startswith("Timed out"):
             return NOBODY
         return "it ends the connection; if it speaks TLS: write tls:// and give certificates"
     return ""
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """What OpenSSL says of an error, in plain words."""
+    return str(error.reason or error).lower().replace("_", " ")

@@ -460,6 +460,8 @@ class Gateway(_Section):
                 "write auth: basic, kerberos or jupyterhub, and passwords in Dask's configuration"
             )
             raise InvalidArgumentError(msg)
+        if self.auth is not None:
+            check_choice(f"{self.prefix}auth", self.auth, _LOGINS)
 
 
 _SECTIONS: dict[str, type[Any]] = {
@@ -562,8 +564,6 @@ class ClusterSpec(_Section):
         if self.workers is None and self.kind not in ("local", "scheduler"):
             remedy = "give a number, or minimum and maximum"
             refuse("workers", f"given for the kind {self.kind}", None, remedy)
-        if self.gateway is not None and self.gateway.auth is not None:
-            check_choice("gateway: auth", self.gateway.auth, _LOGINS)
         if self.kubernetes is not None:
             requests, limits = self.pod_resources.values()
             own = pod_amounts(self.threads, job_limit(self.memory))["requests"]["memory"]

@@ -289,6 +289,11 @@ class Plan(BarResult):
         return tuple(step for step in self.steps if isinstance(step, PassPlan))
 
     @property
+    def allowed_passes(self) -> tuple[PassPlan, ...]:
+        """The passes that run, and those that run only where the data ask for them."""
+        return (*self.passes, *self.possible)
+
+    @property
     def started(self) -> RunStarted:
         """The event that tells listeners of its start."""
         return RunStarted(
@@ -321,7 +326,7 @@ class Plan(BarResult):
         if self.runtime.client is None:
             return self.peak_driver_bytes
         # Passes run one after another, so that the largest decides.
-        largest = max((step.worker_bytes for step in (*self.passes, *self.possible)), default=0)
+        largest = max((step.worker_bytes for step in self.allowed_passes), default=0)
         return self.baseline_bytes + _OF_WORKER + largest
 
     @property
@@ -375,8 +380,7 @@ class Plan(BarResult):
             return self
         # The process that needs most names the step to blame.
         if self.peak_driver_bytes < needed:
-            passes = (*self.passes, *self.possible)
-            amount, name = max((step.worker_bytes, step.name) for step in passes)
+            amount, name = max((step.worker_bytes, step.name) for step in self.allowed_passes)
         else:
             steps = (*self.steps, *self.possible)
             amount, name = max((self._driver_bytes(step), step.name) for step in steps)
@@ -463,7 +467,7 @@ class Plan(BarResult):
         if self.timed is None:
             return ["seconds are not known: no block of these data was timed"]
         seconds, threads = self.timed.processor, self.runtime.threads
-        units = {step.name: step.unit for step in (*self.passes, *self.possible)}
+        units = {step.name: step.unit for step in self.allowed_passes}
         timed = self.timed.blocks.items()
         blocks = (f"{n:,} {units.get(name, 'replicates')} of {name!r}" for name, n in timed)
         lines = [f"about {format_seconds(seconds)} of one thread, from timing {', '.join(blocks)}"]

@@ -328,7 +328,7 @@ class Session:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self._done.place = self.place.planned(plan.peak_bytes, plan.baseline_bytes)
-        self._done.planned.update(step.name for step in (*plan.passes, *plan.possible))
+        self._done.planned.update(step.name for step in plan.allowed_passes)
 
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
