@@ -10,17 +10,18 @@ from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate
-from dhsic.estimators.program import Method
+from dhsic.estimators.program import Intervals, Method
 from dhsic.kernels import Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
-from dhsic.results import VariableSummary
+from dhsic.results import Interval, VariableSummary
 
 _SHOWN = 1000
 
 
-def tested_fields(session: Session, method: Method) -> dict[str, Any]:
+def tested_fields(session: Session, method: Method, intervals: Intervals | None) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
     outcome, grid, stages = method.run(session)
+    interval = None if intervals is None else intervals.run(session)[1]
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -45,12 +46,18 @@ def tested_fields(session: Session, method: Method) -> dict[str, Any]:
         "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
         "grid": grid,
         "stages": stages,
-        **result_fields(session, method.estimator, method.estimator_reason, outcome.estimate),
+        **result_fields(
+            session, method.estimator, method.estimator_reason, outcome.estimate, interval
+        ),
     }
 
 
 def result_fields(
-    session: Session, estimator: Any, reason: str, estimate: Estimate
+    session: Session,
+    estimator: Any,
+    reason: str,
+    estimate: Estimate,
+    interval: Interval | None = None,
 ) -> dict[str, Any]:
     """The fields that estimates and tests have."""
     return {
@@ -61,6 +68,7 @@ def result_fields(
         "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
         "landmarks": estimate.landmarks,
         "features": estimate.features,
+        "interval": interval,
         **run_fields(session),
     }
 

@@ -34,6 +34,7 @@ PURPOSES: Final = {
     "neighbours": 10,
     "first rows": 11,
     "folds": 12,
+    "jackknife": 13,
 }
 _WORDS_PER_COUNTER: Final = 4
 

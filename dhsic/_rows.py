@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from dhsic._validation import check_level
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import TimeOrder
 from dhsic.statistics.exchangeable import check_order
@@ -41,6 +42,26 @@ class RowLabels(NamedTuple):
             )
             raise InvalidArgumentError(msg)
         return check_order(self.order, strata=self.strata is not None)
+
+    def check_confidence(self, confidence: float | None) -> None:
+        """Refuse a level of intervals that is none, or intervals of rows that depend or weigh.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Says which.
+        """
+        if confidence is None:
+            return
+        check_level(confidence, "confidence", "as 0.95")
+        each = {"groups": self.groups, "order": self.order, "weights": self.weights}
+        given = [what for what, value in each.items() if value is not None]
+        if given:
+            msg = (
+                f"intervals are for independent rows that count alike, got {' and '.join(given)} "
+                "beside confidence: leave either out"
+            )
+            raise InvalidArgumentError(msg)
 
 
 ALL_ROWS = RowLabels()

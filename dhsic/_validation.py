@@ -77,11 +77,10 @@ def check_number(
     raise InvalidArgumentError(msg)
 
 
-def check_level(alpha: Any) -> float:
+def check_level(value: Any, name: str = "alpha", remedy: str = "as 0.05") -> float:
     """Return a level between 0 and 1, or raise."""
-    return check_number(
-        "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
-    )
+    requirement = "greater than 0 and less than 1"
+    return check_number(name, value, requirement, lambda x: 0.0 < x < 1.0, remedy)
 
 
 def check_progress(progress: Any) -> None:

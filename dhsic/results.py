@@ -324,6 +324,58 @@ class FeatureSummary:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A confidence interval of a measure of dependence.
+
+    Parameters
+    ----------
+    low, high : float
+        Its ends.
+    level : float
+        The probability with which such intervals hold the measure of the population, by the same
+        kernels: as 0.95.
+    centre : float
+        The estimate less its bias of the order 1/n, which is the middle of the interval unless an
+        end is at a bound of the measure.
+    error : float
+        The standard error of the estimate, by the jackknife that leaves out a block of rows at a
+        time [1]_.
+    degrees : int
+        Degrees of freedom of the standard error, one less than the blocks.
+
+    References
+    ----------
+    .. [1] F. Busing, E. Meijer, R. Van der Leeden. Delete-m jackknife for unequal m. Statistics
+       and Computing 9, 1999.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 400))
+    >>> found = dhsic.hsic(x, x + noise, estimator="dcor", confidence=0.95, rng=0)
+    >>> found.interval.told
+    """
+
+    low: float
+    high: float
+    level: float
+    centre: float
+    error: float
+    degrees: int
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Both ends by the names that frames have."""
+        return {"conf_low": self.low, "conf_high": self.high}
+
+    @property
+    def told(self) -> str:
+        """As "0.031 to 0.042 (95 %)"."""
+        return f"{self.low:.4g} to {self.high:.4g} ({100.0 * self.level:g} %)"
+
+
+@dataclass(frozen=True)
 class StageSummary:
     """One stage of a chain: whether a variable depends on those before it.
 
@@ -740,6 +792,8 @@ class DependenceEstimate(RunFields):
         Where the estimator has any.
     features : FeatureSummary or None
         Where the estimator has any.
+    interval : Interval or None
+        The confidence interval of the estimate, where one was asked for.
 
     References
     ----------
@@ -765,6 +819,7 @@ class DependenceEstimate(RunFields):
     variables: tuple[VariableSummary, ...]
     landmarks: LandmarkSummary | None
     features: FeatureSummary | None
+    interval: Interval | None = None
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -786,12 +841,16 @@ class DependenceEstimate(RunFields):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         estimate = (self.quantity, f"{self.estimate:.6g} ({self._chosen()})")
-        return [*self._rows(), estimate, *self._tail()]
+        return [*self._rows(), estimate, *self._interval_rows(), *self._tail()]
+
+    def _interval_rows(self) -> list[tuple[str, str]]:
+        return [] if self.interval is None else [("interval", self.interval.told)]
 
     def records(self) -> list[dict[str, Any]]:
         kernels = " x ".join(v.kernel for v in self.variables)
         names = ("estimate", "quantity", "n", "dropped", "precision", "seed", "seconds", "version")
         told = {"method": self.estimator, **{name: getattr(self, name) for name in names}}
+        told |= {} if self.interval is None else self.interval.columns
         return [{"term": ", ".join(self._asked), **told, "kernels": kernels}]
 
     @property
@@ -801,7 +860,8 @@ class DependenceEstimate(RunFields):
 
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
-        lead = f"The {self.quantity} is {self.estimate:.6g}"
+        within = "" if self.interval is None else f", {self.interval.told}"
+        lead = f"The {self.quantity} is {self.estimate:.6g}{within}"
         return Findings(self._subject, lead, tables=self._tables())
 
     @property
@@ -1064,6 +1124,8 @@ class IndependenceTestResult(DependenceEstimate):
         Where the estimator has any.
     features : FeatureSummary or None
         Where the estimator has any.
+    interval : Interval or None
+        The confidence interval of the estimate, where one was asked for.
     statistic : float
         The test statistic. Where there are several, of kernels or of the stages of a chain, the
         largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
@@ -1141,6 +1203,7 @@ class IndependenceTestResult(DependenceEstimate):
             *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}{of_reference}"),
+            *self._interval_rows(),
             *self._tail(),
         ]
 

@@ -227,6 +227,10 @@ class Pass(ABC, Generic[State]):
         """Add the partial results of neighbours; must leave both as they are."""
         return add(left, right)
 
+    def without(self, total: State, part: State, scale: float) -> State:
+        """Sums of all rows less those of some, times n over the number of the others."""
+        return _scaled_difference(total, part, scale)
+
 
 @dataclass(frozen=True)
 class Partial(Generic[State]):
@@ -264,3 +268,12 @@ def add(left: State, right: State) -> State:
         return type(left)(*map(add, left, right))
     total: State = np.add(left, right)  # type: ignore[call-overload]
     return total
+
+
+def _scaled_difference(total: State, part: State, scale: float) -> State:
+    """Subtract as `add` adds, and multiply."""
+    if isinstance(total, tuple) and isinstance(part, tuple):
+        pairs = zip(total, part, strict=True)
+        return type(total)(*(_scaled_difference(*pair, scale) for pair in pairs))
+    difference: State = scale * np.subtract(total, part)  # type: ignore[call-overload]
+    return difference

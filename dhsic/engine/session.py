@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
@@ -14,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
-from dhsic.engine.blocks import Gaps, NonFiniteError, RowWeights, Source, check_exact, labels_of
+from dhsic.engine.blocks import (
+    Gaps,
+    NonFiniteError,
+    RowWeights,
+    Source,
+    check_exact,
+    labels_of,
+    row_bytes,
+)
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
 from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, ignore
 from dhsic.engine.graph import (
@@ -28,6 +37,7 @@ from dhsic.engine.graph import (
     tree_of,
 )
 from dhsic.engine.inventory import Inventories, check_unchanged, describe_sources, take_inventories
+from dhsic.engine.jackknife import BlockStates, BlockwisePass, Deletion
 from dhsic.engine.plan import PassPlan, Pilot, Plan, Times, end_if_planned, plan_pass
 from dhsic.engine.reduction import Footprint, Moves, Pass, RowBlock
 from dhsic.engine.runtime import Runtime, check_process_memory
@@ -232,6 +242,8 @@ class Session:
         Which rows may change places under the null hypothesis; all where not given.
     weights : RowWeights, optional
         Those of the rows; all have the same where not given.
+    deletion : Deletion, optional
+        Which block of rows is left out, where values of all other rows are asked for.
 
     Raises
     ------
@@ -252,6 +264,7 @@ class Session:
     gaps: tuple[Gaps, ...] = ()
     moves: Moves | None = None
     weights: RowWeights | None = None
+    deletion: Deletion | None = None
     _done: _Done = field(default_factory=_Done)
 
     def __post_init__(self) -> None:
@@ -263,6 +276,11 @@ class Session:
     def runtime(self) -> Runtime:
         """Where tasks run, with what is planned."""
         return self._done.place or self.place
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether one block of every pass stands for all, see `timed`."""
+        return self._done.pilot is not None
 
     @property
     def n(self) -> int:
@@ -459,7 +477,21 @@ class Session:
 
     def plan(self, reduction: Pass[Any]) -> PassPlan:
         """Choose the blocks of a pass."""
-        return plan_pass(reduction, self.sources, self.runtime)
+        return plan_pass(self._apart(reduction), self.sources, self.runtime)
+
+    def _apart(self, reduction: Pass[Any]) -> Pass[Any]:
+        """The pass, or where blocks of rows are left out the one that keeps them apart."""
+        if self.deletion is None or isinstance(reduction, Scan | BlockwisePass):
+            return reduction
+        return BlockwisePass(reduction, self.deletion.blocks, self.seed, row_bytes(self.sources))
+
+    def leaving_out(self, deletion: Deletion | None) -> Session:
+        """The same run without a block of its rows; without one again all rows."""
+        if deletion is None or deletion.number is None:
+            return replace(self, deletion=deletion)
+        # What was read is there, and nobody waits for it.
+        done = replace(self._done, checkpoint=None, along=None)
+        return replace(self, deletion=deletion, listener=ignore, _done=done)
 
     @property
     def scan(self) -> PassPlan:
@@ -482,6 +514,13 @@ class Session:
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
+        apart = self._apart(reduction)
+        if self.deletion is not None and isinstance(apart, BlockwisePass):
+            total: State
+            states, total = self.deletion.once(partial(self._reduce_apart, apart, plan))
+            number = self.deletion.number
+            # What is made of sums may overwrite them.
+            return apart.total(states) if number is None else apart.without(total, states, number)
         plan = plan or self.plan(reduction)
         if self._done.planned and plan.name not in self._done.planned:
             msg = f"the plan of this run has no pass {plan.name!r}: please report this error"
@@ -508,6 +547,20 @@ class Session:
         self._done.finished.append(done)
         made: State = state
         return made
+
+    def _reduce_apart(self, apart: BlockwisePass, plan: PassPlan | None) -> tuple[BlockStates, Any]:
+        """The states of all blocks and that of all rows."""
+        assert self.deletion is not None
+        states = self.leaving_out(None).reduce(apart, plan)
+        self.deletion.sizes[:] = states.rows
+        return states, apart.total(states)
+
+    def fixed(self, make: Callable[[], Value]) -> Value:
+        """Make what is the same whichever block of rows is left out."""
+        if self.deletion is None:
+            return make()
+        value: Value = self.deletion.once(make)
+        return value
 
     def lazy(self, reduction: Pass[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
@@ -558,6 +611,8 @@ class Session:
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
+        if self.deletion is not None:
+            return self.fixed(partial(self.leaving_out(None).take, rows))
         along, self._done.along = self._done.along, None
         if along is not None:
             rows = [np.append(numbers, along[0]) for numbers in rows]

@@ -127,6 +127,12 @@ class Estimator(ABC):
     """Whether none are left out, so that strata, groups and series are those of all."""
     takes_missing: ClassVar[bool] = False
     """Whether it takes kernels of rows with gaps."""
+    has_intervals: ClassVar[bool] = True
+    """Whether its passes add up, so that blocks of rows can be left out of an estimate."""
+    largest: ClassVar[float] = math.inf
+    """The largest value of the estimate."""
+    unbiased_estimate: bool = False
+    """Whether the estimate has no bias of the order 1/n."""
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
     """Advice where it needs too much memory."""
 
@@ -346,10 +352,14 @@ def fit_combinations_on_sample(
     session: Session, combinations: Combinations, *, scale: bool = True
 ) -> tuple[Combinations, list[NDArray[np.float64]]]:
     """The kernels as fitted on rows drawn for each variable, and these rows without gaps."""
-    session.step("fit kernels")
-    samples = session.take(bandwidth_rows(session))
-    fitted = fit_combinations(session, combinations, samples, scale=scale)
-    return fitted, list(map(filled, samples))
+
+    def fit() -> tuple[Combinations, list[NDArray[np.float64]]]:
+        session.step("fit kernels")
+        samples = session.take(bandwidth_rows(session))
+        fitted = fit_combinations(session, combinations, samples, scale=scale)
+        return fitted, list(map(filled, samples))
+
+    return session.fixed(fit)
 
 
 def fetch_landmarks(

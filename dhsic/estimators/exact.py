@@ -24,6 +24,7 @@ from dhsic.estimators.base import (
     MARGINAL,
     Estimate,
     Estimator,
+    GridOutcome,
     Guess,
     Null,
     Outcome,
@@ -63,6 +64,7 @@ from dhsic.statistics.gram import (
     rows_in_order,
 )
 from dhsic.statistics.gram_sums import GramSums, centre, check_rows, null_moments
+from dhsic.statistics.jackknife import DeletedSums
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
 from dhsic.statistics.tiles import Matrix, column_sums
@@ -162,6 +164,34 @@ class Quadratic(Estimator):
             lambda found, c: self._estimate(found.told[c][0], fitted.kernels_of(c)),
             detail,
             lambda found: np.array([own for _, own in found.told]),
+        )
+
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """The plan of a test, or of estimates; of rows in blocks all are held."""
+        if session.deletion is None:
+            return super().plan(session, combinations, null)
+        self._check(session, combinations, null)
+        steps = [fitting_step(session), DeletedSums.step(session, combinations)]
+        return plan_of(session, steps, self.remedy)
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Resampling | None
+    ) -> GridOutcome:
+        """Statistics and replicates; estimates alone where a block of rows is left out."""
+        if session.deletion is None:
+            return super().test_grid(session, combinations, null)
+        fitted, _ = fit_combinations_on_sample(session, combinations)
+        blocks = session.deletion.once(partial(DeletedSums.of, session, fitted))
+        found = GramFound(blocks.without(session.deletion.number), np.zeros(len(fitted.kernels)))
+        told, none = self.tell(found, ranked=combinations.features), np.zeros(len(fitted))
+        return GridOutcome(
+            fitted,
+            none,
+            np.empty((0, len(fitted))),
+            lambda c: self._estimate(told[c][0], fitted.kernels_of(c)),
+            "",
+            none,
+            np.array([own for _, own in told]),
         )
 
     def tell(self, found: GramFound, *, ranked: bool = False) -> list[tuple[float, Vector]]:
@@ -558,6 +588,7 @@ class DCor(_DistanceStatistic):
     """
 
     name: ClassVar[str] = "dcor"
+    largest: ClassVar[float] = 1.0
     measures: ClassVar[str] = "distance correlation"
 
     def factor(self, sums: GramSums) -> Vector | float:
@@ -870,6 +901,7 @@ class BlockHSIC(Estimator):
     exponent: float = 0.5
 
     name: ClassVar[str] = "block-hsic"
+    has_intervals: ClassVar[bool] = False
     nulls: ClassVar[tuple[type[Any], ...]] = (Normal,)
     cost: ClassVar[str] = "n b"
 

@@ -97,7 +97,13 @@ from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
 from dhsic.nulls import Chain, Gamma, Permutation, Resampling, Shifts, Spectral
 from dhsic.report import Pictures
 from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, kernel_text
-from dhsic.statistics.blocks import ESTIMATE, KeptBlocks, unbiased_hsic, unbiased_step
+from dhsic.statistics.blocks import (
+    ESTIMATE,
+    KeptBlocks,
+    block_means,
+    unbiased_hsic,
+    unbiased_step,
+)
 from dhsic.statistics.features import Features
 from dhsic.statistics.moments import (
     BOTH,
@@ -288,7 +294,7 @@ class OnFeatures(Estimator):
     def _drawn(
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> DrawnFeatures:
-        drawn = self.draw(session, combinations, null)
+        drawn = session.fixed(partial(self.draw, session, combinations, null))
         if not self.measured:
             return drawn
         # Covariances of either variable by itself, which no permutation changes.
@@ -347,12 +353,16 @@ def _unbiased(
     session: Session, features: Sequence[Features], found: Replicated, size: float
 ) -> float:
     """Unbiased HSIC, by the rows that the first pass kept."""
-    session.step(ESTIMATE)
-    for _, kept in found.data:
-        if kept is not None:
-            return unbiased_hsic(features, size, *kept)
-    blocks = KeptBlocks.of(session)
-    return unbiased_hsic(features, size, blocks, blocks.drawn(session))
+
+    def means() -> Sequence[float]:
+        session.step(ESTIMATE)
+        for _, kept in found.data:
+            if kept is not None:
+                return block_means(features, *kept)
+        blocks = KeptBlocks.of(session)
+        return block_means(features, blocks, blocks.drawn(session))
+
+    return unbiased_hsic(session.n, size, session.fixed(means))
 
 
 # Random Fourier features.
@@ -1125,6 +1135,7 @@ class CKA(_Normalised):
     """
 
     name: ClassVar[str] = "cka"
+    largest: ClassVar[float] = 1.0
     measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
 
     def root(self, covariance: Matrix, n: int) -> Vector:

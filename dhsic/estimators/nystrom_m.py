@@ -326,7 +326,8 @@ class NystromMHSIC(Estimator):
     def prepare(self, session: Session, combinations: Combinations, null: Null | None) -> Prepared:
         """The landmarks, and the statistic of every combination at them."""
         self._check_shared(combinations)
-        basis = self.draw(session, combinations, tests=null is not None)
+        tests = null is not None
+        basis = session.fixed(partial(self.draw, session, combinations, tests=tests))
         return Prepared(
             basis.combinations,
             basis.statistic(map(Pair.of, combinations.chosen), session.dtype),

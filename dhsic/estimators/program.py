@@ -17,9 +17,11 @@ from typing import Any, NamedTuple, Self
 from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
+from dhsic.engine.jackknife import Deletion
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimator, GridOutcome, Null, Outcome
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source
@@ -38,7 +40,8 @@ from dhsic.nulls import (
     combine_pvalues,
     pvalue,
 )
-from dhsic.results import GridSummary, KernelCombination, StageSummary
+from dhsic.results import GridSummary, Interval, KernelCombination, StageSummary
+from dhsic.statistics.jackknife import FEWEST_BLOCKS, Jackknifed, block_count, jackknife
 
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
@@ -157,11 +160,18 @@ class Method:
             "grid": self.grid,
         }
 
-    def plan(self, session: Session) -> Plan:
+    def plan(self, session: Session, intervals: Intervals | None = None) -> Plan:
         """The plan of the run, which times one block of it; a refusal names what would fit."""
-        pilot, kernels = partial(session.timed, self.run), self.combinations.kernels
-        names = self.estimator.name, self.null.name
-        return described_plan(self._planned(session), pilot, *names, kernels)
+
+        def run(part: Session) -> None:
+            self.run(part)
+            if intervals is not None:
+                intervals.run(part)
+
+        plan, names = self._planned(session), (self.estimator.name, self.null.name)
+        if intervals is not None:
+            plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps))
+        return described_plan(plan, partial(session.timed, run), *names, self.combinations.kernels)
 
     def _planned(self, session: Session) -> Plan:
         once = partial(plan_once, null=drawn_by(self.null))
@@ -188,12 +198,86 @@ class Method:
         )
         return outcome, judged.summary, ()
 
+    def intervals(self, session: Session, level: float) -> Intervals:
+        """Intervals of the estimate that the test tells."""
+        kernels = self.combinations.kernels_of(self.combinations.reference())
+        return Intervals.of(session, self.estimator, Combinations.single(kernels), level)
+
     def law(self, returned: Distribution) -> Distribution:
         """The distribution of the statistic; a law may be made of replicates, as a Pareto tail."""
         if not isinstance(self.null, FromReplicates):
             return returned
         assert isinstance(returned, Replicates)
         return self.null.distribution(returned.values)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """How intervals of estimates are made.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        Of the dependence.
+    combinations : Combinations
+        Kernels to fit; one of each variable, or those of many features.
+    level : float
+        As 0.95.
+    blocks : int
+        Blocks of rows that are left out one by one.
+    """
+
+    estimator: Estimator
+    combinations: Combinations
+    level: float
+    blocks: int
+
+    @classmethod
+    def of(
+        cls, session: Session, estimator: Estimator, combinations: Combinations, level: float
+    ) -> Intervals:
+        """With as many blocks as fit the memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The estimator has no intervals.
+        DataError
+            There are too few rows.
+        """
+        if not estimator.has_intervals:
+            msg = (
+                f"intervals need sums over rows, which estimator {estimator.name!r} does not have: "
+                "take 'auto', 'cka' or 'dcor', or leave confidence out"
+            )
+            raise InvalidArgumentError(msg)
+        most = block_count(session.n)
+        counts = sorted({most, max(most // 2, FEWEST_BLOCKS), FEWEST_BLOCKS}, reverse=True)
+        each = [cls(estimator, combinations, level, blocks) for blocks in counts]
+        return next((one for one in each if one.plan(session).fits), each[-1])
+
+    def plan(self, session: Session) -> Plan:
+        """The plan of the estimates with all blocks."""
+        return plan_once(self.estimator, self._apart(session), self.combinations, None)
+
+    def run(self, session: Session) -> tuple[Estimate, Interval]:
+        """The estimate by one combination, and its interval."""
+        first: list[Estimate] = []
+
+        def measure(part: Session) -> float:
+            first.append(self.estimator.estimate(part, self.combinations.kernels))
+            return first[-1].value
+
+        found = jackknife(session, self.blocks, measure)
+        return first[0], self.interval(found)
+
+    def interval(self, found: Jackknifed, c: int = 0) -> Interval:
+        """That of one of the estimates."""
+        unbiased, most = self.estimator.unbiased_estimate, self.estimator.largest
+        return found.interval(self.level, c, unbiased=unbiased, most=most)
+
+    def _apart(self, session: Session) -> Session:
+        return session.leaving_out(Deletion(self.blocks))
 
 
 @dataclass(frozen=True)
@@ -220,6 +304,10 @@ class ChainMethod(Method):
         plan = planned(once, self.estimator, self.stages.session(session), self.combinations)
         estimate = plan_once(self.measure, session, Combinations.single(self.measured), None)
         return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
+
+    def intervals(self, session: Session, level: float) -> Intervals:
+        """Intervals of the joint estimate."""
+        return Intervals.of(session, self.measure, Combinations.single(self.measured), level)
 
     def run(self, session: Session) -> Tested:
         """Test all stages at once, and combine their p-values."""

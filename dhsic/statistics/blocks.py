@@ -146,40 +146,40 @@ class _Block(NamedTuple):
     """The same as its other argument."""
 
 
-def unbiased_hsic(
-    features: Sequence[Features], size: float, blocks: KeptBlocks, kept: NDArray[Any]
-) -> float:
-    """Unbiased HSIC of two kernels, from |C|^2 of their features and rows that are kept.
+def block_means(
+    features: Sequence[Features], blocks: KeptBlocks, kept: NDArray[Any]
+) -> Sequence[float]:
+    """Means over blocks of rows of what makes HSIC of two kernels unbiased.
 
     Parameters
     ----------
     features : sequence of Features
         Those of either kernel.
-    size : float
-        |C|^2 of all rows.
     blocks : KeptBlocks
         Which rows are kept.
     kept : ndarray, shape (blocks, rows, columns of all variables)
         These.
-
-    Returns
-    -------
-    float
     """
-    n, rows = blocks.groups.n, blocks.rows_for(features)
+    rows = blocks.rows_for(features)
     values = [blocks.variable(kept[:, :rows], one.variable) for one in features]
     step = max(1, _AT_A_TIME // rows)
     batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
     terms = [term for batch in batches for term in _of_blocks(features, batch)]
-    difference, of_both, first, second = np.mean(terms, axis=0).tolist()
+    means: list[float] = np.mean(terms, axis=0).tolist()
+    return means
+
+
+def unbiased_hsic(n: int, size: float, means: Sequence[float]) -> float:
+    """Unbiased HSIC of n rows, from |C|^2 of their features and the means over blocks."""
+    difference, of_both, first, second = means
     # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
     products = (n - 1) ** 2 / n * of_both
     totals = (n - 1) ** 2 * first * second
-    return _of_features(n, size, products, totals) + float(difference)
+    return _of_features(n, size, products, totals) + difference
 
 
 def unbiased_step(session: Session, features: Sequence[Features]) -> DriverStep:
-    """The bytes of `unbiased_hsic` for the dearest pair of kernels."""
+    """The bytes of `block_means` for the dearest pair of kernels."""
     blocks, itemsize = KeptBlocks.of(session), session.dtype.itemsize
     b, by_variable = blocks.rows, dict[int, int]()
     for one in features:

@@ -167,7 +167,9 @@ class OuterStatistic(Statistic["OuterSums"]):
         runtime = self.session.runtime
         share = max(1, runtime.pass_bytes // (4 * runtime.worker_threads))
         blocks = None
-        if self.unbiased and cosets.start == 0 and self.session.moves is None:
+        # Blocks of rows that are left out one by one have sums alone.
+        keeps = self.session.moves is None and self.session.deletion is None
+        if self.unbiased and cosets.start == 0 and keeps:
             blocks = KeptBlocks.of(self.session, orbit.groups)
         kernels = {k for pair in self.pairs for k in pair}
         return OuterPass(
