@@ -379,10 +379,9 @@ def plan() -> None:
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `independence_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, strata, groups, order, weights,
-    confidence
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups, order, weights
         As for `independence_test`.
-    precision, client, threads, memory, time
+    confidence, precision, client, threads, memory, time
         As for `independence_test`.
 
     Returns
