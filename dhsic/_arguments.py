@@ -30,7 +30,7 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.choose import Planner, Runner, plan_once, planned
-from dhsic.estimators.program import ChainMethod, Method, Stages, usual_grid
+from dhsic.estimators.program import ChainMethod, Intervals, Method, Stages, usual_grid
 from dhsic.estimators.registry import takes_variables
 from dhsic.io.folder import Folder
 from dhsic.io.held import held_sources, read_weights
@@ -280,10 +280,19 @@ def choose_measure(
     return chosen, reason, fitting.kernels
 
 
-def plan_measure(session: Session, estimator: Estimator, kernels: Sequence[Kernel]) -> Plan:
+def plan_measure(
+    session: Session,
+    estimator: Estimator,
+    kernels: Sequence[Kernel],
+    asked: Sequence[Intervals] = (),
+) -> Plan:
     """The plan of an estimate; a refusal names the largest numbers that fit."""
     once = partial(plan_once, null=None)
-    return planned(once, estimator, session, Combinations.single(kernels))
+    plan = planned(once, estimator, session, Combinations.single(kernels))
+    # An interval comes with the estimate.
+    alone = all(one.minimum is not None for one in asked)
+    steps = [step for one in asked for step in one.plan(session).steps]
+    return replace(plan, steps=(*(plan.steps if alone else ()), *steps))
 
 
 def _estimator_as_given(

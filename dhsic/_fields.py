@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -13,15 +14,15 @@ from dhsic.estimators import Estimate
 from dhsic.estimators.program import Intervals, Method
 from dhsic.kernels import Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
-from dhsic.results import Interval, VariableSummary
+from dhsic.results import VariableSummary
 
 _SHOWN = 1000
 
 
-def tested_fields(session: Session, method: Method, intervals: Intervals | None) -> dict[str, Any]:
+def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
     outcome, grid, stages = method.run(session)
-    interval = None if intervals is None else intervals.run(session)[1]
+    assessed = [one.run(session)[1] for one in asked]
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -46,18 +47,13 @@ def tested_fields(session: Session, method: Method, intervals: Intervals | None)
         "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
         "grid": grid,
         "stages": stages,
-        **result_fields(
-            session, method.estimator, method.estimator_reason, outcome.estimate, interval
-        ),
+        **result_fields(session, method.estimator, method.estimator_reason, outcome.estimate),
+        **{name: value for fields in assessed for name, value in fields.items()},
     }
 
 
 def result_fields(
-    session: Session,
-    estimator: Any,
-    reason: str,
-    estimate: Estimate,
-    interval: Interval | None = None,
+    session: Session, estimator: Any, reason: str, estimate: Estimate
 ) -> dict[str, Any]:
     """The fields that estimates and tests have."""
     return {
@@ -68,7 +64,6 @@ def result_fields(
         "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
         "landmarks": estimate.landmarks,
         "features": estimate.features,
-        "interval": interval,
         **run_fields(session),
     }
 

@@ -43,23 +43,24 @@ class RowLabels(NamedTuple):
             raise InvalidArgumentError(msg)
         return check_order(self.order, strata=self.strata is not None)
 
-    def check_confidence(self, confidence: float | None) -> None:
-        """Refuse a level of intervals that is none, or intervals of rows that depend or weigh.
+    def check_confidence(self, confidence: float | None, minimum: float | None = None) -> None:
+        """Refuse a level or a minimum that is none, or intervals of rows that depend or weigh.
 
         Raises
         ------
         InvalidArgumentError
             Says which.
         """
-        if confidence is None:
-            return
-        check_level(confidence, "confidence", "as 0.95")
+        given_values = {"confidence": (confidence, "as 0.95"), "minimum": (minimum, "as 0.04")}
+        asked = [what for what, (value, _) in given_values.items() if value is not None]
+        for what in asked:
+            check_level(given_values[what][0], what, given_values[what][1])
         each = {"groups": self.groups, "order": self.order, "weights": self.weights}
         given = [what for what, value in each.items() if value is not None]
-        if given:
+        if asked and given:
             msg = (
                 f"intervals are for independent rows that count alike, got {' and '.join(given)} "
-                "beside confidence: leave either out"
+                f"beside {' and '.join(asked)}: leave either out"
             )
             raise InvalidArgumentError(msg)
 

@@ -15,9 +15,9 @@ from dhsic._validation import named_arguments
 from dhsic.engine.plan import plans
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
-from dhsic.estimators.program import Intervals
+from dhsic.estimators.program import assessments
 from dhsic.io.missing import GapTreatment, Missing
-from dhsic.kernels import Combinations, Grid, Kernel, KernelName
+from dhsic.kernels import Grid, Kernel, KernelName
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours
 
@@ -41,6 +41,7 @@ def independence_test(
     order: Order | None = None,
     weights: Any = None,
     confidence: float | None = None,
+    minimum: float | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -137,6 +138,11 @@ def independence_test(
         data, and needs 40 independent rows or more. It is of the measure in the population by the
         kernels of the reference, whose bandwidths count as known, and shrinks towards 0 for
         independent variables. The p-value stays as it is.
+    minimum : float, optional
+        The smallest dependence that matters, of two variables: the result tests whether CKA by the
+        kernels of the reference, or dCor by the estimator "dcor", is at most that, and whether it
+        is at least that, from a pass as for `confidence`. Of many rows a p-value says that
+        variables depend a little; the minimum says whether they depend enough.
     precision : {"float64", "float32"}, optional
         Precision of the tiles; sums are float64 always.
     client : distributed.Client, optional
@@ -203,13 +209,13 @@ def independence_test(
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
     rows = RowLabels(strata, groups, order, weights=weights)
     session = run.open(variables, names, data, missing, rows, pairwise=True)
-    rows.check_confidence(confidence)
+    rows.check_confidence(confidence, minimum)
     method = choose_method(session, kernels, estimator, null, n_resamples)
-    intervals = None if confidence is None else method.intervals(session, confidence)
-    session.begin(method.plan(session, intervals))
-    session.resume(computes="independence test", **method.described, intervals=intervals)
+    asked = assessments(session, *method.estimated, confidence, minimum)
+    session.begin(method.plan(session, asked))
+    session.resume(computes="independence test", **method.described, assessed=asked)
     neighbours = Neighbours(session)
-    result = IndependenceTestResult(**tested_fields(session, method, intervals))
+    result = IndependenceTestResult(**tested_fields(session, method, asked))
     neighbours.warn()
     return result
 
@@ -226,6 +232,7 @@ def hsic(
     missing: GapTreatment = "refuse",
     weights: Any = None,
     confidence: float | None = None,
+    minimum: float | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -252,6 +259,8 @@ def hsic(
         not unbiased.
     confidence : float, optional
         As for `independence_test`; the estimate and its interval come from the same pass.
+    minimum : float, optional
+        As for `independence_test`.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -283,20 +292,16 @@ def hsic(
     options: Any = {"pairwise": True, "takes_constants": True, "fewest": 2}
     what = "an estimate of dependence"
     session = run.open(variables, names, data, missing, rows, what=what, **options)
-    rows.check_confidence(confidence)
+    rows.check_confidence(confidence, minimum)
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
-    interval = intervals = None
-    if confidence is not None:
-        intervals = Intervals.of(session, chosen, Combinations.single(fitting), confidence)
-        session.begin(intervals.plan(session))
-    else:
-        session.begin(plan_measure(session, chosen, fitting))
-    session.resume(computes="estimate", estimator=chosen, kernels=fitting, intervals=intervals)
-    if intervals is None:
-        estimate = chosen.estimate(session, fitting)
-    else:
-        estimate, interval = intervals.run(session)
-    return DependenceEstimate(**result_fields(session, chosen, choice, estimate, interval))
+    asked = assessments(session, chosen, fitting, confidence, minimum)
+    session.begin(plan_measure(session, chosen, fitting, asked))
+    session.resume(computes="estimate", estimator=chosen, kernels=fitting, assessed=asked)
+    told = [one.run(session) for one in asked]
+    # An interval comes with the estimate.
+    estimate = told[0][0] if confidence is not None else chosen.estimate(session, fitting)
+    assessed = {name: value for _, fields in told for name, value in fields.items()}
+    return DependenceEstimate(**result_fields(session, chosen, choice, estimate), **assessed)
 
 
 @named_arguments
@@ -381,7 +386,7 @@ def plan() -> None:
         As for `independence_test`.
     kernels, estimator, null, n_resamples, names, data, missing, strata, groups, order, weights
         As for `independence_test`.
-    confidence, precision, client, threads, memory, time
+    confidence, minimum, precision, client, threads, memory, time
         As for `independence_test`.
 
     Returns

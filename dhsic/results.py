@@ -376,6 +376,66 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class MinimumEffect:
+    """How sure it is that a dependence is as large as the smallest that matters, or smaller.
+
+    Parameters
+    ----------
+    minimum : float
+        The smallest dependence that matters, between 0 and 1.
+    quantity : str
+        Its measure, as "CKA".
+    estimate : float
+        The measure of the data, less its bias.
+    error : float
+        The standard error of it.
+    pvalue : float
+        Of the hypothesis that the dependence is at most the minimum.
+    equivalence_pvalue : float
+        Of the hypothesis that it is at least the minimum.
+    least : float
+        The smallest minimum whose hypothesis is not rejected at one less the level: the dependence
+        is at least that, with the confidence of the level.
+    level : float
+        As 0.95.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> found = dhsic.independence_test(x, x + noise, minimum=0.04, rng=0)
+    >>> found.minimum.told
+    'dependent, and by at least 0.04'
+    """
+
+    minimum: float
+    quantity: str
+    estimate: float
+    error: float
+    pvalue: float
+    equivalence_pvalue: float
+    least: float
+    level: float
+
+    @property
+    def told(self) -> str:
+        """What is known of the dependence, in words."""
+        if self.pvalue <= 1.0 - self.level:
+            return f"dependent, and by at least {self.minimum:g}"
+        if self.equivalence_pvalue <= 1.0 - self.level:
+            return f"dependent by less than {self.minimum:g}, if at all"
+        return f"not known whether dependent by {self.minimum:g}"
+
+    @property
+    def detail(self) -> str:
+        """The figures behind it."""
+        sure = f"at least {self.least:.4g} with {100.0 * self.level:g} % confidence"
+        p = f"p = {self.pvalue:.3g} of at most, {self.equivalence_pvalue:.3g} of at least that"
+        return f"{self.told}: {self.quantity} {self.estimate:.4g}, {sure}; {p}"
+
+
+@dataclass(frozen=True)
 class StageSummary:
     """One stage of a chain: whether a variable depends on those before it.
 
@@ -794,6 +854,8 @@ class DependenceEstimate(RunFields):
         Where the estimator has any.
     interval : Interval or None
         The confidence interval of the estimate, where one was asked for.
+    minimum : MinimumEffect or None
+        Whether the dependence is as large as a minimum, where one was given.
 
     References
     ----------
@@ -820,6 +882,7 @@ class DependenceEstimate(RunFields):
     landmarks: LandmarkSummary | None
     features: FeatureSummary | None
     interval: Interval | None = None
+    minimum: MinimumEffect | None = None
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -841,16 +904,23 @@ class DependenceEstimate(RunFields):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         estimate = (self.quantity, f"{self.estimate:.6g} ({self._chosen()})")
-        return [*self._rows(), estimate, *self._interval_rows(), *self._tail()]
+        return [*self._rows(), estimate, *self._assessed(), *self._tail()]
 
-    def _interval_rows(self) -> list[tuple[str, str]]:
-        return [] if self.interval is None else [("interval", self.interval.told)]
+    def _assessed(self) -> list[tuple[str, str]]:
+        """How sure the estimate is."""
+        rows = [] if self.interval is None else [("interval", self.interval.told)]
+        return rows if self.minimum is None else [*rows, ("minimum", self.minimum.detail)]
 
     def records(self) -> list[dict[str, Any]]:
         kernels = " x ".join(v.kernel for v in self.variables)
         names = ("estimate", "quantity", "n", "dropped", "precision", "seed", "seconds", "version")
         told = {"method": self.estimator, **{name: getattr(self, name) for name in names}}
         told |= {} if self.interval is None else self.interval.columns
+        if self.minimum is not None:
+            told |= {
+                "p_minimum": self.minimum.pvalue,
+                "p_equivalence": self.minimum.equivalence_pvalue,
+            }
         return [{"term": ", ".join(self._asked), **told, "kernels": kernels}]
 
     @property
@@ -861,7 +931,8 @@ class DependenceEstimate(RunFields):
     def findings(self, alpha: float, control: str) -> Findings:
         del alpha, control
         within = "" if self.interval is None else f", {self.interval.told}"
-        lead = f"The {self.quantity} is {self.estimate:.6g}{within}"
+        known = "" if self.minimum is None else f": {self.minimum.told}"
+        lead = f"The {self.quantity} is {self.estimate:.6g}{within}{known}"
         return Findings(self._subject, lead, tables=self._tables())
 
     @property
@@ -1126,6 +1197,8 @@ class IndependenceTestResult(DependenceEstimate):
         Where the estimator has any.
     interval : Interval or None
         The confidence interval of the estimate, where one was asked for.
+    minimum : MinimumEffect or None
+        Whether the dependence is as large as a minimum, where one was given.
     statistic : float
         The test statistic. Where there are several, of kernels or of the stages of a chain, the
         largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
@@ -1203,7 +1276,7 @@ class IndependenceTestResult(DependenceEstimate):
             *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}{of_reference}"),
-            *self._interval_rows(),
+            *self._assessed(),
             *self._tail(),
         ]
 
@@ -1235,6 +1308,7 @@ class IndependenceTestResult(DependenceEstimate):
         words = "Histogram of the null distribution, with the statistic and the critical value."
         tables, pictures = self._tables(), {words: partial(self.plot, alpha=alpha)}
         notes = [_MEANING.format(self.hypothesis)]
+        notes += [f"{what.capitalize()}: {told}." for what, told in self._assessed()]
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
             words = f"Evidence of every combination of kernels; the strongest is {self.grid.told}."

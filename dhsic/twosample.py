@@ -483,7 +483,7 @@ def two_sample_test(
         fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
         session.begin(replace(plan, estimator=named, kernels=fitted))
     session.resume(computes="two-sample test", **method.described)
-    fields = tested_fields(session, method, None)
+    fields = tested_fields(session, method, ())
     return _two_sample_result(sizes, method, fields, within=strata is not None)
 
 

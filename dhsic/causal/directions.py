@@ -864,7 +864,7 @@ class _Directed:
             options = self.kernel, self.estimator, self._null, self.n_resamples
             method = choose_method(session, *options)
             neighbours = Neighbours(session, arguments=())
-            fields = tested_fields(session, method, None)
+            fields = tested_fields(session, method, ())
             neighbours.warn()
             side = DirectionEvidence(fields["estimate"], fields["pvalue"])
             return side, method.estimator.name, method.null.name

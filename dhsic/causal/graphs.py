@@ -1204,7 +1204,7 @@ def residual_independence_test(
     # Planned only now, when the variables that are tested, the residuals, are there.
     tested.begin(method.plan(tested))
     neighbours = Neighbours(tested, ("order", "groups"))
-    fields = tested_fields(tested, method, None)
+    fields = tested_fields(tested, method, ())
     neighbours.warn()
     return ResidualIndependenceTestResult(
         given=session.names[2:], regression=regressor.name, **fields

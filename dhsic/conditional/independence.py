@@ -301,7 +301,7 @@ def conditional_independence_test(
     chosen = choose_method(session, kernels, "auto", "auto", None)
     session.begin(chosen.plan(session))
     session.resume(computes="conditional test", method="strata", **chosen.described)
-    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen, None))
+    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen, ()))
 
 
 @plans(conditional_independence_test)

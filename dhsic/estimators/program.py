@@ -23,6 +23,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
+from dhsic.estimators.features import CKA
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
@@ -46,6 +47,7 @@ from dhsic.statistics.jackknife import FEWEST_BLOCKS, Jackknifed, block_count, j
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
 
+_LEVEL = 0.95
 _OF_EACH = 3  # pairs of kernels that an earlier variable has by itself: the smooth ones
 
 _Candidate = tuple[Kernel, int, float]  # a kernel, the number of its variable, and its factor
@@ -160,17 +162,17 @@ class Method:
             "grid": self.grid,
         }
 
-    def plan(self, session: Session, intervals: Intervals | None = None) -> Plan:
+    def plan(self, session: Session, asked: Sequence[Intervals] = ()) -> Plan:
         """The plan of the run, which times one block of it; a refusal names what would fit."""
 
         def run(part: Session) -> None:
             self.run(part)
-            if intervals is not None:
-                intervals.run(part)
+            for one in asked:
+                one.run(part)
 
         plan, names = self._planned(session), (self.estimator.name, self.null.name)
-        if intervals is not None:
-            plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps))
+        steps = [step for one in asked for step in one.plan(session).steps]
+        plan = replace(plan, steps=(*plan.steps, *steps))
         return described_plan(plan, partial(session.timed, run), *names, self.combinations.kernels)
 
     def _planned(self, session: Session) -> Plan:
@@ -198,10 +200,10 @@ class Method:
         )
         return outcome, judged.summary, ()
 
-    def intervals(self, session: Session, level: float) -> Intervals:
-        """Intervals of the estimate that the test tells."""
-        kernels = self.combinations.kernels_of(self.combinations.reference())
-        return Intervals.of(session, self.estimator, Combinations.single(kernels), level)
+    @property
+    def estimated(self) -> tuple[Estimator, tuple[Kernel, ...]]:
+        """What estimates the dependence, and by which kernels."""
+        return self.estimator, self.combinations.kernels_of(self.combinations.reference())
 
     def law(self, returned: Distribution) -> Distribution:
         """The distribution of the statistic; a law may be made of replicates, as a Pareto tail."""
@@ -213,7 +215,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Intervals:
-    """How intervals of estimates are made.
+    """How sure an estimate is: its interval, or whether it is as large as a minimum.
 
     Parameters
     ----------
@@ -225,16 +227,24 @@ class Intervals:
         As 0.95.
     blocks : int
         Blocks of rows that are left out one by one.
+    minimum : float or None
+        The smallest dependence that matters, by an estimator whose largest value is 1.
     """
 
     estimator: Estimator
     combinations: Combinations
     level: float
     blocks: int
+    minimum: float | None = None
 
     @classmethod
     def of(
-        cls, session: Session, estimator: Estimator, combinations: Combinations, level: float
+        cls,
+        session: Session,
+        estimator: Estimator,
+        combinations: Combinations,
+        level: float,
+        minimum: float | None = None,
     ) -> Intervals:
         """With as many blocks as fit the memory.
 
@@ -253,31 +263,61 @@ class Intervals:
             raise InvalidArgumentError(msg)
         most = block_count(session.n)
         counts = sorted({most, max(most // 2, FEWEST_BLOCKS), FEWEST_BLOCKS}, reverse=True)
-        each = [cls(estimator, combinations, level, blocks) for blocks in counts]
+        each = [cls(estimator, combinations, level, blocks, minimum) for blocks in counts]
         return next((one for one in each if one.plan(session).fits), each[-1])
 
     def plan(self, session: Session) -> Plan:
         """The plan of the estimates with all blocks."""
-        return plan_once(self.estimator, self._apart(session), self.combinations, None)
+        apart = session.leaving_out(Deletion(self.blocks))
+        return plan_once(self.estimator, apart, self.combinations, None)
 
-    def run(self, session: Session) -> tuple[Estimate, Interval]:
-        """The estimate by one combination, and its interval."""
+    def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
+        """The estimate by one combination, and the fields that say how sure it is."""
         first: list[Estimate] = []
 
         def measure(part: Session) -> float:
             first.append(self.estimator.estimate(part, self.combinations.kernels))
             return first[-1].value
 
-        found = jackknife(session, self.blocks, measure)
-        return first[0], self.interval(found)
+        found, unbiased = jackknife(session, self.blocks, measure), self.estimator.unbiased_estimate
+        if self.minimum is None:
+            return first[0], {"interval": self.interval(found)}
+        quantity = first[0].quantity
+        effect = found.effect(self.minimum, self.level, quantity, unbiased=unbiased)
+        return first[0], {"minimum": effect}
 
     def interval(self, found: Jackknifed, c: int = 0) -> Interval:
         """That of one of the estimates."""
         unbiased, most = self.estimator.unbiased_estimate, self.estimator.largest
         return found.interval(self.level, c, unbiased=unbiased, most=most)
 
-    def _apart(self, session: Session) -> Session:
-        return session.leaving_out(Deletion(self.blocks))
+
+def assessments(
+    session: Session,
+    estimator: Estimator,
+    kernels: Sequence[Kernel],
+    confidence: float | None,
+    minimum: float | None,
+) -> tuple[Intervals, ...]:
+    """What is asked of an estimate: its interval, and whether CKA or dCor is as large as a minimum.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are no intervals of the estimator, or a minimum is asked of several variables.
+    """
+    combinations, asked = Combinations.single(kernels), []
+    if confidence is not None:
+        asked.append(Intervals.of(session, estimator, combinations, confidence))
+    if minimum is not None:
+        if len(kernels) != 2:
+            msg = f"a minimum is of two variables, got {len(kernels)}: test two at a time"
+            raise InvalidArgumentError(msg)
+        # Squared HSIC has no scale on which a smallest dependence could be told.
+        bounded = estimator if estimator.largest == 1.0 else CKA()
+        level = confidence or _LEVEL
+        asked.append(Intervals.of(session, bounded, combinations, level, minimum))
+    return tuple(asked)
 
 
 @dataclass(frozen=True)
@@ -305,9 +345,10 @@ class ChainMethod(Method):
         estimate = plan_once(self.measure, session, Combinations.single(self.measured), None)
         return replace(plan, variables=session.names, steps=(*estimate.steps, *plan.steps))
 
-    def intervals(self, session: Session, level: float) -> Intervals:
-        """Intervals of the joint estimate."""
-        return Intervals.of(session, self.measure, Combinations.single(self.measured), level)
+    @property
+    def estimated(self) -> tuple[Estimator, tuple[Kernel, ...]]:
+        """What estimates the joint dependence, and by which kernels."""
+        return self.measure, self.measured
 
     def run(self, session: Session) -> Tested:
         """Test all stages at once, and combine their p-values."""

@@ -22,7 +22,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import hadamard
-from dhsic.results import Interval
+from dhsic.results import Interval, MinimumEffect
 from dhsic.statistics.gram_sums import GramSums
 from dhsic.statistics.tiles import Matrix
 
@@ -68,6 +68,23 @@ class Jackknifed(NamedTuple):
         half = float(stats.t.ppf(0.5 + level / 2.0, degrees)) * error
         low, high = (min(max(end, 0.0), most) for end in (centre - half, centre + half))
         return Interval(low, high, level, centre, error, degrees)
+
+    def effect(
+        self, minimum: float, level: float, quantity: str, *, unbiased: bool
+    ) -> MinimumEffect:
+        """Tests of whether a measure is at most, or at least, a minimum, by its standard error."""
+        value, error = float((self.values if unbiased else self.corrected)[0]), self.errors[0]
+        law = stats.t(len(self.deleted) - 1, loc=value, scale=error)
+        return MinimumEffect(
+            minimum,
+            quantity,
+            value,
+            float(error),
+            pvalue=float(law.cdf(minimum)),
+            equivalence_pvalue=float(law.sf(minimum)),
+            least=max(0.0, float(law.ppf(1.0 - level))),
+            level=level,
+        )
 
 
 def block_count(n: int) -> int:
