@@ -16,6 +16,9 @@ from dhsic.api import witness_functions as witness_functions
 from dhsic.conditional import ConditionalIndependenceTestResult as ConditionalIndependenceTestResult
 from dhsic.conditional import conditional_independence_test as conditional_independence_test
 from dhsic.conditional import plan_conditional as plan_conditional
+from dhsic.difference import DependenceDifference as DependenceDifference
+from dhsic.difference import dependence_difference as dependence_difference
+from dhsic.difference import plan_difference as plan_difference
 from dhsic.embedding import MeanEmbedding as MeanEmbedding
 from dhsic.embedding import load_embedding as load_embedding
 from dhsic.embedding import mean_embedding as mean_embedding

@@ -15,7 +15,7 @@ from dhsic._validation import named_arguments
 from dhsic.engine.plan import plans
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
-from dhsic.estimators.program import assessments
+from dhsic.estimators.program import assessments, plan_of_blocks
 from dhsic.io.missing import GapTreatment, Missing
 from dhsic.kernels import Grid, Kernel, KernelName
 from dhsic.results import DependenceEstimate, IndependenceTestResult
@@ -293,7 +293,8 @@ def hsic(
     what = "an estimate of dependence"
     session = run.open(variables, names, data, missing, rows, what=what, **options)
     rows.check_confidence(confidence, minimum)
-    chosen, choice, fitting = choose_measure(session, kernels, estimator)
+    planner = None if confidence is None else plan_of_blocks
+    chosen, choice, fitting = choose_measure(session, kernels, estimator, planner=planner)
     asked = assessments(session, chosen, fitting, confidence, minimum)
     session.begin(plan_measure(session, chosen, fitting, asked))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting, assessed=asked)

@@ -51,6 +51,8 @@ FUNCTIONS = {
     "rank_features": lambda a, b, c, **o: dhsic.rank_features(b, a, rng=0, **o),
     "plan_ranking": lambda a, b, c, **o: dhsic.plan_ranking(a, b, **o),
     "select_features": lambda a, b, c, **o: dhsic.select_features(a, b, 1, rng=0, **o),
+    "dependence_difference": lambda a, b, c, **o: dhsic.dependence_difference(a, b, c, rng=0, **o),
+    "plan_difference": lambda a, b, c, **o: dhsic.plan_difference(a, b, c, **o),
     "sensitivity_map": lambda a, b, c, **o: dhsic.sensitivity_map(a, b, rng=0, **o),
     "witness_functions": lambda a, b, c, **o: dhsic.witness_functions(a, b, rng=0, **o),
     "two_sample_test": lambda a, b, c, **o: dhsic.two_sample_test(a, b, rng=0, **o),

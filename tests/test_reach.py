@@ -41,6 +41,9 @@ CASES = {
     "independence_test": (dhsic.independence_test, "xy", {}),
     "of three": (dhsic.independence_test, "xsy", {}),
     "hsic": (dhsic.hsic, "xy", {}),
+    "interval": (dhsic.hsic, "xy", {"confidence": 0.95}),
+    "interval of a test": (dhsic.independence_test, "xy", {"confidence": 0.95, "minimum": 0.1}),
+    "dependence_difference": (dhsic.dependence_difference, "xzy", {}),
     "rank_features": (dhsic.rank_features, "xy", {}),
     "by sensitivity": (dhsic.rank_features, "xy", {"by": "sensitivity"}),
     **{

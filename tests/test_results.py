@@ -41,6 +41,8 @@ def directions():
     return causal.directions([(X, Y), (Y, X), (X, Z)], rng=0)
 
 
+WITH_INTERVALS = {"interval", "assessed", "difference"}
+
 # A public call of every class, and how many rows the frame of its result has: one a test, or one
 # a pair, column, edge, point, eigenvalue or step; None where that is a matter of the data.
 MAKE = {
@@ -56,6 +58,9 @@ MAKE = {
         1,
     ),
     "estimate": (lambda: dhsic.hsic(X, Y, rng=0), 1),
+    "interval": (lambda: dhsic.hsic(X, Y, estimator="dcor", confidence=0.9, minimum=0.1, rng=0), 1),
+    "assessed": (lambda: dhsic.independence_test(X, Y, confidence=0.9, minimum=0.1, rng=0), 1),
+    "difference": (lambda: dhsic.dependence_difference(X, Y, Z, rng=0), 3),
     "landmarks": (lambda: dhsic.hsic(X, Y, estimator="nystrom-m", rng=0), 1),
     "features": (lambda: dhsic.hsic(X, Y, estimator="rff-hsic", rng=0), 1),
     "matrix": (lambda: dhsic.dependence_matrix(X, Y, Z, rng=0), 3),
@@ -307,7 +312,11 @@ def test_frame__has_the_records_in_the_columns_of_tidy_tables(name, result):
     for column in ("statistic", "p_value", "estimate"):
         told = [row.get(column) for row in records]
         np.testing.assert_array_equal(frame[column], np.array(told, np.float64))
-    assert frame[["conf_low", "conf_high"]].isna().all(axis=None)
+    ends = frame[["conf_low", "conf_high"]].to_numpy()
+    if name in WITH_INTERVALS:
+        assert (ends[:, 0] <= ends[:, 1]).all()
+    else:
+        assert np.isnan(ends).all()
     assert ((frame["p_value"] > 0) & (frame["p_value"] <= 1) | frame["p_value"].isna()).all()
     if "p_adjusted" in frame:
         assert (frame["p_adjusted"] >= frame["p_value"]).all()

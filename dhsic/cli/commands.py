@@ -47,9 +47,10 @@ def main(context: click.Context) -> None:
     DATA is a zarr group of row-aligned arrays, or a CSV or Parquet file that fits the memory.
     'generate' and 'convert' make zarr groups. 'plan' prints the cost of a test, 'test' runs it, and
     'submit' hands it to a queue. 'rank' ranks many columns by their dependence on a target,
-    'matrix' compares all pairs, 'sensitivity' maps a measure to rows and columns, 'two-sample'
-    compares samples, 'interaction' tests three variables, 'conditional' tests two given others, and
-    'cause' infers causes. 'methods' lists the texts of kernels, estimators and nulls.
+    'matrix' compares all pairs, 'difference' tells on which of two variables a third depends more,
+    'sensitivity' maps a measure to rows and columns, 'two-sample' compares samples, 'interaction'
+    tests three variables, 'conditional' tests two given others, and 'cause' infers causes.
+    'methods' lists the texts of kernels, estimators and nulls.
     """
     # Help, and the exit code of success: nothing was asked for.
     if context.invoked_subcommand is None:

@@ -305,6 +305,14 @@ ROWS: Final = (
         _TESTED,
     ),
     Row(
+        "difference",
+        "dhsic:dependence_difference",
+        _show_summary,
+        "dhsic:plan_difference",
+        "dhsic difference weather.csv --variable wind --variable rain --variable ozone",
+        told=lambda result: {"difference": result.difference, "pvalue": result.pvalue},
+    ),
+    Row(
         "cause dags",
         "dhsic.causal:score_dags",
         _show_scores,

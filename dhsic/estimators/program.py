@@ -22,8 +22,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
-from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
-from dhsic.estimators.features import CKA
+from dhsic.estimators.choose import choose_estimator, described_plan, plan_once, planned, run_null
 from dhsic.estimators.registry import drawn_by
 from dhsic.io.variables import joined_source
 from dhsic.kernels import Columns, Combinations, Grid, Kernel, OnColumns, Ranked, by_type, parse
@@ -268,28 +267,39 @@ class Intervals:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the estimates with all blocks."""
-        apart = session.leaving_out(Deletion(self.blocks))
-        return plan_once(self.estimator, apart, self.combinations, None)
+        return plan_of_blocks(self.estimator, session, self.combinations, self.blocks)
 
     def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
         """The estimate by one combination, and the fields that say how sure it is."""
-        first: list[Estimate] = []
+        made: list[Estimate] = []
 
-        def measure(part: Session) -> float:
-            first.append(self.estimator.estimate(part, self.combinations.kernels))
-            return first[-1].value
+        def value(part: Session) -> float:
+            made.append(self.measure(part))
+            return made[-1].value
 
-        found, unbiased = jackknife(session, self.blocks, measure), self.estimator.unbiased_estimate
+        found, whole = jackknife(session, self.blocks, value), made[0]
         if self.minimum is None:
-            return first[0], {"interval": self.interval(found)}
-        quantity = first[0].quantity
-        effect = found.effect(self.minimum, self.level, quantity, unbiased=unbiased)
-        return first[0], {"minimum": effect}
+            return whole, {"interval": self.interval(found)}
+        unbiased = self.estimator.unbiased_estimate
+        effect = found.effect(self.minimum, self.level, whole.quantity, unbiased=unbiased)
+        return whole, {"minimum": effect}
+
+    def measure(self, part: Session) -> Estimate:
+        """The estimate of a part of the rows."""
+        return self.estimator.estimate(part, self.combinations.kernels)
 
     def interval(self, found: Jackknifed, c: int = 0) -> Interval:
         """That of one of the estimates."""
         unbiased, most = self.estimator.unbiased_estimate, self.estimator.largest
         return found.interval(self.level, c, unbiased=unbiased, most=most)
+
+
+def plan_of_blocks(
+    estimator: Estimator, session: Session, combinations: Combinations, blocks: int | None = None
+) -> Plan:
+    """The plan of estimates with blocks of rows left out, by default as many as the rows allow."""
+    deletion = Deletion(blocks or block_count(session.n))
+    return plan_once(estimator, session.leaving_out(deletion), combinations, None)
 
 
 def assessments(
@@ -314,8 +324,12 @@ def assessments(
             msg = f"a minimum is of two variables, got {len(kernels)}: test two at a time"
             raise InvalidArgumentError(msg)
         # Squared HSIC has no scale on which a smallest dependence could be told.
-        bounded = estimator if estimator.largest == 1.0 else CKA()
-        level = confidence or _LEVEL
+        bounded, level = estimator, confidence or _LEVEL
+        if estimator.largest > 1.0:
+            planner = plan_of_blocks
+            bounded, *_ = choose_estimator(
+                "cka", session, combinations, None, None, planner=planner
+            )
         asked.append(Intervals.of(session, bounded, combinations, level, minimum))
     return tuple(asked)
 

@@ -61,12 +61,20 @@ class Jackknifed(NamedTuple):
         variances = ((pseudo - self.corrected) ** 2 / (h - 1.0)).mean(axis=0)
         return np.sqrt(variances)
 
-    def interval(self, level: float, c: int = 0, *, unbiased: bool, most: float) -> Interval:
-        """The interval of a measure from 0 to `most`, about its value less the bias."""
+    @property
+    def difference(self) -> Jackknifed:
+        """The first of two measures less the second."""
+        values, deleted = (x[..., :1] - x[..., 1:] for x in (self.values, self.deleted))
+        return Jackknifed(values, deleted, self.shares)
+
+    def interval(
+        self, level: float, c: int = 0, *, unbiased: bool, least: float = 0.0, most: float
+    ) -> Interval:
+        """The interval of a measure from `least` to `most`, about its value less the bias."""
         centre = float((self.values if unbiased else self.corrected)[c])
         error, degrees = float(self.errors[c]), len(self.deleted) - 1
         half = float(stats.t.ppf(0.5 + level / 2.0, degrees)) * error
-        low, high = (min(max(end, 0.0), most) for end in (centre - half, centre + half))
+        low, high = (min(max(end, least), most) for end in (centre - half, centre + half))
         return Interval(low, high, level, centre, error, degrees)
 
     def effect(
