@@ -234,8 +234,10 @@ def dependence_difference(
     session.begin(plan)
     session.resume(computes=_WHAT, measures=each)
     both = jackknife(session, blocks, measure)
-    difference, least = both.difference, -each[0].estimator.largest
-    interval = difference.interval(confidence, unbiased=False, least=least, most=-least)
+    difference = both.difference
+    interval = difference.measured(unbiased=each[0].estimator.unbiased_estimate).signed_interval(
+        confidence, each[0].estimator.largest
+    )
     t = abs(interval.centre) / interval.error if interval.error else np.inf
     return DependenceDifference(
         names=session.names,

@@ -280,9 +280,8 @@ class Intervals:
         found, whole = jackknife(session, self.blocks, value), made[0]
         if self.minimum is None:
             return whole, {"interval": self.interval(found)}
-        unbiased = self.estimator.unbiased_estimate
-        effect = found.effect(self.minimum, self.level, whole.quantity, unbiased=unbiased)
-        return whole, {"minimum": effect}
+        measured = found.measured(unbiased=self.estimator.unbiased_estimate)
+        return whole, {"minimum": measured.effect(self.minimum, self.level, whole.quantity)}
 
     def measure(self, part: Session) -> Estimate:
         """The estimate of a part of the rows."""
@@ -290,8 +289,8 @@ class Intervals:
 
     def interval(self, found: Jackknifed, c: int = 0) -> Interval:
         """That of one of the estimates."""
-        unbiased, most = self.estimator.unbiased_estimate, self.estimator.largest
-        return found.interval(self.level, c, unbiased=unbiased, most=most)
+        measured = found.measured(c, unbiased=self.estimator.unbiased_estimate)
+        return measured.interval(self.level, self.estimator.largest)
 
 
 def plan_of_blocks(

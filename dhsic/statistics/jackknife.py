@@ -8,6 +8,7 @@ between blocks are then of that order too, so that intervals shrink to 0 as fast
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -67,32 +68,70 @@ class Jackknifed(NamedTuple):
         values, deleted = (x[..., :1] - x[..., 1:] for x in (self.values, self.deleted))
         return Jackknifed(values, deleted, self.shares)
 
-    def interval(
-        self, level: float, c: int = 0, *, unbiased: bool, least: float = 0.0, most: float
-    ) -> Interval:
-        """The interval of a measure from `least` to `most`, about its value less the bias."""
-        centre = float((self.values if unbiased else self.corrected)[c])
-        error, degrees = float(self.errors[c]), len(self.deleted) - 1
-        half = float(stats.t.ppf(0.5 + level / 2.0, degrees)) * error
-        low, high = (min(max(end, least), most) for end in (centre - half, centre + half))
-        return Interval(low, high, level, centre, error, degrees)
+    def measured(self, c: int = 0, *, unbiased: bool) -> Measured:
+        """A measure less its bias, with its standard error."""
+        value = (self.values if unbiased else self.corrected)[c]
+        return Measured(float(value), float(self.errors[c]), len(self.deleted) - 1)
 
-    def effect(
-        self, minimum: float, level: float, quantity: str, *, unbiased: bool
-    ) -> MinimumEffect:
-        """Tests of whether a measure is at most, or at least, a minimum, by its standard error."""
-        value, error = float((self.values if unbiased else self.corrected)[0]), self.errors[0]
-        law = stats.t(len(self.deleted) - 1, loc=value, scale=error)
+
+class Measured(NamedTuple):
+    """A measure of dependence and its standard error.
+
+    Standard errors of measures that are squares grow with them: of 200 data sets with CKA .013 and
+    500 rows their correlation was .89, and 11 % of measures lay more than 1.7 standard errors below
+    the truth, 1.5 % as far above it. The standard error s / (2 sqrt(v)) of roots hardly grows, so
+    that ends are found on the scale of roots. Where the measure is less than its error, the root is
+    that of the error.
+    """
+
+    value: float
+    error: float
+    degrees: int
+    """Degrees of freedom of the error."""
+
+    def interval(self, level: float, most: float) -> Interval:
+        """The interval of a measure from 0 to `most`."""
+        t = self._quantile(0.5 + level / 2.0)
+        ends = (min(max(self._above(side * t), 0.0), most) for side in (-1.0, 1.0))
+        return Interval(*ends, level, *self)
+
+    def signed_interval(self, level: float, most: float) -> Interval:
+        """The interval of a difference of measures, from -`most` to `most`."""
+        half = self._quantile(0.5 + level / 2.0) * self.error
+        ends = (min(max(self.value + side * half, -most), most) for side in (-1.0, 1.0))
+        return Interval(*ends, level, *self)
+
+    def effect(self, minimum: float, level: float, quantity: str) -> MinimumEffect:
+        """Tests of whether a measure is at most, or at least, a minimum."""
+        # What `_above` makes the minimum of.
+        root = math.sqrt(self._scale)
+        scale = math.sqrt(max(minimum - self.value + self._scale, 0.0)) - root
+        t = 2.0 * root * scale / self.error if self.error else math.inf * np.sign(scale)
+        law = stats.t(self.degrees)
         return MinimumEffect(
             minimum,
             quantity,
-            value,
-            float(error),
-            pvalue=float(law.cdf(minimum)),
-            equivalence_pvalue=float(law.sf(minimum)),
-            least=max(0.0, float(law.ppf(1.0 - level))),
+            self.value,
+            self.error,
+            pvalue=float(law.cdf(t)),
+            equivalence_pvalue=float(law.sf(t)),
+            least=max(0.0, self._above(-self._quantile(level))),
             level=level,
         )
+
+    def _quantile(self, level: float) -> float:
+        return float(stats.t.ppf(level, self.degrees))
+
+    @property
+    def _scale(self) -> float:
+        return max(self.value, self.error)
+
+    def _above(self, t: float) -> float:
+        """The value so many standard errors above the measure, on the scale of roots."""
+        if not self.error:
+            return self.value
+        root = math.sqrt(self._scale)
+        return max(root + t * self.error / (2.0 * root), 0.0) ** 2 + self.value - self._scale
 
 
 def block_count(n: int) -> int:

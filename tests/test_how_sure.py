@@ -1,0 +1,122 @@
+"""Minimum effects and differences of dependences, by the errors of the jackknife."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dhsic
+
+
+def linear(slope, n, seed):
+    x, noise = np.random.default_rng(seed).standard_normal((2, n))
+    return x, slope * x + noise
+
+
+def scored(value, error, minimum):
+    """How many errors the root of a measure lies above that of a minimum."""
+    return (math.sqrt(value) - math.sqrt(minimum)) * 2.0 * math.sqrt(value) / error
+
+
+@pytest.mark.parametrize("estimator", ["cka", "dcor"])
+def test_minimum__is_tested_on_the_scale_of_roots(estimator):
+    x, y = linear(0.5, 300, 0)
+    options = {"estimator": estimator, "confidence": 0.9, "rng": 0}
+    found = dhsic.hsic(x, y, minimum=0.05, **options)
+    told, interval = found.minimum, found.interval
+    assert (told.estimate, told.error) == (interval.centre, interval.error)
+    t = scored(told.estimate, told.error, 0.05)
+    assert told.pvalue == pytest.approx(stats.t.sf(t, interval.degrees))
+    assert told.equivalence_pvalue == pytest.approx(stats.t.cdf(t, interval.degrees))
+    # The least minimum that is not rejected has the level as its p-value.
+    again = dhsic.hsic(x, y, minimum=told.least, **options).minimum
+    assert again.pvalue == pytest.approx(0.1)
+
+
+def test_minimum__of_squared_hsic_is_one_of_cka():
+    x, y = linear(0.5, 300, 0)
+    told = dhsic.independence_test(x, y, minimum=0.02, rng=0).minimum
+    assert told.quantity == "CKA"
+    assert told.told == "dependent, and by at least 0.02"
+    assert dhsic.hsic(x, y, minimum=0.9, rng=0).minimum.told == (
+        "dependent by less than 0.9, if at all"
+    )
+    between = dhsic.hsic(x, y, minimum=told.estimate, rng=0).minimum
+    assert between.told.startswith("not known whether dependent by 0.")
+
+
+def rejections(sets, n, kind):
+    """Rejections of at most and of at least the measure of the population, at 5 %."""
+    truth = np.mean(
+        [
+            dhsic.hsic(*linear(0.5, 50_000, 10**6 + i), estimator="dcor", rng=i).estimate
+            for i in range(3)
+        ]
+    )
+    told = [
+        dhsic.hsic(*linear(0.5, n, i), estimator="dcor", minimum=float(truth), rng=i).minimum
+        for i in range(sets)
+    ]
+    return sum(getattr(one, kind) <= 0.05 for one in told)
+
+
+@pytest.mark.parametrize("kind", ["pvalue", "equivalence_pvalue"])
+def test_minimum__on_its_boundary_keeps_the_level(kind):
+    # dCor: its truth is told by many rows, and no landmarks blur it.
+    count = rejections(60, 200, kind)
+    assert count <= stats.binom.ppf(0.999, 60, 0.07)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["pvalue", "equivalence_pvalue"])
+def test_minimum__on_its_boundary_keeps_the_level_of_many_data_sets(kind):
+    assert rejections(600, 500, kind) <= stats.binom.ppf(0.999, 600, 0.07)
+
+
+def test_difference__is_that_of_the_measures_with_their_common_error():
+    a, b, noise = np.random.default_rng(0).standard_normal((3, 400))
+    y = a + 0.8 * b + noise
+    found = dhsic.dependence_difference(a, b, y, estimator="dcor", rng=0)
+    each = [dhsic.hsic(x, y, estimator="dcor", confidence=0.95, rng=0) for x in (a, b)]
+    assert found.estimates == pytest.approx([one.estimate for one in each])
+    assert [one.error for one in found.intervals] == pytest.approx(
+        [one.interval.error for one in each]
+    )
+    assert found.difference == pytest.approx(each[0].estimate - each[1].estimate)
+    t = abs(found.interval.centre) / found.interval.error
+    assert found.pvalue == pytest.approx(2.0 * stats.t.sf(t, 49))
+    half = stats.t.ppf(0.975, 49) * found.interval.error
+    assert found.interval.high == pytest.approx(found.interval.centre + half)
+    wider = dhsic.dependence_difference(a, b, y, estimator="dcor", confidence=0.99, rng=0)
+    assert wider.interval.low < found.interval.low
+
+
+def test_difference__of_equal_dependences_keeps_the_level_and_of_others_is_found():
+    def pvalue(seed, second):
+        a, b, noise = np.random.default_rng(seed).standard_normal((3, 150))
+        y = a + second * b + noise
+        return dhsic.dependence_difference(a, b, y, estimator="dcor", rng=seed).pvalue
+
+    count = sum(pvalue(seed, 1.0) <= 0.05 for seed in range(60))
+    assert count <= stats.binom.ppf(0.999, 60, 0.06)
+    assert sum(pvalue(seed, 0.3) <= 0.05 for seed in range(20)) >= 18
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x, y: dhsic.hsic(x, y, minimum=1.5), "minimum must be greater than 0 and less"),
+        (lambda x, y: dhsic.hsic(x, y, x, minimum=0.1), "a minimum is of two variables, got 3"),
+        (lambda x, y: dhsic.independence_test(x, y, minimum=0.1, order="time"), "got order beside"),
+        (lambda x, y: dhsic.dependence_difference(x, y), "takes three variables, x1, x2 and y"),
+        (
+            lambda x, y: dhsic.dependence_difference(x, y, y, estimator="block-hsic"),
+            "'block-hsic' does not have",
+        ),
+        (lambda x, y: dhsic.dependence_difference(x[:9], y[:9], y[:9]), "at least 40 rows, got 9"),
+    ],
+)
+def test_mistakes__are_refused(call, words):
+    with pytest.raises((dhsic.errors.InvalidArgumentError, dhsic.errors.DataError), match=words):
+        call(*linear(0.5, 100, 0))
