@@ -217,8 +217,8 @@ def dependence_difference(
         raise InvalidArgumentError(msg)
     asked, each = read_single_kernels(kernels, 3, _WHAT), []
     for first in (0, 1):
-        pair, options = _pair(session, first), {"planner": plan_of_blocks}
-        chosen, _, fitting = choose_measure(pair, (asked[first], asked[2]), estimator, **options)
+        pair, some = _pair(session, first), (asked[first], asked[2])
+        chosen, _, fitting = choose_measure(pair, some, estimator, planner=plan_of_blocks)
         each.append(Intervals.of(pair, chosen, Combinations.single(fitting), confidence))
     # The same blocks are left out of both.
     blocks = min(one.blocks for one in each)
@@ -235,7 +235,7 @@ def dependence_difference(
     session.resume(computes=_WHAT, measures=each)
     both = jackknife(session, blocks, measure)
     difference = both.difference
-    interval = difference.measured(unbiased=each[0].estimator.unbiased_estimate).signed_interval(
+    interval = difference.measured(unbiased=each[0].unbiased).signed_interval(
         confidence, each[0].estimator.largest
     )
     t = abs(interval.centre) / interval.error if interval.error else np.inf

@@ -94,7 +94,7 @@ class BlockwisePass(Pass[BlockStates]):
         """The state of all rows."""
         return reduce(self.whole.combine, found.states)
 
-    def without(self, total: Any, found: BlockStates, number: int) -> Any:
+    def others(self, total: Any, found: BlockStates, number: int) -> Any:
         """The state of the rows outside of a block, as if they were as many."""
         at, n = found.numbers.index(number), sum(found.rows)
         return self.whole.without(total, found.states[at], n / (n - found.rows[at]))

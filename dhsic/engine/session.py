@@ -516,11 +516,13 @@ class Session:
         """
         apart = self._apart(reduction)
         if self.deletion is not None and isinstance(apart, BlockwisePass):
-            total: State
             states, total = self.deletion.once(partial(self._reduce_apart, apart, plan))
             number = self.deletion.number
             # What is made of sums may overwrite them.
-            return apart.total(states) if number is None else apart.without(total, states, number)
+            found: State = (
+                apart.total(states) if number is None else apart.others(total, states, number)
+            )
+            return found
         plan = plan or self.plan(reduction)
         if self._done.planned and plan.name not in self._done.planned:
             msg = f"the plan of this run has no pass {plan.name!r}: please report this error"

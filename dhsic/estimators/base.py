@@ -131,8 +131,6 @@ class Estimator(ABC):
     """Whether its passes add up, so that blocks of rows can be left out of an estimate."""
     largest: ClassVar[float] = math.inf
     """The largest value of the estimate."""
-    unbiased_estimate: bool = False
-    """Whether the estimate has no bias of the order 1/n."""
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
     """Advice where it needs too much memory."""
 

@@ -280,8 +280,13 @@ class Intervals:
         found, whole = jackknife(session, self.blocks, value), made[0]
         if self.minimum is None:
             return whole, {"interval": self.interval(found)}
-        measured = found.measured(unbiased=self.estimator.unbiased_estimate)
+        measured = found.measured(unbiased=self.unbiased)
         return whole, {"minimum": measured.effect(self.minimum, self.level, whole.quantity)}
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the estimate has no bias of the order 1/n."""
+        return bool(getattr(self.estimator, "unbiased_estimate", False))
 
     def measure(self, part: Session) -> Estimate:
         """The estimate of a part of the rows."""
@@ -289,7 +294,7 @@ class Intervals:
 
     def interval(self, found: Jackknifed, c: int = 0) -> Interval:
         """That of one of the estimates."""
-        measured = found.measured(c, unbiased=self.estimator.unbiased_estimate)
+        measured = found.measured(c, unbiased=self.unbiased)
         return measured.interval(self.level, self.estimator.largest)
 
 

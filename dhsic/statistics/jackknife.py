@@ -51,7 +51,8 @@ class Jackknifed(NamedTuple):
     def corrected(self) -> Vector:
         """The measures less their bias of the order 1/n, shape (C,)."""
         blocks = len(self.deleted)
-        return blocks * self.values - (1.0 - self.shares) @ self.deleted
+        corrected: Vector = blocks * self.values - (1.0 - self.shares) @ self.deleted
+        return corrected
 
     @property
     def errors(self) -> Vector:
@@ -60,7 +61,8 @@ class Jackknifed(NamedTuple):
         h = (1.0 / self.shares)[:, None]
         pseudo = h * self.values - (h - 1.0) * self.deleted
         variances = ((pseudo - self.corrected) ** 2 / (h - 1.0)).mean(axis=0)
-        return np.sqrt(variances)
+        errors: Vector = np.sqrt(variances)
+        return errors
 
     @property
     def difference(self) -> Jackknifed:
@@ -92,14 +94,14 @@ class Measured(NamedTuple):
     def interval(self, level: float, most: float) -> Interval:
         """The interval of a measure from 0 to `most`."""
         t = self._quantile(0.5 + level / 2.0)
-        ends = (min(max(self._above(side * t), 0.0), most) for side in (-1.0, 1.0))
-        return Interval(*ends, level, *self)
+        low, high = (min(max(self._above(side * t), 0.0), most) for side in (-1.0, 1.0))
+        return Interval(low, high, level, self.value, self.error, self.degrees)
 
     def signed_interval(self, level: float, most: float) -> Interval:
         """The interval of a difference of measures, from -`most` to `most`."""
         half = self._quantile(0.5 + level / 2.0) * self.error
-        ends = (min(max(self.value + side * half, -most), most) for side in (-1.0, 1.0))
-        return Interval(*ends, level, *self)
+        low, high = (min(max(self.value + side * half, -most), most) for side in (-1.0, 1.0))
+        return Interval(low, high, level, self.value, self.error, self.degrees)
 
     def effect(self, minimum: float, level: float, quantity: str) -> MinimumEffect:
         """Tests of whether a measure is at most, or at least, a minimum."""
@@ -181,8 +183,8 @@ class GramBlocks:
     ----------
     kernels : sequence of Kernel
         K fitted ones.
-    rows : sequence of ndarray, shapes (n, d)
-        Those of the variable of every kernel, block after block.
+    prepared : sequence of (ndarray, ndarray)
+        The rows of the variable of every kernel as its arguments, block after block.
     bounds : ndarray, shape (B + 1,)
         Where the blocks begin.
     chosen : tuple of tuple of int
@@ -192,7 +194,7 @@ class GramBlocks:
     """
 
     kernels: Sequence[Kernel]
-    rows: Sequence[Matrix]
+    prepared: Sequence[tuple[Matrix, Matrix]]
     bounds: NDArray[np.intp]
     chosen: tuple[tuple[int, ...], ...]
     dtype: np.dtype[Any]
@@ -206,18 +208,11 @@ class GramBlocks:
         sums = np.empty((len(self.kernels), last - first, len(self.bounds) - 1))
         diagonal = np.empty(sums.shape[:2])
         products = np.zeros((len(self.kernels) + len(self.chosen), len(blocks), sums.shape[2]))
-        sides = [
-            (kernel.rows(x, self.dtype), kernel.columns(x, self.dtype))
-            for kernel, x in zip(self.kernels, self.rows, strict=True)
-        ]
         for block, of_block in zip(blocks, products.swapaxes(0, 1), strict=True):
-            ends = self.bounds[block : block + 2].tolist()
-            for start in range(*ends, _STRIP):
-                rows = np.arange(start, min(start + _STRIP, ends[1]))
-                at, grams = (
-                    rows - first,
-                    [self._gram(k, *sides[k], rows) for k in range(len(sides))],
-                )
+            begin, end = self.bounds[block : block + 2].tolist()
+            for start in range(begin, end, _STRIP):
+                rows = np.arange(start, min(start + _STRIP, end))
+                at, grams = rows - first, [self._gram(k, rows) for k in range(len(self.kernels))]
                 sums[:, at] = list(map(self._by_block, grams))
                 diagonal[:, at] = [gram[rows - start, rows] for gram in grams]
                 joint = (hadamard([grams[k] for k in some]) for some in self.chosen)
@@ -225,8 +220,8 @@ class GramBlocks:
                 of_block += [self._by_block(one).sum(axis=0) for one in each]
         return sums, diagonal, products
 
-    def _gram(self, k: int, rows: Matrix, columns: Matrix, at: NDArray[np.intp]) -> Matrix:
-        kernel = self.kernels[k]
+    def _gram(self, k: int, at: NDArray[np.intp]) -> Matrix:
+        kernel, rows, columns = self.kernels[k], self.prepared[k][0], self.prepared[k][1]
         gram = np.empty((len(at), len(columns)), self.dtype)
         work = np.empty((kernel.work_tiles, *gram.shape), self.dtype)
         kernel.tile(rows[at], columns, gram, work)
@@ -258,11 +253,13 @@ class DeletedSums(NamedTuple):
         whole = session.leaving_out(None)
         whole.step("fetch rows")
         rows = whole.take([order] * len(session.sources))
-        each, chosen = combinations.spread(rows), combinations.chosen
-        made = GramBlocks(combinations.kernels, each, bounds, chosen, session.dtype)
-        parts = whole.map("Gram sums", made, blocks)
-        joined = (np.concatenate(some, axis=1) for some in zip(*parts, strict=True))
-        return cls(*joined, chosen, bounds)
+        kernels, chosen, dtype = combinations.kernels, combinations.chosen, session.dtype
+        pairs = zip(kernels, combinations.spread(rows), strict=True)
+        prepared = [(kernel.rows(x, dtype), kernel.columns(x, dtype)) for kernel, x in pairs]
+        made = GramBlocks(kernels, prepared, bounds, chosen, dtype)
+        parts = zip(*whole.map("Gram sums", made, blocks), strict=True)
+        sums, diagonal, products = (np.concatenate(some, axis=1) for some in parts)
+        return cls(sums, diagonal, products, chosen, bounds)
 
     @staticmethod
     def step(session: Session, combinations: Combinations) -> DriverStep:
@@ -276,13 +273,14 @@ class DeletedSums(NamedTuple):
 
     def without(self, number: int | None) -> GramSums:
         """Those of all rows, or of the rows outside of a block."""
-        sums, products, rows = self.sums.sum(axis=2), self.products.sum(axis=(1, 2)), slice(None)
+        sums, products = self.sums.sum(axis=2), self.products.sum(axis=(1, 2))
+        rows = np.arange(sums.shape[1])
         if number is not None:
             sums = sums - self.sums[..., number]
             # Pairs with one row in the block are in its row and its column of the blocks.
             within = self.products[:, number, number]
             products = products - 2.0 * self.products[:, number].sum(axis=1) + within
-            rows = np.delete(np.arange(sums.shape[1]), slice(*self.bounds[number : number + 2]))
+            rows = np.delete(rows, slice(*self.bounds[number : number + 2]))
         k = len(sums)
         of_rows = sums[:, rows], self.diagonal[:, rows]
         return GramSums(*of_rows, products[:k], products[k:], self.chosen)
