@@ -430,9 +430,7 @@ class Checkpoint:
                 shards.drop(missing)
             else:
                 return kept
-        value = make()
-        shards.write(0, value)
-        return value
+        return shards.write(0, make())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -477,14 +475,15 @@ class Shards:
         """
         _refuse_other(self.root, self.token)
 
-    def write(self, number: int, value: Any) -> None:
-        """Keep a shard."""
+    def write(self, number: int, value: Value) -> Value:
+        """Keep a shard, and return it."""
         try:
             self.folder.write(_name_of_key(number), partial(pack, (self.key, number, value)))
         except DataError:
             # A folder that this machine alone does not see has an error of its own.
             _refuse_other.__wrapped__(self.root, self.token)
             raise
+        return value
 
     def load(self, number: int) -> Any:
         """The shard as it was written.
@@ -505,6 +504,14 @@ class Shards:
         if type(kept) is not tuple or kept[:2] != (self.key, number):
             raise MissingShardError(number, "it is another one")
         return kept[2]
+
+    def fault(self, number: int) -> MissingShardError | None:
+        """The fault of a shard, or None where it is whole."""
+        try:
+            self.load(number)
+        except MissingShardError as missing:
+            return missing
+        return None
 
     def drop(self, missing: MissingShardError) -> None:
         """Remove what is left of a shard that cannot be used, and warn."""
