@@ -483,7 +483,7 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
     chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0)
     n, groups, row = sources[0].shape[0], reduction.groups, row_bytes(sources)
     if groups is None:
-        bounds = block_bounds(n, row, chunk_rows or None, reduction.row_multiple)
+        bounds = block_bounds(n, row, chunk_rows, reduction.row_multiple)
     elif reduction.one_block:
         bounds = [0, groups.count]
     else:

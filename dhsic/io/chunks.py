@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
@@ -297,15 +296,11 @@ def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[in
         if len(index) in (0, size):  # else it is cut off, which is an error when it is read
             # An empty shard is read as if all of its chunks were absent.
             marks = np.frombuffer(index.ljust(size, b"\xff"), "<u8", 2 * math.prod(counts))
-            starts = marks.reshape(*counts, 2)[..., 0]
-            yield from _absent(array, shard, np.argwhere(starts == _ABSENT))
-
-
-def _absent(array: Any, shard: ChunkPlace, inner: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Rows of chunks of a shard, without those that lie beyond the array."""
-    starts = np.multiply(shard, array.shards) + inner * array.chunks
-    for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
-        yield start, min(start + array.chunks[0], array.shape[0])
+            inner = np.argwhere(marks.reshape(*counts, 2)[..., 0] == _ABSENT)
+            starts = np.multiply(shard, array.shards) + inner * array.chunks
+            # Without chunks that lie beyond the array.
+            for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
+                yield start, min(start + array.chunks[0], array.shape[0])
 
 
 def _trailer(codecs: Sequence[Any]) -> int | None:

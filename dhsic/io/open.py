@@ -448,14 +448,14 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
     return [str(name) for name in given]  # of NumPy too
 
 
-def _aligned(sources: Sequence[Variable]) -> list[Variable]:
+def _aligned(sources: Sequence[Variable], what: str = "variables") -> list[Variable]:
     """Variables of the same rows; arrays of zarr that are the same are one object.
 
     Their chunks are decoded once so.
     """
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
-        msg = f"variables must have the same rows, one observation each; got {lengths}"
+        msg = f"{what} must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
     arrays = [one.array for one in sources if is_zarr(one.array)]
     return [
@@ -508,10 +508,9 @@ def open_one(x: Any, name: str) -> Variable:
     if is_sparse(x):
         if x.ndim == 1:
             x = x.reshape((x.shape[0], 1))
-        if x.ndim != 2:
-            raise _shape_error(name, x.shape)
+        source = _checked(Variable(name, x))
         # CSR is the format of SciPy whose rows are sliced without a search.
-        return _checked(Variable(name, x.tocsr()))
+        return replace(source, array=x.tocsr())
     # Categories as of pandas.cut, and others whose type NumPy would lose.
     if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
         x = sys.modules["pandas"].Series(x)
@@ -550,12 +549,8 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
             "store them as one array (n, d)"
         )
         raise DataError(msg)
-    if len({array.shape[0] for array in arrays}) > 1:
-        lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
-        msg = f"columns of one variable must have the same rows; got {lengths}"
-        raise DataError(msg)
     labels: list[str] = []
-    for one in arrays:
+    for one in _aligned(arrays, "columns of one variable"):
         d = one.shape[1]
         labels += [one.name] if d == 1 else [f"{one.name}[{j}]" for j in one.labels or range(d)]
     return Variable(
@@ -1025,17 +1020,13 @@ def _columns_as_variables(
     labels = labels_of(source) or [f"x{j}" for j in range(1, source.shape[1] + 1)]
     columns: list[Any] = []
     for at, (name, kind) in enumerate(zip(labels, kinds_of(source), strict=True)):
-        known = source.categories
-        alone = replace(source, name=name, kinds=(kind,), labels=(name,))
-        columns.append(
-            replace(alone, array=source.array[:, at : at + 1])
-            if source.place == "graph"
-            else replace(
-                alone,
-                columns=(at if source.columns is None else source.columns[at],),
-                categories=None if known is None else (known[at],),
-            )
-        )
+        known = source.categories and (source.categories[at],)
+        alone = replace(source, name=name, kinds=(kind,), labels=(name,), categories=known)
+        if source.place == "graph":
+            columns.append(replace(alone, array=source.array[:, at : at + 1]))
+        else:
+            place = at if source.columns is None else source.columns[at]
+            columns.append(replace(alone, columns=(place,)))
     return columns, list(labels) if names is None else names
 
 
