@@ -147,15 +147,13 @@ def block_bounds(
         Rows that are stored together; 0 where none are. Blocks are whole chunks, or equal parts of
         one, so that no chunk is read twice in vain.
     row_multiple : int
-        Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
+        Blocks start at multiples of it, whatever the chunks.
 
     Returns
     -------
     list of int
         0, ..., n. Neither the number of workers nor that of threads changes them.
     """
-    if row_multiple == 0:
-        return [0, n]
     # Larger blocks where there are very many, since the scheduler takes a time of its own a task.
     usual = min(ROWS.rows(n), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)

@@ -453,15 +453,10 @@ class Table:
 
     def _strays(self, column: str) -> list[tuple[str, str]]:
         """The first values of a column that are no numbers, after the line or row of each."""
-        import pyarrow as pa
-
         values = self._texts_of_csv(column) if is_csv(self.path) else self._texts(column)
-        strays: list[tuple[str, str]] = []
-        while len(strays) < _NAMED and (some := list(islice(values, _ROWS_SEEN))):
-            texts = pa.array([text for _, text in some], pa.string())
-            _, is_stray = numbers_of_text(texts, self.reading.notation)
-            strays += [some[j] for j in np.flatnonzero(is_stray)]
-        return strays[:_NAMED]
+        number = re.compile(self.reading.notation.pattern, re.ASCII)
+        strays = ((place, text) for place, text in values if not number.match(text.strip()))
+        return list(islice(strays, _NAMED))
 
     def _texts_of_csv(self, column: str) -> Iterator[tuple[str, str]]:
         # By Python's reader: Arrow does not tell the line of a value.
