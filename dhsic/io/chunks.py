@@ -286,11 +286,12 @@ def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[in
     from zarr.core.sync import sync
 
     codec = array.metadata.to_dict()["codecs"][0]["configuration"]
-    checked = _trailer(codec["index_codecs"])
-    if checked is None:
+    names = [one["name"] for one in codec["index_codecs"]]
+    plain = codec["index_codecs"][0].get("configuration", {}).get("endian") == "little"
+    if not plain or names not in (["bytes"], ["bytes", "crc32c"]):
         return
     counts = [shard // chunk for shard, chunk in zip(array.shards, array.chunks, strict=True)]
-    size = 16 * math.prod(counts) + checked
+    size = 16 * math.prod(counts) + _CHECKSUM_BYTES * (len(names) - 1)
     at_end = codec.get("index_location", "end") == "end"
     for shard, index in zip(shards, sync(_indices(array, shards, size, at_end)), strict=True):
         if len(index) in (0, size):  # else it is cut off, which is an error when it is read
@@ -301,15 +302,6 @@ def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[in
             # Without chunks that lie beyond the array.
             for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
                 yield start, min(start + array.chunks[0], array.shape[0])
-
-
-def _trailer(codecs: Sequence[Any]) -> int | None:
-    """Bytes of the checksum behind an index; None where the index is no plain integers."""
-    names = [codec["name"] for codec in codecs]
-    plain = codecs[0].get("configuration", {}).get("endian") == "little"
-    if not plain or names not in (["bytes"], ["bytes", "crc32c"]):
-        return None
-    return _CHECKSUM_BYTES * (len(names) - 1)
 
 
 async def _indices(

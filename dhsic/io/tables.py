@@ -363,7 +363,7 @@ class Table:
         The type of each column, for messages.
     counted : _Counted
         Its rows: as Parquet says, and of CSV as its lines do.
-    held : pyarrow.dataset.Dataset, optional
+    files : pyarrow.dataset.Dataset, optional
         The files, of Parquet.
     """
 
@@ -373,7 +373,7 @@ class Table:
     kinds: Mapping[str, FieldKind]
     types: Mapping[str, str]
     counted: _Counted
-    held: Any = None
+    files: Any = None
 
     def check_column(self, column: str, what: str = "the table", *, usable: bool = True) -> None:
         """Refuse a column that the table does not have, or that holds neither numbers nor labels.
@@ -560,7 +560,7 @@ class Table:
         options = ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
         )
-        yield from self.held.to_batches(
+        yield from self.files.to_batches(
             columns=list(columns),
             batch_size=rows,
             batch_readahead=1,
@@ -704,15 +704,15 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
         what = "a table at a URL" if url else path
         msg = f"{what} is not a file of this machine: {remedy}"
         raise DataError(msg)
-    held: Any = None
+    files: Any = None
     if is_csv(path):
         counted = _count_rows(path, reading)
         with _readable(path), _csv_reader(path, reading, counted, {}) as reader:
             schema = reader.schema
     elif is_parquet(path):
         with _readable(path):
-            held, schema = _parquet(path)
-            counted = _Counted(held.count_rows())
+            files, schema = _parquet(path)
+            counted = _Counted(files.count_rows())
     else:
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
@@ -725,7 +725,7 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     names = {name: str(type_) for name, type_ in types.items()}
     unnamed = index_of_pandas(schema, named=False)
     columns = tuple(name for name in schema.names if name not in unnamed)
-    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, counted, held)
+    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, counted, files)
     for column in (*reading.categorical, *reading.numeric):
         table.check_column(column, usable=False)
         if column in reading.categorical and column in reading.numeric:
