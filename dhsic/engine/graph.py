@@ -415,13 +415,10 @@ def _neighbours_together(leaves: int, state: int, runtime: Runtime) -> Near:
         return lambda _: nullcontext()
     import dask
 
-    def near(leaf: int) -> AbstractContextManager[Any]:
+    def near(leaf: int) -> Any:
         # what is kept of a run that ended early may follow the last leaf
         worker = slots[min(leaf, leaves - 1) * len(slots) // max(leaves, 1)]
-        place: AbstractContextManager[Any] = dask.annotate(
-            workers=[worker], allow_other_workers=True
-        )
-        return place
+        return dask.annotate(workers=[worker], allow_other_workers=True)
 
     return near
 
@@ -591,12 +588,12 @@ def _lazy_blocks(
     bounds = list(plan.bounds)
     if plan.groups is not None:
         bounds = edges([plan.ranges(*span) for span in pairwise(plan.bounds)], plan.n)
-    at, join = {row: number for number, row in enumerate(bounds)}, as_task(_concatenated)
+    at, join = {row: number for number, row in enumerate(bounds)}, as_task(np.concatenate)
     ranges = [[slice(at[a], at[b]) for a, b in plan.ranges(*span)] for span in spans]
 
     def joined(pieces: Sequence[Sequence[Any]]) -> list[Any]:
         blocks = [[p for at in block for some in pieces[at] for p in some] for block in ranges]
-        return [parts[0] if len(parts) == 1 else join(*parts) for parts in blocks]
+        return [parts[0] if len(parts) == 1 else join(parts) for parts in blocks]
 
     lazy: dict[int, list[Any]] = {}
     for numbers in delayed:
@@ -607,10 +604,6 @@ def _lazy_blocks(
             pieces = _cut_chunks(same, plan, bounds, runtime.budget)
         lazy.update(zip(numbers, map(joined, pieces), strict=True))
     return lazy
-
-
-def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate(pieces)
 
 
 def _cut_chunks(
@@ -829,6 +822,5 @@ class LazyRows:
         self.listener(plan.started.finished(seconds, seconds))
 
 
-def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Arrays:
-    arrays: Arrays = run_leaf(work, at, *parts).state
-    return arrays
+def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Any:
+    return run_leaf(work, at, *parts).state
