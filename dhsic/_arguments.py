@@ -107,7 +107,7 @@ class RunOptions:
                     "value would be left out: take missing='pairwise', or fill the gaps"
                 )
                 raise DataError(msg)
-            gaps = count_gaps(sources) if missing == "pairwise" else ()
+            gaps = tuple(map(count_gaps, sources)) if missing == "pairwise" else ()
             # Weights are numbers; the other labels are names, which become codes.
             weights = None
             if "weights" in labels:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,10 +45,9 @@ from dhsic.estimators.choose import (
     planned,
     run_null,
 )
-from dhsic.io.frames import as_frame, unknown_column
-from dhsic.io.libraries import holds_columns, is_of
+from dhsic.io.frames import unknown_column
 from dhsic.io.missing import GapTreatment
-from dhsic.io.open import names_of, open_one, pick_variables
+from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables
 from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
@@ -558,20 +556,15 @@ def _names_of_columns(data: Any) -> Sequence[str]:
     if data is None:
         msg = "rank_features: missing a required argument: 'features', or data= to rank its columns"
         raise UnknownArgumentError(msg)
-    if holds_columns(data) or any(
-        is_of(data, of, "DataFrame") for of in ("pandas", "dask.dataframe")
-    ):
-        names = list(map(str, data))
-        if len(set(names)) < len(names):
-            got = shown(list(data))
-            msg = f"columns to rank must have different names as text, got {got}: rename them"
-            raise DataError(msg)
-        return names
-    named = None if isinstance(data, os.PathLike) else getattr(as_frame(data), "columns", None)
-    if named is None:
+    _, keys = frame_and_keys(data)
+    if keys is None:
         msg = "features must name arrays of the group, got none: name them"
         raise InvalidArgumentError(msg)
-    return list(map(str, named))
+    names = list(map(str, keys))
+    if len(set(names)) < len(names):
+        msg = f"columns to rank must have different names as text, got {shown(keys)}: rename them"
+        raise DataError(msg)
+    return names
 
 
 def open_columns(

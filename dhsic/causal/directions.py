@@ -44,7 +44,7 @@ from dhsic.estimators.choose import (
 from dhsic.features import ColumnFeatures
 from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
-from dhsic.io.variables import JoinRows, Variable, derived
+from dhsic.io.variables import Variable, derived, join_rows
 from dhsic.kernels import Combinations, Kernel, KernelName, Linear
 from dhsic.plots import BLUE, axes_of, finite_vector, rounded
 from dhsic.regression.residuals import (
@@ -797,12 +797,12 @@ class _Directed:
         sample = 8 * min(rows, _UNIT_ROWS) * sum(session.dims)
         steps += [DriverStep(_UNITS, 3 * sample + fetch), session.plan(_moments(session))]
         # Variables of the shapes of those that are standardised.
-        both = [derived(one.name, (one,), JoinRows(), one.shape[1]) for one in session.sources]
+        both = [derived(one.name, (one,), join_rows, one.shape[1]) for one in session.sources]
         landmarks = None
         for cause, effect in (both, both[::-1]):
             pair = session.over([cause, effect])
             name, d = _RESIDUALS.format(effect.name), effect.shape[1]
-            left = derived(name, (effect, cause), JoinRows(), d)
+            left = derived(name, (effect, cause), join_rows, d)
             measured = self._plan_measure(session.over([cause, left]), estimator)
             steps += [*plan_regressions(pair, self.regression, _GIVEN), *measured.steps]
             landmarks = measured.n_landmarks

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -91,13 +92,20 @@ class Source(Protocol):
 
 def read_whole(source: Source) -> NDArray[Any]:
     """All rows of a source in memory, shape (n, d)."""
-    # A graph has no rows that can be read by number: one task computes all of them.
+    return np.concatenate(list(of_blocks(source, np.asarray)))
+
+
+def of_blocks(source: Source, function: Callable[[NDArray[Any]], Any]) -> Iterable[Any]:
+    """A function of all rows, block by block in their order."""
     n = source.shape[0]
-    if source.place == "graph":
-        (whole,) = source.lazy([0, n])
-        return np.asarray(*compute_graphs(whole))
-    step = max(source.chunk_rows or 0, BLOCK_BYTES // source.row_bytes, 1)
-    return np.concatenate([source.read(a, min(a + step, n)) for a in range(0, n, step)])
+    # Whole chunks, so that none is decoded twice and memory does not grow with the rows.
+    step, _ = _whole_chunks(max(1, BLOCK_BYTES // source.row_bytes), source.chunk_rows or 1)
+    bounds = [*range(0, n, step), n]
+    if source.place != "graph":
+        return (function(source.read(*span)) for span in pairwise(bounds))
+    from dask import delayed  # slow to import
+
+    return compute_graphs(*map(delayed(function), source.lazy(bounds)))
 
 
 def kinds_of(source: Source) -> tuple[ValueKind, ...]:
@@ -120,7 +128,7 @@ class NonFiniteError(DataError):
 def block_bounds(
     n: int,
     row_bytes: int,
-    chunk_rows: int | None,
+    chunk_rows: int,
     row_multiple: int,
 ) -> list[int]:
     """Bounds of the row blocks: at most 262,144 rows, and many blocks where n allows it.
@@ -135,25 +143,21 @@ def block_bounds(
     row_bytes : int
         Bytes of a row of all variables; a block holds at most 8 MiB, or 32 where there are many,
         unless one chunk is larger.
-    chunk_rows : int or None
-        Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
+    chunk_rows : int
+        Rows that are stored together; 0 where none are. Blocks are whole chunks, or equal parts of
+        one, so that no chunk is read twice in vain.
     row_multiple : int
-        Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
+        Blocks start at multiples of it, whatever the chunks.
 
     Returns
     -------
     list of int
         0, ..., n. Neither the number of workers nor that of threads changes them.
     """
-    if row_multiple == 0:
-        return [0, n]
     # Larger blocks where there are very many, since the scheduler takes a time of its own a task.
     usual = min(ROWS.rows(n), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
-    if chunk_rows is None:
-        step, parts = target, 1
-    else:
-        step, parts = _whole_chunks(target, chunk_rows)
+    step, parts = _whole_chunks(target, max(chunk_rows, 1))
     # Blocks of the estimator, such as those of block-HSIC, are not cut, whatever the chunks.
     if row_multiple > 1:
         step, parts = max(row_multiple, step // parts // row_multiple * row_multiple), 1

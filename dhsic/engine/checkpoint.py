@@ -127,8 +127,9 @@ def written_out(value: Any) -> Any:
         return list(map(written_out, value))
     if (names := _field_names(type(value))) is not None:
         # Cached properties follow from the fields; any other attribute may change what it does.
-        given = {*getattr(value, "__dict__", ())} - {*names}
-        if hidden := [name for name in given if not _is_cached(type(value), name)]:
+        fields = {name: getattr(type(value), name, None) for name in getattr(value, "__dict__", ())}
+        given = {name for name, kept in fields.items() if not isinstance(kept, cached_property)}
+        if hidden := given - {*names}:
             msg = f"a {type(value).__name__} has attributes that are no fields: {', '.join(hidden)}"
             raise TypeError(msg)
         return _named(type(value)) | {name: written_out(getattr(value, name)) for name in names}
@@ -169,10 +170,6 @@ def _named(value: Any) -> dict[str, Any]:
             msg = f"the source of {name[_IS]} cannot be read: put it in a file"
             raise TypeError(msg) from error
     return name
-
-
-def _is_cached(cls: type, name: str) -> bool:
-    return isinstance(getattr(cls, name, None), cached_property)
 
 
 def _field_names(cls: Any) -> Sequence[str] | None:
@@ -430,9 +427,7 @@ class Checkpoint:
                 shards.drop(missing)
             else:
                 return kept
-        value = make()
-        shards.write(0, value)
-        return value
+        return shards.write(0, make())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -477,14 +472,15 @@ class Shards:
         """
         _refuse_other(self.root, self.token)
 
-    def write(self, number: int, value: Any) -> None:
-        """Keep a shard."""
+    def write(self, number: int, value: Value) -> Value:
+        """Keep a shard, and return it."""
         try:
             self.folder.write(_name_of_key(number), partial(pack, (self.key, number, value)))
         except DataError:
             # A folder that this machine alone does not see has an error of its own.
             _refuse_other.__wrapped__(self.root, self.token)
             raise
+        return value
 
     def load(self, number: int) -> Any:
         """The shard as it was written.
@@ -505,6 +501,14 @@ class Shards:
         if type(kept) is not tuple or kept[:2] != (self.key, number):
             raise MissingShardError(number, "it is another one")
         return kept[2]
+
+    def fault(self, number: int) -> MissingShardError | None:
+        """The fault of a shard, or None where it is whole."""
+        try:
+            self.load(number)
+        except MissingShardError as missing:
+            return missing
+        return None
 
     def drop(self, missing: MissingShardError) -> None:
         """Remove what is left of a shard that cannot be used, and warn."""
@@ -655,12 +659,11 @@ def find_checkpoints(
     broken: list[DataError] = []
     for folder in (root.inner(entry.name) for entry in root.entries() if entry.is_folder):
         try:
-            manifest = Manifest.read(folder)
+            if (manifest := Manifest.read(folder)) is not None:
+                found.append((folder, manifest))
         except DataError as error:
             # A folder that cannot be read hides no other.
             broken.append(error)
-        else:
-            found += [] if manifest is None else [(folder, manifest)]
     if not found and not broken:
         msg = f"there must be a checkpoint, or a folder of some, at {root}, and there is none"
         raise DataError(msg)

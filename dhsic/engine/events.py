@@ -186,6 +186,8 @@ class Position:
         if isinstance(event, StepStarted):
             return Position(event.name, now, passes=self.passes, passed=self.passed)
         if isinstance(event, PassStarted):
+            # Where a kept part is gone, the pass that runs is started once more.
+            again = self.amount is not None and not self.finished and self.name == event.name
             of_pass = ("name", "unit", "amount", "resumed", "parts", "bytes_read")
             return Position(
                 **{name: getattr(event, name) for name in of_pass},
@@ -195,16 +197,12 @@ class Position:
                 heard=now,
                 passes=self.passes,
                 # A pass that starts once more, or runs over replicates, is not a further one.
-                passed=self.passed + (event.unit != "resamples" and not self._again(event)),
+                passed=self.passed + (event.unit != "resamples" and not again),
             )
         if isinstance(event, BlockFinished):
             parts = self.parts_done + 1
             return replace(self, done=self.done + event.amount, parts_done=parts, heard=now)
         return replace(self, finished=True)
-
-    def _again(self, event: PassStarted) -> bool:
-        """Whether the pass that runs is started once more, as where a kept part is gone."""
-        return self.amount is not None and not self.finished and self.name == event.name
 
     @property
     def number(self) -> int | None:

@@ -38,6 +38,7 @@ from dhsic.engine.reduction import (
     Ranges,
     RowBlock,
     RowGroups,
+    add,
     pickled,
     unpacked,
 )
@@ -259,7 +260,7 @@ class Work(NamedTuple):
 
     run: Any
     """Called with what a leaf is at, and with the blocks that travel to it."""
-    combine: Callable[[Any, Any], Any] | None = None
+    combine: Callable[[Any, Any], Any] = add
     shards: Shards | None = None
     budget: Budget | None = None
 
@@ -341,8 +342,8 @@ class Tree:
             except MissingShardError as missing:
                 assert shards is not None
                 # All that are broken are found at once, or each would end the pass once more.
-                shared, look = held(shards, runtime), as_task(_missing_shard)
-                looks = [look(shared, number) for number in sorted(there - {missing.number})]
+                look = as_task(shards.fault)
+                looks = [look(number) for number in sorted(there - {missing.number})]
                 for broken in filter(None, [missing, *computed(looks, runtime)]):
                     shards.drop(broken)
 
@@ -366,7 +367,7 @@ class Tree:
         parts = iter(self.parts(missing) if self.parts is not None else itertools.repeat([]))
         shared, leaves = held(self.work, runtime), list[Any]()
         near = _neighbours_together(len(missing), self.state_bytes, runtime)
-        run, keep, load = as_task(run_leaf), as_task(_keep_shard), as_task(_load_shard)
+        run, shards = as_task(run_leaf), self.work.shards
 
         def node(leaf: Leaf) -> _Node:
             with near(len(leaves)):
@@ -375,13 +376,13 @@ class Tree:
 
         tops = []
         for number, shard in enumerate(self.shards):
-            if number in there:
-                tops.append(_Node(load(shared, number), len(leaves)))
+            if shards is not None and number in there:
+                tops.append(_Node(as_task(shards.load)(number), len(leaves)))
                 continue
             (top,) = self._combined(shared, list(map(node, shard)), near)
-            if self.work.shards is not None:
+            if shards is not None:
                 with near(top.leaf):
-                    top = top._replace(task=keep(shared, number, top.task))
+                    top = top._replace(task=as_task(shards.write)(number, top.task))
             tops.append(top)
         if self.fan_in > 1:
             tops = self._combined(shared, tops, near)
@@ -414,13 +415,10 @@ def _neighbours_together(leaves: int, state: int, runtime: Runtime) -> Near:
         return lambda _: nullcontext()
     import dask
 
-    def near(leaf: int) -> AbstractContextManager[Any]:
+    def near(leaf: int) -> Any:
         # what is kept of a run that ended early may follow the last leaf
         worker = slots[min(leaf, leaves - 1) * len(slots) // max(leaves, 1)]
-        place: AbstractContextManager[Any] = dask.annotate(
-            workers=[worker], allow_other_workers=True
-        )
-        return place
+        return dask.annotate(workers=[worker], allow_other_workers=True)
 
     return near
 
@@ -441,30 +439,10 @@ def run_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Partial[Any]:
 
 def _combine(work: Work, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
     check_process_memory(work.budget)
-    assert work.combine is not None
     for other in others:
         state = work.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
     return first
-
-
-def _keep_shard(work: Work, number: int, partial: Partial[Any]) -> Partial[Any]:
-    assert work.shards is not None
-    work.shards.write(number, partial)
-    return partial
-
-
-def _load_shard(work: Work, number: int) -> Any:
-    assert work.shards is not None
-    return work.shards.load(number)
-
-
-def _missing_shard(shards: Shards, number: int) -> MissingShardError | None:
-    try:
-        shards.load(number)
-    except MissingShardError as missing:
-        return missing
-    return None
 
 
 # Passes over the data.
@@ -610,12 +588,12 @@ def _lazy_blocks(
     bounds = list(plan.bounds)
     if plan.groups is not None:
         bounds = edges([plan.ranges(*span) for span in pairwise(plan.bounds)], plan.n)
-    at, join = {row: number for number, row in enumerate(bounds)}, as_task(_concatenated)
+    at, join = {row: number for number, row in enumerate(bounds)}, as_task(np.concatenate)
     ranges = [[slice(at[a], at[b]) for a, b in plan.ranges(*span)] for span in spans]
 
     def joined(pieces: Sequence[Sequence[Any]]) -> list[Any]:
         blocks = [[p for at in block for some in pieces[at] for p in some] for block in ranges]
-        return [parts[0] if len(parts) == 1 else join(*parts) for parts in blocks]
+        return [parts[0] if len(parts) == 1 else join(parts) for parts in blocks]
 
     lazy: dict[int, list[Any]] = {}
     for numbers in delayed:
@@ -626,10 +604,6 @@ def _lazy_blocks(
             pieces = _cut_chunks(same, plan, bounds, runtime.budget)
         lazy.update(zip(numbers, map(joined, pieces), strict=True))
     return lazy
-
-
-def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate(pieces)
 
 
 def _cut_chunks(
@@ -848,6 +822,5 @@ class LazyRows:
         self.listener(plan.started.finished(seconds, seconds))
 
 
-def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Arrays:
-    arrays: Arrays = run_leaf(work, at, *parts).state
-    return arrays
+def _rows_of_leaf(work: Work, at: Any, *parts: NDArray[Any]) -> Any:
+    return run_leaf(work, at, *parts).state

@@ -147,11 +147,6 @@ class PassPlan:
         return math.comb(self.blocks + 1, 2) if self.pairs else self.blocks
 
     @property
-    def blocks_per_task(self) -> int:
-        """Row blocks that a task holds at a time."""
-        return min(2, self.blocks) if self.pairs else 1
-
-    @property
     def unit(self) -> Unit:
         """The unit that progress counts."""
         return "pairs of rows" if self.pairs else "rows"
@@ -413,6 +408,9 @@ class Plan(BarResult):
         threads = format_count(self.runtime.threads, "thread")
         workers = format_count(self.runtime.workers, "worker")
         here = self.runtime.client is None
+        place = f"{threads} of this process" if here else f"{workers} with {threads} in all"
+        peaks = (self.peak_worker_bytes, self.peak_driver_bytes, self.runtime.memory)
+        worker, driver, allowed = map(format_bytes, peaks)
         names = ", ".join(step.name for step in self.possible)
         told = [
             ("rows", f"{self.n:,} of {', '.join(self.variables)}"),
@@ -420,16 +418,8 @@ class Plan(BarResult):
             ("null", self.null),
             ("kernels", ", ".join(self.kernels[:_KERNELS]) + more),
             ("landmarks", f"{self.n_landmarks:,} before pruning" if self.n_landmarks else ""),
-            (
-                "runs on",
-                f"{threads} of this process" if here else f"{workers} with {threads} in all",
-            ),
-            (
-                "peak memory",
-                f"of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
-                f"{format_bytes(self.peak_driver_bytes)}, "
-                f"allowed {format_bytes(self.runtime.memory)}",
-            ),
+            ("runs on", place),
+            ("peak memory", f"of a worker {worker}, of the driver {driver}, allowed {allowed}"),
             ("time", "; ".join(self._times_text)),
             ("possible", f"{names}, only where values are rare or not finite" if names else ""),
         ]
@@ -483,7 +473,7 @@ def plan_pass(reduction: Pass[Any], sources: Sequence[Source], runtime: Runtime)
     chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0)
     n, groups, row = sources[0].shape[0], reduction.groups, row_bytes(sources)
     if groups is None:
-        bounds = block_bounds(n, row, chunk_rows or None, reduction.row_multiple)
+        bounds = block_bounds(n, row, chunk_rows, reduction.row_multiple)
     elif reduction.one_block:
         bounds = [0, groups.count]
     else:
@@ -541,7 +531,7 @@ def cut_rows(source: Source, plan: PassPlan) -> int:
 
 def _task_bytes(sources: Sequence[Source], plan: PassPlan, scratch: int) -> int:
     """Most bytes that one task has of its own: while its blocks are read, or while it works."""
-    rows, blocks = plan.rows_per_block, plan.blocks_per_task
+    rows, blocks = plan.rows_per_block, min(2, plan.blocks) if plan.pairs else 1
     own: list[Source] = []
     given = 0
     for source, way in zip(sources, plan.ways, strict=True):

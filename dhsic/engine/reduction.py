@@ -207,7 +207,7 @@ class Pass(ABC, Generic[State]):
 
     @property
     def row_multiple(self) -> int:
-        """Blocks start at multiples of this many rows; 0 asks for one block of all rows."""
+        """Blocks start at multiples of this many rows."""
         return 1
 
     @property

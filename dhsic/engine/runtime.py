@@ -345,12 +345,16 @@ class Runtime:
     def on(cls, client: Any, memory: int, threads: int | None = None) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
         check_client(client, threads)
-        counts = _threads_by_worker(client)
-        if not counts:
-            # The workers of a cluster may still be starting.
-            with suppress(TimeoutError):
-                client.wait_for_workers(1, timeout=_START_SECONDS)
-            counts = _threads_by_worker(client)
+        try:
+            counts = threads_of_workers(client)
+            if not counts:
+                # The workers of a cluster may still be starting.
+                with suppress(TimeoutError):
+                    client.wait_for_workers(1, timeout=_START_SECONDS)
+                counts = threads_of_workers(client)
+        except StalledError as error:
+            msg = f"client must have a scheduler that answers, and {error.seen}: {error.remedy}"
+            raise InvalidArgumentError(msg) from error
         if not counts:
             msg = (
                 f"client must have workers, and its scheduler got none within {_START_SECONDS:g} "
@@ -377,15 +381,6 @@ def check_client(client: Any, threads: int | None) -> None:
         what = "a running, synchronous distributed.Client of this process"
         msg = f"client must be {what}, got {client!r}: connect here"
         raise InvalidArgumentError(msg)
-
-
-def _threads_by_worker(client: Any) -> dict[str, int]:
-    """Threads of the workers of a client by their addresses."""
-    try:
-        return threads_of_workers(client)
-    except StalledError as error:
-        msg = f"client must have a scheduler that answers, and {error.seen}: {error.remedy}"
-        raise InvalidArgumentError(msg) from error
 
 
 def current_client() -> Any:

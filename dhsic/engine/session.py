@@ -171,19 +171,15 @@ class Scan(Pass[Extent]):
         x = block.values[still.variable][:, list(still.columns)]
         # A row that misses a value differs from no other.
         rows = np.flatnonzero((x != still.value).any(axis=1) & ~np.isnan(x).any(axis=1))
-        keys = self._keys(block, still.variable, rows)
+        keys = np.zeros(0, np.uint64)
+        if len(rows):
+            # Of one variable by itself, so that they do not depend on the pairing. Those of
+            # consecutive rows are drawn at once: from the first to the last that differs.
+            start, stop = block.start + int(rows[0]), block.start + int(rows[-1]) + 1
+            drawn = random_keys(self.seed, start, stop, "bandwidth", still.variable, 1)
+            keys = drawn[rows - rows[0]]
         kept = np.argsort(keys, kind="stable")[:_KEPT]
         return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
-
-    def _keys(self, block: RowBlock, variable: int, rows: NDArray[np.intp]) -> Keys:
-        """Keys of the rows of one variable by itself, so that they do not depend on the pairing."""
-        if not len(rows):
-            return np.zeros(0, np.uint64)
-        # Keys of consecutive rows are drawn at once: from the first to the last that differs.
-        first, last = int(rows[0]), int(rows[-1])
-        start = block.start + first
-        keys = random_keys(self.seed, start, start + last - first + 1, "bandwidth", variable, 1)
-        return keys[rows - first]
 
 
 State = TypeVar("State")
@@ -684,7 +680,5 @@ class Session:
     def _refuse_non_finite(self) -> NoReturn:
         extent = self.reduce(Scan(seed=self.seed, finite=self.finite))
         check_finite(extent, self.sources, self.remedy)
-        msg = (
-            "NaN or infinity were read once and not again: keep the data as they are during a test"
-        )
+        msg = "NaN or infinity were read once and not again: do not change the data during a test"
         raise DataError(msg)

@@ -72,7 +72,8 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     place = Path(folder)
     listed = place.glob("pair*.txt") if os.path.isdir(place) else ()
     # By number: as text pair10 comes before pair2.
-    files = sorted((_number_of(path), path) for path in listed if _FILE.fullmatch(path.name))
+    found = ((_FILE.fullmatch(path.name), path) for path in listed)
+    files = sorted((int(match[1]), path) for match, path in found if match)
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
@@ -123,10 +124,6 @@ def _pair(path: Path, number: int, known: _Known | None) -> CauseEffectPair:
     # x is the variable whose columns come first, so that the answer is not in the order.
     x, y = (cause, effect) if first < start else (effect, cause)
     return CauseEffectPair(path.stem, x, y, first < start, weight)
-
-
-def _number_of(path: Path) -> int:
-    return int(path.stem.removeprefix("pair"))
 
 
 def _numbers_of_file(path: Path) -> NDArray[np.float64]:

@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dhsic.engine.inventory import Inventory, Stamp
 from dhsic.errors import DataError
@@ -287,34 +286,22 @@ def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[in
     from zarr.core.sync import sync
 
     codec = array.metadata.to_dict()["codecs"][0]["configuration"]
-    checked = _trailer(codec["index_codecs"])
-    if checked is None:
+    names = [one["name"] for one in codec["index_codecs"]]
+    plain = codec["index_codecs"][0].get("configuration", {}).get("endian") == "little"
+    if not plain or names not in (["bytes"], ["bytes", "crc32c"]):
         return
     counts = [shard // chunk for shard, chunk in zip(array.shards, array.chunks, strict=True)]
-    size = 16 * math.prod(counts) + checked
+    size = 16 * math.prod(counts) + _CHECKSUM_BYTES * (len(names) - 1)
     at_end = codec.get("index_location", "end") == "end"
     for shard, index in zip(shards, sync(_indices(array, shards, size, at_end)), strict=True):
         if len(index) in (0, size):  # else it is cut off, which is an error when it is read
             # An empty shard is read as if all of its chunks were absent.
             marks = np.frombuffer(index.ljust(size, b"\xff"), "<u8", 2 * math.prod(counts))
-            starts = marks.reshape(*counts, 2)[..., 0]
-            yield from _absent(array, shard, np.argwhere(starts == _ABSENT))
-
-
-def _absent(array: Any, shard: ChunkPlace, inner: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Rows of chunks of a shard, without those that lie beyond the array."""
-    starts = np.multiply(shard, array.shards) + inner * array.chunks
-    for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
-        yield start, min(start + array.chunks[0], array.shape[0])
-
-
-def _trailer(codecs: Sequence[Any]) -> int | None:
-    """Bytes of the checksum behind an index; None where the index is no plain integers."""
-    names = [codec["name"] for codec in codecs]
-    plain = codecs[0].get("configuration", {}).get("endian") == "little"
-    if not plain or names not in (["bytes"], ["bytes", "crc32c"]):
-        return None
-    return _CHECKSUM_BYTES * (len(names) - 1)
+            inner = np.argwhere(marks.reshape(*counts, 2)[..., 0] == _ABSENT)
+            starts = np.multiply(shard, array.shards) + inner * array.chunks
+            # Without chunks that lie beyond the array.
+            for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
+                yield start, min(start + array.chunks[0], array.shape[0])
 
 
 async def _indices(

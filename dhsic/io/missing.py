@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import BLOCK_BYTES, Gaps, Source, kinds_of, labels_of, read_whole
-from dhsic.engine.runtime import compute_graphs
+from dhsic.engine.blocks import Gaps, Source, kinds_of, labels_of, of_blocks, read_whole
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.variables import Variable, without_rows
 
@@ -31,8 +29,6 @@ def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Sou
     DataError
         Categories are missing and rows are not to be dropped; or no row is complete.
     """
-    if missing == "pairwise":
-        return list(sources), 0
     if missing == "refuse":
         # NaN among numbers is refused by the pass that reads them, in any place and with its row.
         for source in sources:
@@ -47,30 +43,41 @@ def without_missing(sources: Sequence[Variable], missing: str) -> tuple[list[Sou
                 what = f"{which}variable {source.name!r}"
                 msg = f"{what} has {told}: drop them by missing='drop', or fill"
                 raise DataError(msg)
+    if missing != "drop":
         return list(sources), 0
-    of_each = [_rows_with_nan(source) for source in sources]
+    of_each = [np.concatenate(list(of_blocks(source, _incomplete))) for source in sources]
     gaps = np.logical_or.reduce(of_each)
     if gaps.all():
         counts = [f"{s.name!r} {x.sum():,}" for s, x in zip(sources, of_each, strict=True)]
         told = f"all {len(gaps):,} rows miss a value ({', '.join(counts)})"
         msg = f"{told}: leave out the variable that does"
         raise DataError(msg)
-    # No row is missing: the variables stay what they are, and are read as before.
-    if not gaps.any():
+    if not len(left_out := np.flatnonzero(gaps)):
         return list(sources), 0
-    left_out = np.flatnonzero(gaps)
     return [without_rows(source, left_out) for source in sources], len(left_out)
 
 
-def count_gaps(sources: Sequence[Source]) -> tuple[Gaps, ...]:
-    """The missing values of every variable, which stay; stored data are read once for it.
+def count_gaps(source: Source) -> Gaps:
+    """The missing values of a variable, which stay; stored data are read once for it.
 
     Raises
     ------
     DataError
-        A value is infinite, or a variable has no complete row.
+        A value is infinite, or a column has no value.
     """
-    return tuple(map(_gaps_of_source, sources))
+    rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
+    for incomplete, of_columns, infinite in of_blocks(source, _counts):
+        if len(infinite):
+            row = start + infinite[0]
+            msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
+            raise DataError(msg)
+        rows, values = rows + int(incomplete.sum()), values + of_columns
+        start += len(incomplete)
+    if (values == start).any():
+        column = int(np.argmax(values == start))
+        msg = f"variable {source.name!r} has no value in column {column}: leave it out"
+        raise DataError(msg)
+    return Gaps(rows, tuple(values.tolist()))
 
 
 def check_missing(missing: str, *, pairwise: bool) -> None:
@@ -91,46 +98,12 @@ def check_missing(missing: str, *, pairwise: bool) -> None:
     check_choice("missing", missing, get_args(GapTreatment if pairwise else Missing))
 
 
-def _gaps_of_source(source: Source) -> Gaps:
-    rows, values, start = 0, np.zeros(source.shape[1], np.intp), 0
-    for incomplete, of_columns, infinite in _of_blocks(source, _counts):
-        if len(infinite):
-            row = start + infinite[0]
-            msg = f"variable {source.name!r} has infinity, first in row {row}: make it NaN, a gap"
-            raise DataError(msg)
-        rows, values = rows + int(incomplete.sum()), values + of_columns
-        start += len(incomplete)
-    if (values == start).any():
-        column = int(np.argmax(values == start))
-        msg = f"variable {source.name!r} has no value in column {column}: leave it out"
-        raise DataError(msg)
-    return Gaps(rows, tuple(values.tolist()))
-
-
 def _counts(block: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp], NDArray[np.intp]]:
     """Whether each row has gaps, the gaps of every column, and rows with infinity."""
     infinite = np.flatnonzero(np.isinf(block).any(axis=1))
     return _incomplete(block), np.isnan(block).sum(axis=0), infinite
 
 
-def _rows_with_nan(source: Source) -> NDArray[np.bool_]:
-    """Whether each row has NaN."""
-    return np.concatenate(list(_of_blocks(source, _incomplete)))
-
-
 def _incomplete(block: NDArray[Any]) -> NDArray[np.bool_]:
     gaps: NDArray[np.bool_] = np.isnan(block).any(axis=1)
     return gaps
-
-
-def _of_blocks(source: Source, function: Callable[[NDArray[Any]], Any]) -> Iterable[Any]:
-    """A function of all rows, block by block in their order."""
-    n = source.shape[0]
-    # Chunk by chunk, so that none is decoded twice and memory does not grow with the rows.
-    step = source.chunk_rows or max(1, BLOCK_BYTES // source.row_bytes)
-    bounds = [*range(0, n, step), n]
-    if source.place != "graph":
-        return (function(source.read(*span)) for span in pairwise(bounds))
-    import dask
-
-    return compute_graphs(*map(dask.delayed(function), source.lazy(bounds)))

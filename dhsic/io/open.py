@@ -181,9 +181,7 @@ def _labels_of(given: Any, what: str, data: Any) -> Any:
     if data is None or not named:
         return given
     if _is_stored(data):
-        return open_group_labels(
-            data, given if isinstance(given, list | tuple) else str(given), what
-        )
+        return open_group_labels(data, given, what)
     return pick_variables([given], data)[0][0]
 
 
@@ -208,18 +206,13 @@ def _chosen(
 
 def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
     """Variables of a frame or dictionary by the names of their columns, and their names."""
-    frame = data
-    if not holds_columns(data) and not is_of(data, "dask.dataframe", "DataFrame"):
-        frame = as_frame(data)
-    keys = list(data) if holds_columns(data) else getattr(frame, "columns", None)
+    frame, keys = frame_and_keys(data)
     if keys is None:
         msg = (
             "data must be a data frame, an xarray Dataset, a dict of columns, a zarr group, or the "
             f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out"
         )
         raise InvalidArgumentError(msg)
-    if is_of(data, "pandas", "DataFrame"):
-        keys = list(data.columns)
     # Names may be numbers and, of pandas, tuples, which texts name all the same.
     known: dict[str, list[Any]] = {}
     for key in keys:
@@ -241,6 +234,16 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
             parts = {name: data[key] for name, key in zip(columns, chosen, strict=True)}
             picked.append(join_columns(parts, names[-1]))
     return picked, names
+
+
+def frame_and_keys(data: Any) -> tuple[Any, list[Any] | None]:
+    """A table in memory, or of Dask, with names that are text, and its own; None of no table."""
+    if holds_columns(data):
+        return data, list(data)
+    frame = data if is_of(data, "dask.dataframe", "DataFrame") else as_frame(data)
+    named = data if is_of(data, "pandas", "DataFrame") else frame
+    keys = getattr(named, "columns", None)
+    return frame, None if keys is None else list(keys)
 
 
 def _key_of(name: Any, known: Mapping[str, Sequence[Any]]) -> Any:
@@ -331,10 +334,10 @@ def open_sample_data(
             told = [_labels_of(of_sample, what, data) for of_sample in given]
         for rows in zip(chosen, told, strict=True):
             check_row_labels([table_index(data), *rows])
+        pairs = zip(told, opened, strict=True)
+        read = [_opened_labels(x, what, sample, f" of {sample.name!r}") for x, sample in pairs]
         # Labels of all samples are compared, as moves go between samples.
-        whose = [f" of {sample.name!r}" for sample in opened]
-        of_samples = zip(told, opened, whose, strict=True)
-        beside.append(coded_alike([_opened_labels(x, what, s, of) for x, s, of in of_samples]))
+        beside.append(coded_alike(read))
     # Each by itself, since samples are of different rows.
     parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
     kept = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
@@ -383,13 +386,13 @@ def _several(opened: list[Variable]) -> list[Variable]:
 
 
 def open_group_labels(
-    path: Any, labels: str | Sequence[str], what: str, *, allow_missing_chunks: bool = False
+    path: Any, labels: Any, what: str, *, allow_missing_chunks: bool = False
 ) -> Variable:
     """Open labels of rows in a zarr group or a table, as `open_group` variables.
 
-    Several are crossed: rows are alike where all of their labels are.
+    Those of a list are crossed: rows are alike where all of their labels are.
     """
-    listed = [labels] if isinstance(labels, str) else labels
+    listed = labels if isinstance(labels, list | tuple) else [str(labels)]
     with rare_labels_taken():
         members = _aligned(_members(path, listed, allow_missing_chunks))
         if len(members) > 1:
@@ -448,14 +451,14 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
     return [str(name) for name in given]  # of NumPy too
 
 
-def _aligned(sources: Sequence[Variable]) -> list[Variable]:
+def _aligned(sources: Sequence[Variable], what: str = "variables") -> list[Variable]:
     """Variables of the same rows; arrays of zarr that are the same are one object.
 
     Their chunks are decoded once so.
     """
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
-        msg = f"variables must have the same rows, one observation each; got {lengths}"
+        msg = f"{what} must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
     arrays = [one.array for one in sources if is_zarr(one.array)]
     return [
@@ -508,10 +511,9 @@ def open_one(x: Any, name: str) -> Variable:
     if is_sparse(x):
         if x.ndim == 1:
             x = x.reshape((x.shape[0], 1))
-        if x.ndim != 2:
-            raise _shape_error(name, x.shape)
+        source = _checked(Variable(name, x))
         # CSR is the format of SciPy whose rows are sliced without a search.
-        return _checked(Variable(name, x.tocsr()))
+        return replace(source, array=x.tocsr())
     # Categories as of pandas.cut, and others whose type NumPy would lose.
     if is_of(x, "pandas", "Index") or is_of(x, "pandas.api.extensions", "ExtensionArray"):
         x = sys.modules["pandas"].Series(x)
@@ -550,12 +552,8 @@ def join_columns(columns: Mapping[str, Any], name: str) -> Variable:
             "store them as one array (n, d)"
         )
         raise DataError(msg)
-    if len({array.shape[0] for array in arrays}) > 1:
-        lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
-        msg = f"columns of one variable must have the same rows; got {lengths}"
-        raise DataError(msg)
     labels: list[str] = []
-    for one in arrays:
+    for one in _aligned(arrays, "columns of one variable"):
         d = one.shape[1]
         labels += [one.name] if d == 1 else [f"{one.name}[{j}]" for j in one.labels or range(d)]
     return Variable(
@@ -1025,17 +1023,13 @@ def _columns_as_variables(
     labels = labels_of(source) or [f"x{j}" for j in range(1, source.shape[1] + 1)]
     columns: list[Any] = []
     for at, (name, kind) in enumerate(zip(labels, kinds_of(source), strict=True)):
-        known = source.categories
-        alone = replace(source, name=name, kinds=(kind,), labels=(name,))
-        columns.append(
-            replace(alone, array=source.array[:, at : at + 1])
-            if source.place == "graph"
-            else replace(
-                alone,
-                columns=(at if source.columns is None else source.columns[at],),
-                categories=None if known is None else (known[at],),
-            )
-        )
+        known = source.categories and (source.categories[at],)
+        alone = replace(source, name=name, kinds=(kind,), labels=(name,), categories=known)
+        if source.place == "graph":
+            columns.append(replace(alone, array=source.array[:, at : at + 1]))
+        else:
+            place = at if source.columns is None else source.columns[at]
+            columns.append(replace(alone, columns=(place,)))
     return columns, list(labels) if names is None else names
 
 
@@ -1136,7 +1130,10 @@ def check_row_labels(data: Iterable[Any]) -> None:
     # Equal labels of several types, as Int64 and int64, are not equal to pandas.
     sums = [_added([_sums_of(index)]) for index in (held[:1] if alike else held)]
     if len(set(sums)) < 2:
-        sums += map(_added, compute_graphs(*map(_lazy_sums, lazy.values())))
+        from dask import delayed
+
+        parts = [x.index.to_delayed() for x in lazy.values()]
+        sums += map(_added, compute_graphs(*([delayed(_sums_of)(x) for x in one] for one in parts)))
         if len(set(sums)) == 1:
             return
     what = "in the same order" if len({total[:2] for total in sums}) == 1 else "the same"
@@ -1172,12 +1169,6 @@ def _origin(x: Any) -> str:
     while type(expression).__name__ == "Projection":
         expression = expression.frame
     return str(expression._name)
-
-
-def _lazy_sums(x: Any) -> list[Any]:
-    from dask import delayed
-
-    return [delayed(_sums_of)(labels) for labels in x.index.to_delayed()]
 
 
 def _sums_of(index: Any) -> NDArray[np.uint64]:

@@ -363,6 +363,8 @@ class Table:
         The type of each column, for messages.
     counted : _Counted
         Its rows: as Parquet says, and of CSV as its lines do.
+    files : pyarrow.dataset.Dataset, optional
+        The files, of Parquet.
     """
 
     path: Path
@@ -371,6 +373,7 @@ class Table:
     kinds: Mapping[str, FieldKind]
     types: Mapping[str, str]
     counted: _Counted
+    files: Any = None
 
     def check_column(self, column: str, what: str = "the table", *, usable: bool = True) -> None:
         """Refuse a column that the table does not have, or that holds neither numbers nor labels.
@@ -398,22 +401,6 @@ class Table:
             what = f"is of type {type_}, neither numbers nor labels"
             msg = f"column {column!r} of {self.path} {what}: {remedy}"
             raise DataError(msg)
-
-    def check_chosen(self) -> None:
-        """Refuse columns whose kind is said where they cannot be of it.
-
-        Raises
-        ------
-        InvalidArgumentError
-            A column is not there, or is to be both.
-        DataError
-            It has several values a row.
-        """
-        for column in (*self.reading.categorical, *self.reading.numeric):
-            self.check_column(column, usable=False)
-            if column in self.reading.categorical and column in self.reading.numeric:
-                msg = f"column {column!r} must be categorical or numeric, got both: choose one"
-                raise InvalidArgumentError(msg)
 
     def check_text(self, columns: Sequence[str]) -> None:
         """Refuse columns of text most of which is numbers, by their first rows.
@@ -466,15 +453,10 @@ class Table:
 
     def _strays(self, column: str) -> list[tuple[str, str]]:
         """The first values of a column that are no numbers, after the line or row of each."""
-        import pyarrow as pa
-
         values = self._texts_of_csv(column) if is_csv(self.path) else self._texts(column)
-        strays: list[tuple[str, str]] = []
-        while len(strays) < _NAMED and (some := list(islice(values, _ROWS_SEEN))):
-            texts = pa.array([text for _, text in some], pa.string())
-            _, is_stray = numbers_of_text(texts, self.reading.notation)
-            strays += [some[j] for j in np.flatnonzero(is_stray)]
-        return strays[:_NAMED]
+        number = re.compile(self.reading.notation.pattern, re.ASCII)
+        strays = ((place, text) for place, text in values if not number.match(text.strip()))
+        return list(islice(strays, _NAMED))
 
     def _texts_of_csv(self, column: str) -> Iterator[tuple[str, str]]:
         # By Python's reader: Arrow does not tell the line of a value.
@@ -578,8 +560,7 @@ class Table:
         options = ParquetFragmentScanOptions(
             use_buffered_stream=True, buffer_size=_PARQUET_BUFFER_BYTES, pre_buffer=False
         )
-        held, _ = _parquet(self.path)
-        yield from held.to_batches(
+        yield from self.files.to_batches(
             columns=list(columns),
             batch_size=rows,
             batch_readahead=1,
@@ -715,7 +696,7 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
     """
     reading = (reading or Reading()).of(path)
     with needing("pyarrow", "tables", "Reading CSV and Parquet files"):
-        import pyarrow  # noqa: F401
+        import pyarrow as pa
     if not (os.path.isfile(path) or (is_parquet(path) and path.is_dir())):
         # A URL has lost a slash as a path.
         url = re.match(r"[a-z0-9+]+:/", str(path))
@@ -723,17 +704,34 @@ def open_table(path: Path, reading: Reading | None = None) -> Table:
         what = "a table at a URL" if url else path
         msg = f"{what} is not a file of this machine: {remedy}"
         raise DataError(msg)
+    files: Any = None
     if is_csv(path):
         counted = _count_rows(path, reading)
         with _readable(path), _csv_reader(path, reading, counted, {}) as reader:
-            return _described_table(path, reading, reader.schema, counted)
-    if not is_parquet(path):
+            schema = reader.schema
+    elif is_parquet(path):
+        with _readable(path):
+            files, schema = _parquet(path)
+            counted = _Counted(files.count_rows())
+    else:
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
-    with _readable(path):
-        held, schema = _parquet(path)
-        return _described_table(path, reading, schema, _Counted(held.count_rows()))
+    types = dict(zip(schema.names, schema.types, strict=True))
+    for name in categories_of_pandas(schema):
+        if not pa.types.is_dictionary(types[name]):
+            types[name] = pa.dictionary(pa.int32(), types[name])
+    kinds = {name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_))}
+    names = {name: str(type_) for name, type_ in types.items()}
+    unnamed = index_of_pandas(schema, named=False)
+    columns = tuple(name for name in schema.names if name not in unnamed)
+    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, counted, files)
+    for column in (*reading.categorical, *reading.numeric):
+        table.check_column(column, usable=False)
+        if column in reading.categorical and column in reading.numeric:
+            msg = f"column {column!r} must be categorical or numeric, got both: choose one"
+            raise InvalidArgumentError(msg)
+    return table
 
 
 def is_table(path: object) -> bool:
@@ -764,22 +762,6 @@ def is_csv(path: object) -> bool:
 
 def _ends_with(path: object, names: tuple[str, ...]) -> bool:
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(names)
-
-
-def _described_table(path: Path, reading: Reading, schema: Any, counted: _Counted) -> Table:
-    import pyarrow as pa
-
-    types = dict(zip(schema.names, schema.types, strict=True))
-    for name in categories_of_pandas(schema):
-        if not pa.types.is_dictionary(types[name]):
-            types[name] = pa.dictionary(pa.int32(), types[name])
-    kinds = {name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_))}
-    names = {name: str(type_) for name, type_ in types.items()}
-    unnamed = index_of_pandas(schema, named=False)
-    columns = tuple(name for name in schema.names if name not in unnamed)
-    table = Table(path, reading, columns, {**kinds, **reading.chosen}, names, counted)
-    table.check_chosen()
-    return table
 
 
 def _kind_of_field(type_: Any) -> FieldKind | None:

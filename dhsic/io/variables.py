@@ -480,19 +480,16 @@ def derived(name: str, inputs: Sequence[Source], function: RowFunction, width: i
     return Mapped(name, tuple(inputs), (inputs[0].shape[0], width), row_bytes, function)
 
 
-class JoinRows:
+def join_rows(rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     """Rows of several variables side by side, as a `RowFunction`."""
-
-    def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """Concatenate the columns."""
-        del rows
-        return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
+    del rows
+    return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
 
 
 def joined_source(sources: Sequence[Source]) -> Mapped:
     """All columns of some variables side by side, as one."""
     name = ", ".join(source.name for source in sources)
-    return derived(name, sources, JoinRows(), sum(source.shape[1] for source in sources))
+    return derived(name, sources, join_rows, sum(source.shape[1] for source in sources))
 
 
 @dataclass(frozen=True)

@@ -309,11 +309,6 @@ class GramPass(PermutedPass[PairSums]):
         """What is done with pairs of rows, as of `RowsPass`."""
         return self
 
-    @property
-    def one_block(self) -> bool:
-        """Whether one task takes all rows."""
-        return self.groups.count == 1
-
     @cached_property
     def statistics(self) -> list[Pair]:
         """The sides of all C statistics."""

@@ -316,7 +316,10 @@ def test_numbers__of_every_form_give_the_result_of_their_array(form, estimator, 
         (pd.DataFrame(index=range(2)), "must have rows and columns, got 2 x 0"),
         (pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"]), "must have different names .*: renam"),
         ({"a": 1}, "variable 'a' must be a NumPy, .* got int"),
-        ({"a": [1, 2], "b": [1, 2, 3]}, "columns of one variable must have the same rows; got 'a'"),
+        (
+            {"a": [1, 2], "b": [1, 2, 3]},
+            "columns of one variable must have the same rows, .*got 'a'",
+        ),
         (pa.array([[1.0, 2.0], [3.0, 4.0]]), r"must have one number or label a row|values of type"),
     ],
 )
