@@ -174,7 +174,7 @@ def check_moments(law, n, b, runs, pilots):
     estimates, found = simulated(law, n, b, runs, pilots)
     true = law.squared_hsic()
     spread = np.sqrt(found.variance / (1000 * pilots))
-    assert found.hsic == pytest.approx(true, abs=4 * spread + 1e-4)
+    assert found.squared_hsic == pytest.approx(true, abs=4 * spread + 1e-4)
     for values, rows in zip(estimates, (None, b), strict=True):
         error = found.standard_error(n, rows)
         assert values.mean() == pytest.approx(true, abs=4 * error / math.sqrt(runs))
@@ -210,7 +210,7 @@ def test_law__vanishes_at_independence():
     assert found.variance < 0.002 * found.degenerate_variance
     assert found.standard_error(1000) > found.standard_error(10_000)
     assert found.standard_error(1000, 20) > found.standard_error(1000)
-    assert found.quantile(0.5, 1000) == found.hsic
+    assert found.quantile(0.5, 1000) == found.squared_hsic
 
 
 LEAST = least_landmarks(0.1, SPREAD)
@@ -261,7 +261,7 @@ ANY = DependenceLaw(0.1, 0.1, 0.1)
         (lambda: v_statistic_bound(99, 1.0, 0.2), "delta must be"),
         (lambda: rff_hsic_bound(3, 10), "n must be an integer >= 4"),
         (lambda: rff_hsic_bound(99, 0), "n_features must be an integer >= 1"),
-        (lambda: dependence_law([1.0, 2.0, 4.0], [2.0, 1.0, 4.0]), "need 4 rows .*, got 3 rows"),
+        (lambda: dependence_law([1.0, 2.0, 4.0], [2.0, 1.0, 4.0]), "needs 4 rows .*, got 3 rows"),
         (lambda: dependence_law([1.0] * 9, [2.0] * 8), "got 9, 8 rows"),
         (lambda: dependence_law(1e99 * np.arange(9), [2.0] * 9, kernels="linear"), "or rescale"),
         (lambda: dependence_law([1.0] * 9, [2.0] * 9, kernels=["linear"]), "2 variables and 1 ker"),

@@ -551,7 +551,7 @@ TOOLS = [
         DataError,
         (lambda: pair().report("."), "cannot write .*Is a directory"),
         (lambda: analysis.covariance_spectrum(X + 1j), "numbers"),
-        (lambda: analysis.dependence_law(X[:3], X[:3]), "need 4 rows .*, got 3 rows"),
+        (lambda: analysis.dependence_law(X[:3], X[:3]), "needs 4 rows .*, got 3 rows"),
     ),
     *given(
         InvalidArgumentError,

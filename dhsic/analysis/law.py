@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from dhsic._validation import check_integer, check_number, named_arguments
 from dhsic.analysis.spectrum import grams_of_pilot
@@ -17,15 +17,12 @@ from dhsic.errors import DataError
 from dhsic.kernels import Kernel
 from dhsic.results import BarResult
 
-_MOST = 1e70  # its fourth power, summed over pairs of rows, is finite
-_FEWEST = 4  # Song et al. (2012), equation 5: the unbiased estimate divides by n (n - 3).
-
 
 @dataclass(frozen=True, repr=False)
 class DependenceLaw(BarResult):
     """The law of estimates of squared HSIC of two variables, normal where they are dependent.
 
-    The unbiased estimate of n rows has the mean `hsic` and the variance sigma^2 / n +
+    The unbiased estimate of n rows has the mean `squared_hsic` and the variance sigma^2 / n +
     tau^2 / (n (n - 1)) + O(n^-3), by its Hoeffding decomposition [2]_; the mean over blocks of b
     rows has sigma^2 / n + tau^2 / (n (b - 1)). Where sigma^2 is above 0, n^1/2 times the error
     converges to the normal law of variance sigma^2 ([1]_, equation 12), and so does that of the
@@ -34,8 +31,8 @@ class DependenceLaw(BarResult):
 
     Parameters
     ----------
-    hsic : float
-        Squared HSIC.
+    squared_hsic : float
+        The mean.
     variance : float
         sigma^2, that of [1]_, equation 13. It is 0 at independence.
     degenerate_variance : float
@@ -51,21 +48,20 @@ class DependenceLaw(BarResult):
 
     Examples
     --------
-    >>> law = DependenceLaw(hsic=0.02, variance=0.01, degenerate_variance=0.04)
+    >>> law = DependenceLaw(squared_hsic=0.02, variance=0.01, degenerate_variance=0.04)
     >>> round(law.standard_error(10_000), 5), round(law.quantile(0.975, 10_000), 5)
     (0.001, 0.02196)
     >>> round(law.standard_error(10_000, block_rows=5), 5)
     0.00141
     """
 
-    hsic: float
+    squared_hsic: float
     variance: float
     degenerate_variance: float
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        variance = f"{self.variance:.4g} / n + {self.degenerate_variance:.4g} / (n (n - 1))"
-        return [("squared HSIC", f"{self.hsic:.4g}"), ("variance", variance)]
+        return [(name.replace("_", " "), f"{value:.4g}") for name, value in asdict(self).items()]
 
     def records(self) -> list[dict[str, Any]]:
         """One row."""
@@ -95,9 +91,10 @@ class DependenceLaw(BarResult):
         InvalidArgumentError
             A number is not in its range.
         """
-        check_integer("n", n, minimum=_FEWEST)
+        # Song et al. (2012), equation 5: the unbiased estimate divides by n (n - 3).
+        check_integer("n", n, minimum=4)
         b = n if block_rows is None else block_rows
-        check_integer("block_rows", b, minimum=_FEWEST, maximum=n)
+        check_integer("block_rows", b, minimum=4, maximum=n)
         # Variance of a mean of n / b independent terms sigma^2 / b + tau^2 / (b (b - 1)).
         return math.sqrt(self.variance / n + self.degenerate_variance / (n * (b - 1.0)))
 
@@ -122,7 +119,7 @@ class DependenceLaw(BarResult):
         """
         check_number("level", level, "between 0 and 1", lambda x: 0.0 < x < 1.0, "as 0.95")
         # Zhang et al. (2018), equation 12.
-        return self.hsic + float(scipy.special.ndtri(level)) * self.standard_error(n, block_rows)
+        return self.squared_hsic + float(ndtri(level)) * self.standard_error(n, block_rows)
 
 
 @named_arguments
@@ -169,7 +166,7 @@ def dependence_law(
     >>> import numpy as np
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 1000))
     >>> law = dependence_law(x, x + noise, kernels="gaussian:0.5")
-    >>> round(law.hsic, 3), round(law.standard_error(100_000), 5)
+    >>> round(law.squared_hsic, 3), round(law.standard_error(100_000), 5)
     (0.024, 0.0002)
     """
     k, q = (_u_centred_gram(gram) for gram in grams_of_pilot((x, y), kernels))
@@ -191,8 +188,9 @@ def dependence_law(
 def _u_centred_gram(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     """A Gram matrix with a diagonal and row sums of 0 (Szekely and Rizzo 2014, definition 2)."""
     s = len(gram)
-    if s < _FEWEST or not np.abs(gram).max() < _MOST:
-        msg = f"pilots need 4 rows and kernels below {_MOST:g}, got {s} rows: add rows, or rescale"
+    # The fourth power of 1e70, summed over pairs of rows, is finite.
+    if s < 4 or not np.abs(gram).max() < 1e70:
+        msg = f"a pilot needs 4 rows and kernels below 1e70, got {s} rows: add rows, or rescale"
         raise DataError(msg)
     np.fill_diagonal(gram, 0.0)
     means = gram.sum(axis=1) / (s - 2.0)
