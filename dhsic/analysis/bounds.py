@@ -491,7 +491,7 @@ def v_statistic_bound(
     check_integer("n", n, minimum=2 * n_variables)
     _check_delta(delta, 1.0)
     for name, value in (("hsic", hsic), ("spread", spread)):
-        check_number(name, value, "greater than 0", lambda x: 0.0 < x < math.inf, "as 1.0")
+        check_number(name, value, "from 1e-99 to 1e99", lambda x: 1e-99 <= x <= 1e99, "as 1.0")
 
     def off(order: int) -> float:
         # Kalinke and Szabo (2023), theorem A.2: 2 exp(-2 [n / order] u^2 / (b - a)^2) = delta / 3.

@@ -146,7 +146,9 @@ def dependence_law(
     Returns
     -------
     DependenceLaw
-        Its errors are of order s^-1/2. An estimate of sigma^2 below 0 becomes 0.
+        Its errors are of order s^-1/2. Estimates of sigma^2 below 0 become 0, so that at
+        independence it is of order tau^2 / s in the mean: standard errors of as many rows as the
+        pilot has, or more, are then too large.
 
     Raises
     ------
