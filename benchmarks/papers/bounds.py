@@ -35,7 +35,7 @@ from dhsic.analysis import (
 from dhsic.analysis import mean_embedding_bound as embedding_bound
 from dhsic.estimators.nystrom_m import squared_hsic
 from dhsic.features import FourierFeatures
-from dhsic.kernels import Gaussian
+from dhsic.kernels import Gaussian, Kernel
 from dhsic.landmarks import Landmarks, prune
 from dhsic.linalg import hadamard
 
@@ -113,7 +113,8 @@ def mmd_case(gap: float) -> Case:
         return nystrom_mmd_bound((n, n), (p, p), delta / 2.0, spectra).total
 
     def error(n: int, p: int, rng: Rng) -> float:
-        kernel, embedded = Gaussian(gamma=0.5), []
+        kernel: Kernel = Gaussian(gamma=0.5)
+        embedded = list[dhsic.MeanEmbedding]()
         for law in laws:
             x, count = law.draw(n, rng), len(_drawn(n, p, rng))
             embedded.append(dhsic.mean_embedding(x, kernel, count, rng=rng, tolerance=TOLERANCE))

@@ -196,6 +196,6 @@ def _u_centred_gram(gram: NDArray[np.float64]) -> NDArray[np.float64]:
         raise DataError(msg)
     np.fill_diagonal(gram, 0.0)
     means = gram.sum(axis=1) / (s - 2.0)
-    centred = gram - means[:, None] - means + means.sum() / (s - 1.0)
+    centred: NDArray[np.float64] = gram - means[:, None] - means + means.sum() / (s - 1.0)
     np.fill_diagonal(centred, 0.0)
     return centred
