@@ -56,6 +56,7 @@ VALUES = {"x": X, "y": Y, "given": Z, "features": np.stack([X, Y, Z], axis=1), "
 VALUES |= {"first": EMBEDDING, "second": EMBEDDING, "path": "e.npz", "place": "data.zarr/x"}
 VALUES |= {"n": 100, "p": 10, "delta": 0.1, "gamma": 0.5, "scale": 1.0, "supremum": 1.0}
 VALUES |= {"spectrum": SPECTRUM, "joint": SPECTRUM, "marginals": [SPECTRUM] * 2, "eigenvalues": X}
+VALUES |= {"spectra": [SPECTRUM] * 2, "hsic": 0.2, "n_features": 10}
 VALUES |= {"vary": {"rows": [ROWS]}, "pairs": [(X, Y)], "scores": X, "truth": X > 0.5}
 VALUES |= {"regression": "splines", "result": RESULT, "names": ("x", "y"), "parents": ((), (0,))}
 VALUES |= {"kind": "local", "maximum": 2, "address": "http://none"}

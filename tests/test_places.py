@@ -44,7 +44,9 @@ MODULES = [
 TAKE_NO_ROWS = {
     *("load_embedding", "mmd", "stored_array", "register", "unregister", "find_regression"),
     *("landmarks_for_exponential_decay", "landmarks_for_polynomial_decay", "least_landmarks"),
-    *("covariance_spectrum", "mean_embedding_bound", "nystrom_m_bound"),  # a sample in memory
+    *("covariance_spectrum", "dependence_law"),  # a sample in memory
+    *("mean_embedding_bound", "nystrom_m_bound", "nystrom_mmd_bound"),
+    *("rff_hsic_bound", "v_statistic_bound"),
     *("accuracy_curve",),  # scores in memory
     *("scaling_study", "directions"),  # call others of the table
     *("connect", "local_cluster", "processors", "write_report", "check_report"),

@@ -536,6 +536,9 @@ TOOLS = [
     *called(
         InvalidArgumentError,
         (lambda: analysis.mean_embedding_bound(100, 10, 0.05, "one"), "CovarianceSpectrum"),
+        (lambda: analysis.nystrom_mmd_bound(9, 9, 0.1, "one"), "n must be a pair"),
+        (lambda: analysis.v_statistic_bound(99, 0.1, 0.0), "hsic must be from 1e-99 to"),
+        (lambda: analysis.rff_hsic_bound(3, 10), "n must be an integer >= 4"),
         (lambda: pair().plot(alpha=1.0), "alpha must be greater than 0 and less than 1"),
         (lambda: report.write_report({}, "page.html"), "got a dict: give"),
         (lambda: report.write_report(hsic_pair(), "page.html", run="now"), "dhsic.report.Run"),
@@ -548,6 +551,7 @@ TOOLS = [
         DataError,
         (lambda: pair().report("."), "cannot write .*Is a directory"),
         (lambda: analysis.covariance_spectrum(X + 1j), "numbers"),
+        (lambda: analysis.dependence_law(X[:3], X[:3]), "needs 4 rows .*, got 3 rows"),
     ),
     *given(
         InvalidArgumentError,

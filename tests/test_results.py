@@ -80,6 +80,12 @@ MAKE = {
     "spectrum": (lambda: analysis.covariance_spectrum(X, kernels="laplacian:1.0"), N),
     "embedding bound": (lambda: analysis.mean_embedding_bound(10**6, 1000, 0.1, KNOWN), 1),
     "bound": (lambda: analysis.nystrom_m_bound(10**6, 10**5, 0.03, PRODUCT, (KNOWN, KNOWN)), 3),
+    "MMD bound": (
+        lambda: analysis.nystrom_mmd_bound((10**6,) * 2, (10**4,) * 2, 0.1, (KNOWN, KNOWN)),
+        2,
+    ),
+    "V-statistic bound": (lambda: analysis.v_statistic_bound(10**6, 0.1, 0.2), 1),
+    "law": (lambda: analysis.dependence_law(X, X + Y, kernels="gaussian:0.5"), 1),
     "study": (
         lambda: scaling_study(X, Y, vary=HERE, repeats=1, progress=None, kernels="gaussian", rng=0),
         2,
@@ -286,7 +292,8 @@ def test_html__escapes_names_and_closes_its_elements(result):
 
 STANDARD = ["statistic", "p_value", "estimate", "conf_low", "conf_high", "n", "method"]
 # Frames of results that measure no dependence have columns of their own.
-OWN = {"embedding", "witness", "plan", "graph", "accuracy", "spectrum", "embedding bound", "bound"}
+OWN = {"embedding", "witness", "plan", "graph", "accuracy", "spectrum", "law"}
+OWN |= {"embedding bound", "bound", "MMD bound", "V-statistic bound"}
 
 
 def test_frame__has_the_records_in_the_columns_of_tidy_tables(name, result):

@@ -1,4 +1,4 @@
-"""Bounds on the errors of Nystrom mean embeddings and of Nystrom M-HSIC, constants explicit."""
+"""Bounds on the errors of mean embeddings, MMD and HSIC, constants explicit."""
 
 from __future__ import annotations
 
@@ -69,8 +69,25 @@ class EmbeddingBound(BarResult):
         return self.rows + self.landmarks + self.dimension
 
 
+class _EmbeddingBounds(BarResult):
+    """What bounds by those of several embeddings have in common."""
+
+    _tabular: ClassVar[bool] = True
+
+    def _parts(self) -> dict[str, EmbeddingBound]:
+        raise NotImplementedError
+
+    def records(self) -> list[dict[str, Any]]:
+        """The terms of every embedding."""
+        return [{"embedding": name, **b.records()[0]} for name, b in self._parts().items()]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        parts = self._parts()
+        return list(parts), [bound.total for bound in parts.values()], "bounds of the embeddings"
+
+
 @dataclass(frozen=True, repr=False)
-class HSICBound(BarResult):
+class HSICBound(_EmbeddingBounds):
     """A bound on the error of HSIC (not squared), part by part.
 
     Parameters
@@ -97,8 +114,6 @@ class HSICBound(BarResult):
     (2, True)
     """
 
-    _tabular: ClassVar[bool] = True
-
     joint: EmbeddingBound
     marginals: tuple[EmbeddingBound, ...]
     suprema: tuple[float, ...]
@@ -107,16 +122,8 @@ class HSICBound(BarResult):
         """Label and text of every line that a person reads."""
         return [("bound", f"{self.total:.4g} of HSIC, of {len(self.marginals)} variables")]
 
-    def records(self) -> list[dict[str, Any]]:
-        """The terms of the joint embedding, and of those of the variables."""
-        names = ["joint", *(f"variable {m}" for m in range(1, len(self.marginals) + 1))]
-        parts = zip(names, (self.joint, *self.marginals), strict=True)
-        return [{"embedding": name, **part.records()[0]} for name, part in parts]
-
-    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
-        rows = self.records()
-        names = [row["embedding"] for row in rows]
-        return names, [row["total"] for row in rows], "bounds of the embeddings"
+    def _parts(self) -> dict[str, EmbeddingBound]:
+        return {"joint": self.joint} | {f"variable {m}": b for m, b in enumerate(self.marginals, 1)}
 
     @property
     def total(self) -> float:
@@ -125,6 +132,100 @@ class HSICBound(BarResult):
         # marginal embeddings grow in their tensor product.
         grown = (a + bound.total for a, bound in zip(self.suprema, self.marginals, strict=True))
         return self.joint.total + math.prod(grown) - math.prod(self.suprema)
+
+
+@dataclass(frozen=True, repr=False)
+class MMDBound(_EmbeddingBounds):
+    """A bound on the error of the maximum mean discrepancy (not squared) of two samples.
+
+    Parameters
+    ----------
+    first, second : EmbeddingBound
+        Bounds of the embeddings of the samples.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 5.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.analysis import CovarianceSpectrum, nystrom_mmd_bound
+    >>> one = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> bound = nystrom_mmd_bound((10**6, 10**5), (10**4, 10**4), 0.05, (one, one))
+    >>> bound.second.rows > bound.first.rows, bound.total == bound.first.total + bound.second.total
+    (True, True)
+    """
+
+    first: EmbeddingBound
+    second: EmbeddingBound
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [("bound", f"{self.total:.4g} of MMD")]
+
+    def _parts(self) -> dict[str, EmbeddingBound]:
+        return {"first sample": self.first, "second sample": self.second}
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        # Chatalic et al. (2022), proof of theorem D.1: |MMD - MMD'| <= sum_k |mu_k - P_k mu'_k|.
+        return self.first.total + self.second.total
+
+
+@dataclass(frozen=True, repr=False)
+class VStatisticBound(BarResult):
+    """A bound on the error of the V-statistic of squared HSIC, term by term.
+
+    Parameters
+    ----------
+    joint, product, cross : float
+        Of the mean of the product kernel over pairs of rows, over pairs of independent copies, and
+        of twice that over a row and an independent copy: A, B and 2 C of [1]_, lemma A.4.
+    hsic : float
+        HSIC of the law (not squared).
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       lemma 4.4.
+
+    Examples
+    --------
+    >>> from dhsic.analysis import v_statistic_bound
+    >>> bound = v_statistic_bound(10**6, 0.1, hsic=0.2)
+    >>> bound.total == bound.squared / 0.2
+    True
+    """
+
+    joint: float
+    product: float
+    cross: float
+    hsic: float
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [("bound", f"{self.total:.4g} of HSIC"), ("squared", f"{self.squared:.4g}")]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [{**asdict(self), "squared": self.squared, "total": self.total}]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        return ["joint", "product", "cross"], [self.joint, self.product, self.cross], "terms"
+
+    @property
+    def squared(self) -> float:
+        """The bound on the error of squared HSIC, which needs no dependence."""
+        return self.joint + self.product + self.cross
+
+    @property
+    def total(self) -> float:
+        """The bound on the error of HSIC."""
+        # Kalinke and Szabo (2023), end of A.2.5: |V - HSIC| HSIC <= |V^2 - HSIC^2|.
+        return self.squared / self.hsic
 
 
 @named_arguments
@@ -286,6 +387,169 @@ def nystrom_m_bound(
     whole = replace(joint, supremum=math.prod(suprema))
     bounds = [mean_embedding_bound(n, p, delta, spectrum) for spectrum in (whole, *marginals)]
     return HSICBound(bounds[0], tuple(bounds[1:]), suprema)
+
+
+@named_arguments
+def nystrom_mmd_bound(
+    n: Sequence[int], p: Sequence[int], delta: float, spectra: Sequence[CovarianceSpectrum]
+) -> MMDBound:
+    """Bound the error of `mmd` of two Nystrom embeddings, with probability 1 - 2 delta or more.
+
+    For samples that are independent, each embedded on landmarks drawn from it with replacement. The
+    constants are those of `mean_embedding_bound`. The statement of [1]_ has c_3 =
+    6 K sqrt(log(12 / delta)); its proof, lemma D.1 at lambda = 12 K^2 log(p / delta) / p, gives
+    sqrt(12) times as much, as theorem 4.1 has it, and this is taken.
+
+    Parameters
+    ----------
+    n, p : sequence of int, of length 2
+        Rows and landmarks of either sample, landmarks at most as many as rows.
+    delta : float
+        Between 0 and 1/2.
+    spectra : sequence of CovarianceSpectrum, of length 2
+        Spectra of the kernel under the law of either sample.
+
+    Returns
+    -------
+    MMDBound
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are not two of each, or fewer landmarks than `least_landmarks`, or more than rows.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 5.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> round(nystrom_mmd_bound((10**6, 10**6), (1000, 1000), 0.1, (one, one)).total, 4)
+    0.473
+    """
+    for name, pair in (("n", n), ("p", p), ("spectra", spectra)):
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            msg = f"{name} must be a pair, one of each sample, got {shown(pair)}: as (a, b)"
+            raise InvalidArgumentError(msg)
+    # Each of the bounds may fail with probability delta.
+    _check_delta(delta, 0.5)
+    return MMDBound(*map(mean_embedding_bound, n, p, (delta, delta), spectra))
+
+
+@named_arguments
+def v_statistic_bound(
+    n: int, delta: float, hsic: float, *, n_variables: int = 2, spread: float = 1.0
+) -> VStatisticBound:
+    """Bound the error of the V-statistic of HSIC, with probability 1 - delta or more.
+
+    Lemma 4.4 of [1]_ is of order n^-1/2 without constants. Here its proof is done with them: each
+    of the U-statistics A, B and C, of 2, 2 M and M + 1 rows, is off by more than Hoeffding's bound
+    [2]_ with probability delta / 3, and the V-statistic is off from the U-statistic by at most the
+    share of tuples that have a row twice, for which the proof has Markov's inequality and a
+    constant C that it does not give.
+
+    Parameters
+    ----------
+    n : int
+        Rows, at least 2 M.
+    delta : float
+        Between 0 and 1.
+    hsic : float
+        HSIC of the law (not squared), greater than 0: at independence the error of HSIC is of
+        another order. The bound with the smallest HSIC that matters holds of all larger ones.
+    n_variables : int, optional
+        M, at least 2.
+    spread : float, optional
+        b - a where the product of the kernels is between a and b; 1 of Gaussian kernels.
+
+    Returns
+    -------
+    VStatisticBound
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is not in its range.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       lemma 4.4, proofs in A.2.4 and A.2.5.
+    .. [2] R. Serfling. Approximation theorems of mathematical statistics. Wiley, 1980, section
+       5.6, theorem A.
+
+    Examples
+    --------
+    >>> bound = v_statistic_bound(10**6, 0.1, hsic=0.2)
+    >>> round(bound.squared, 4), round(bound.total, 3)
+    (0.0099, 0.049)
+    """
+    check_integer("n_variables", n_variables, minimum=2)
+    check_integer("n", n, minimum=2 * n_variables)
+    _check_delta(delta, 1.0)
+    for name, value in (("hsic", hsic), ("spread", spread)):
+        check_number(name, value, "from 1e-99 to 1e99", lambda x: 1e-99 <= x <= 1e99, "as 1.0")
+
+    def off(order: int) -> float:
+        # Kalinke and Szabo (2023), theorem A.2: 2 exp(-2 [n / order] u^2 / (b - a)^2) = delta / 3.
+        sampling = math.sqrt(math.log(6.0 / delta) / (2.0 * (n // order)))
+        # V = s U + (1 - s) W, s the share of tuples of distinct rows and W from a to b.
+        repeated = 1.0 - math.prod(1.0 - place / n for place in range(order))
+        return spread * (sampling + repeated)
+
+    return VStatisticBound(off(2), off(2 * n_variables), 2.0 * off(n_variables + 1), hsic)
+
+
+@named_arguments
+def rff_hsic_bound(n: int, n_features: int) -> float:
+    """Bound the mean error of the product of two Gram matrices by random Fourier features.
+
+    E |K'_x K'_y - K_x K_y| / n^2 in the operator norm, for centred Gram matrices of
+    translation-invariant kernels with k(x, x) = 1 and D features of either, is at most
+    2 sqrt(3 log(n) / D) + 4 log(n) / D. Equation 12 of [1]_ states one half of it, by a proof that
+    takes the D summands K'_x K'_y^(i) as independent, while all have the factor K'_x. The value
+    here is proved by |K'_x K'_y - K_x K_y| <= n |K'_y - K_y| + n |K'_x - K_x|, and a matrix
+    Bernstein inequality for each [2]_ [3]_.
+
+    Parameters
+    ----------
+    n : int
+        Rows, at least 4.
+    n_features : int
+        D, the frequencies of a variable; the fewer of both.
+
+    Returns
+    -------
+    float
+        Both products have norms of at most 1, so that a bound of 2 or more says nothing. It bounds
+        the error of HSIC by n times itself, as a trace is at most n norms.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is not in its range.
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018, equation 12.
+    .. [2] D. Lopez-Paz, S. Sra, A. Smola, Z. Ghahramani, B. Schoelkopf. Randomized nonlinear
+       component analysis. ICML 2014, theorem 1.
+    .. [3] J. Tropp. An introduction to matrix concentration inequalities. Foundations and Trends in
+       Machine Learning 8, 2015, theorem 6.1.1.
+
+    Examples
+    --------
+    >>> round(rff_hsic_bound(1000, 1000), 4)
+    0.3155
+    """
+    check_integer("n", n, minimum=4)
+    check_integer("n_features", n_features, minimum=1)
+    # Perez-Suay and Camps-Valls (2018), equation 12, over n^2 and twice.
+    return 2.0 * math.sqrt(3.0 * math.log(n) / n_features) + 4.0 * math.log(n) / n_features
 
 
 @named_arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -147,6 +147,24 @@ def covariance_spectrum(
     >>> round(found.norm, 2), round(found.effective_dimension(0.01), 1)
     (0.62, 5.0)
     """
+    gram = hadamard(grams_of_pilot(pilot, kernels))
+    # K of the bounds is sup sqrt(k(x, x)); a pilot sees it where k(x, x) is constant.
+    supremum = float(np.sqrt(gram.diagonal().max()))
+    # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample;
+    # rounding may leave some below 0.
+    return CovarianceSpectrum(spectrum(gram).clip(min=0.0) / len(gram), supremum)
+
+
+def grams_of_pilot(
+    pilot: Sequence[ArrayLike], kernels: str | Kernel | Sequence[str | Kernel]
+) -> Iterator[NDArray[np.float64]]:
+    """Gram matrices of the variables of a pilot sample, as `covariance_spectrum` takes it.
+
+    Examples
+    --------
+    >>> [gram.shape for gram in grams_of_pilot([[1.0, 2.0, 4.0]], "gaussian")]
+    [(3, 3)]
+    """
     rows = [_matrix(x) for x in pilot]
     listed: Any = kernels if isinstance(kernels, Sequence) else [kernels]
     if not all(isinstance(kernel, str | Kernel) for kernel in listed):
@@ -155,7 +173,7 @@ def covariance_spectrum(
     given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(listed)
     if not rows or len(given) != len(rows):
         msg = (
-            "a spectrum needs one variable or more and as many kernels, got "
+            "a pilot needs one variable or more and as many kernels, got "
             f"{len(rows)} variables and {len(given)} kernels"
         )
         raise InvalidArgumentError(msg)
@@ -166,12 +184,7 @@ def covariance_spectrum(
     fitted = [
         (parse(k) if isinstance(k, str) else k).fit(x) for k, x in zip(given, rows, strict=True)
     ]
-    gram = hadamard(kernel(x) for kernel, x in zip(fitted, rows, strict=True))
-    # K of the bounds is sup sqrt(k(x, x)); a pilot sees it where k(x, x) is constant.
-    supremum = float(np.sqrt(gram.diagonal().max()))
-    # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample;
-    # rounding may leave some below 0.
-    return CovarianceSpectrum(spectrum(gram).clip(min=0.0) / len(gram), supremum)
+    return (kernel(x) for kernel, x in zip(fitted, rows, strict=True))
 
 
 def _matrix(values: ArrayLike) -> NDArray[Any]:

@@ -337,8 +337,11 @@ def read_block(
         msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
     for number, (source, block) in enumerate(zip(sources, values, strict=True), 1):
-        name = f"variable {number if source is None else repr(source.name)}"
-        check_exact(f"{name} in {_ranges_text(ranges)}", block)
+        if not is_exact(block):
+            off = ((block > LARGEST_EXACT) | (block < -LARGEST_EXACT)).any(axis=1)
+            row = _of_ranges(*np.transpose(ranges))[off.argmax()]
+            name = number if source is None else repr(source.name)
+            check_exact(f"row {row} of variable {name}", block)
     return values
 
 

@@ -256,6 +256,24 @@ def test_connect__knows_other_queues(kind, lines, worker_script):
     assert script.partition("--nthreads")[0].endswith("--name NAME ")
 
 
+@pytest.mark.parametrize("kind", SUBMIT)
+def test_connect__variables_in_paths_are_those_of_the_node(kind, worker_script, tmp_path):
+    """Neither those of this machine nor taken literally, as folders of the name $TMPDIR."""
+    python = tmp_path / "node" / "my env" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    python.chmod(0o755)
+    places = {"python": "${HOME}/my env/python", "local_directory": "$TMPDIR/$USER/of dask"}
+    script = worker_script(kind, {**places, "prologue": None})
+    assert all(f'"{place}"' in script for place in places.values())
+    node = {"HOME": str(tmp_path / "node"), "TMPDIR": "/scratch/job 7", "USER": "me"}
+    command = ["bash", str(tmp_path / "script")]
+    run = subprocess.run(command, env=node, capture_output=True, text=True, check=True)
+    words = run.stdout.splitlines()
+    assert words[:2] == ["-m", "distributed.cli.dask_worker"]
+    assert words[words.index("--local-directory") + 1] == "/scratch/job 7/me/of dask"
+
+
 def test_connect__script_of_few_wishes(worker_script, tmp_path):
     wishes = dict.fromkeys(JOBS) | {"walltime": "00:10:00", "name": "mine", "log_directory": "/t"}
     with pytest.warns(InsecureWarning, match="workers of slurm is not encrypted"):

@@ -285,7 +285,7 @@ def test_integers__that_a_pass_meets_are_refused_by_their_rows():
     x[:] = np.arange(40_000)
     x[12_001] = 2**53 + 1
     asked = {"estimator": dhsic.NystromMHSIC(20), "null": "gamma", "kernels": "gaussian"}
-    with pytest.raises(DataError, match=r"variable .*in rows \d+ to \d+.* has integers beyond"):
+    with pytest.raises(DataError, match=r"row 12001 of variable .* has integers beyond"):
         dhsic.independence_test(x, np.arange(40_000.0), rng=0, **asked)
 
 
