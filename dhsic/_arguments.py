@@ -1,4 +1,4 @@
-"""Arguments of the public functions, checked and made into values."""
+"""Check the arguments of public functions, and convert them to values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the rows: labels of them, their order and their weights."""
+"""Arguments about rows: labels of strata and groups, order and weights."""
 
 from __future__ import annotations
 
