@@ -1012,8 +1012,7 @@ class GridSummary:
 
     @property
     def best_rank(self) -> int:
-        """The smallest numerator of a p-value if the strongest combination alone exceeds all
-        replicates.
+        """The smallest numerator of a p-value, if the strongest one exceeds all replicates.
 
         It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
         rank k of a replicate by the others is as good as rank 1 by the share of the strongest where

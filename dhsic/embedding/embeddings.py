@@ -730,7 +730,7 @@ def load_embedding(path: str | Path) -> MeanEmbedding:
     ...     again = dhsic.load_embedding(f"{folder}/first.npz")
     >>> dhsic.mmd(found, again)
     0.0
-"""
+    """
     path = check_path("path", path)
     try:
         arrays, told = _read_file(path) if path.endswith(".npz") else _read_group(path)
