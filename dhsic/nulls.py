@@ -681,8 +681,8 @@ class Permutation:
         Number of replicates.
     within : {"auto", "all", "groups"}, optional
         Permute over all rows, which must fit in memory, or within groups of rows that lie far apart
-        in the data, which streams and is also exact. "auto" takes all rows if they fit in memory
-        and the permutations take less than a minute.
+        in the data, which streams and is also exact. "auto" takes all rows if there are at most
+        32,768 and one task can hold them in half of the memory.
     group_rows : int, optional
         Approximate number of rows in a group.
 
