@@ -554,7 +554,7 @@ def _with_landmarks(estimator: Any, landmarks: int) -> Any:
     asked = estimator or "nystrom-m"
     value: Any = ESTIMATORS[asked]() if asked in list(ESTIMATORS) else asked
     if not hasattr(value, "n_landmarks"):
-        msg = f"landmarks are varied of an estimator that has some, got {asked!r}: as 'nystrom-m'"
+        msg = f"landmarks need an estimator that has some, got {asked!r}: as 'nystrom-m'"
         raise InvalidArgumentError(msg)
     return replace(value, n_landmarks=landmarks)
 
@@ -594,7 +594,7 @@ def _matches(run: Row, setting: Row) -> bool:
 
 def _checked_vary(vary: Any) -> dict[str, list[Any]]:
     if not isinstance(vary, Mapping) or not vary:
-        msg = f"vary must name what varies, got {vary!r}: as {{'workers': [1, 2]}}"
+        msg = f"vary must map settings to values, got {vary!r}: as {{'workers': [1, 2]}}"
         raise InvalidArgumentError(msg)
     checked: dict[str, list[Any]] = {}
     for name, values in vary.items():
@@ -633,7 +633,7 @@ def _check_options(options: Mapping[str, Any], varied: Mapping[str, Any]) -> Non
 def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
     """Refuse at once what could not be written after the first run."""
     if folder is not None and not os.path.isdir(check_path("folder", folder)):
-        msg = f"{must} a folder that is there, got {os.fspath(folder)!r}: make it first"
+        msg = f"{must} an existing folder, got {os.fspath(folder)!r}: make it first"
         raise InvalidArgumentError(msg)
 
 
@@ -675,7 +675,7 @@ def _turns(settings: Sequence[Row], repeats: int, client: Any) -> list[Row]:
     if client is None:
         return turns
     if any(turn["scheduler"] == "threads" for turn in turns):
-        msg = "scheduler must be 'processes' where a client is given: leave one of them out"
+        msg = "scheduler must be 'processes' if a client is given: leave one of them out"
         raise InvalidArgumentError(msg)
     # By their number, so that the cluster is scaled as seldom as may be.
     return sorted(turns, key=lambda turn: turn["workers"])

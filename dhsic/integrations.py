@@ -227,7 +227,7 @@ def causal_learn_test(test: PValue | None = None) -> str:
             # causal-learn's own check lets any cache on the disk pass.
             if made_by != (None, None) and made_by != (_NAME, _options_of(pvalue)):
                 msg = (
-                    f"cache_path must be of a new cache, or of one of the same test, got one made "
+                    f"cache_path must name a new cache, or a cache of the same test, got one made "
                     f"by {made_by[0]!r} with {made_by[1]!r}: take another path"
                 )
                 raise InvalidArgumentError(msg)
@@ -528,7 +528,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             if self.n_features_to_select is None and ranks:
                 return None
             msg = (
-                "alpha goes with a method that ranks and without n_features_to_select, got "
+                "alpha needs a method that ranks, and no n_features_to_select, got "
                 f"method={self.method!r}, n_features_to_select={self.n_features_to_select!r}: "
                 "drop one of them"
             )

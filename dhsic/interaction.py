@@ -554,8 +554,8 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
     # keeps them fixed is no draw from the null.
     if isinstance(estimator, NystromMHSIC) and estimator.pairing == "joint":
         msg = (
-            "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
-            "know of the pairing that is tested"
+            "pairing must be 'independent' in an interaction test, got 'joint': joint landmarks "
+            "depend on the pairing that is tested"
         )
         raise InvalidArgumentError(msg)
     asked: NystromMHSIC | VHSIC = estimator

@@ -580,7 +580,7 @@ def open_columns(
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
     if target is None:
-        msg = "a target is needed: features are compared with it, as target='year' of data"
+        msg = "target must name the variable to compare features with, got none: as target='year'"
         raise UnknownArgumentError(msg)
     given, usual = (features, target), ("x", "y")
     # Columns of data have names of their own; arrays are x and y.
@@ -602,7 +602,7 @@ def open_columns(
             and np.array_equal(several.read(*first)[:, columns.index(name)], one.read(*first)[:, 0])
         )
         if alike:
-            msg = f"target {name!r} is among the features: leave it out of them, or it comes first"
+            msg = f"target {name!r} is among the features and would rank first: leave it out"
             raise InvalidArgumentError(msg)
     return session
 
@@ -669,7 +669,7 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     listed = list(names) if _is_list(names) else []
     different = all(isinstance(name, str) for name in listed) and len(set(listed)) == d
     if len(listed) != d or not different:
-        msg = f"names must be {d} different words, one a column of the features; got {names!r}"
+        msg = f"names must be {d} different words, one for each column; got {names!r}"
         raise InvalidArgumentError(msg)
     return listed
 
@@ -962,7 +962,7 @@ def rank_features(
     if isinstance(groups, Mapping) or (
         lists and (len(groups) < _FEWEST_ROWS or len(set(map(len, groups))) > 1)
     ):
-        msg = "groups are labels of rows, got lists of columns: groups of columns are column_groups"
+        msg = "groups must be labels of rows, got lists of columns: pass these as column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
     left_out: Mapping[str, str] = {}
@@ -973,7 +973,7 @@ def rank_features(
         others = [target, *labels, *([exclude] if isinstance(exclude, str | int) else exclude)]
         features, left_out = usable_columns(data, others)
     elif exclude:
-        msg = "exclude is of all columns of data, and features names some: leave either out"
+        msg = "exclude needs all columns of data, and features names some: leave one of them out"
         raise InvalidArgumentError(msg)
     session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session, names, column_groups, feature_kernels)

@@ -329,7 +329,7 @@ def _check_ways(moves: RowSets, sample: Indices) -> None:
     if log_ways < math.log(_FEWEST_WAYS) - 1e-9:
         ways = round(math.exp(log_ways))
         msg = (
-            f"with these labels, {moves.what} can be dealt to the samples in {ways} "
+            f"with these labels, {moves.what} can be assigned to the samples in {ways} "
             f"way{'s' if ways > 1 else ''}, and a p-value of 5 % takes {_FEWEST_WAYS}: give strata "
             "that have rows of several samples, or more groups of equally many rows"
         )
@@ -640,7 +640,7 @@ def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, RFFHSIC) and estimator.form != "cos-sin":
         msg = (
             f"form must be 'cos-sin' in a test of samples, got {estimator.form!r}: the discrepancy "
-            "is the same in either"
+            "is the same for both"
         )
         raise InvalidArgumentError(msg)
     return estimator

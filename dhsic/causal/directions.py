@@ -727,7 +727,7 @@ class _Directed:
         if isinstance(read_kernel(self.kernel), Linear):
             # Rounding errors would decide.
             msg = (
-                "kernel must see more than correlation, of which a regression leaves none, got "
+                "kernel must detect more than correlation, of which a regression leaves none, got "
                 "'linear': take 'gaussian'"
             )
             raise InvalidArgumentError(msg)

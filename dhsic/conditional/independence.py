@@ -736,8 +736,8 @@ def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
     for name, share in zip(names, found.explained, strict=False):
         if 1.0 - share < _LEFT:
             told.append(
-                f"{name} is nearly a function of what is given, so that errors of the regression "
-                "may pass for dependence"
+                f"{name} is nearly a function of the given variables, so that errors of the "
+                "regression may appear as dependence"
             )
     text = "; ".join(told)
     if text:
@@ -747,9 +747,9 @@ def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
         return text
     x, y = names[:2]
     unexplained = (
-        f"the regressions do not find all that is said of {x} and {y} by what is given: all rows "
-        f"explain {100 * gained_x:.2g} and {100 * gained_y:.2g} % more of them than half of the "
-        "rows, and what both miss may pass for dependence, so that a small p-value tells little: "
+        f"the regressions miss a part of the dependence of {x} and {y} on the given variables: all "
+        f"rows explain {100 * gained_x:.2g} and {100 * gained_y:.2g} % more of them than half of "
+        "the rows. The missed parts may appear as dependence, so do not rely on a small p-value; "
         "take more rows or fewer given columns"
     )
     warnings.warn(f"conditional test: {unexplained}", UnexplainedWarning, stacklevel=6)

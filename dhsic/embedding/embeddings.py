@@ -324,7 +324,7 @@ class MeanEmbedding(BarResult):
         """
         if not self.shares(other) or self.precision != other.precision:
             msg = (
-                "embeddings merge where kernel, landmarks and precision are the same; got "
+                "embeddings to merge must have the same kernel, landmarks and precision; got "
                 f"{self._described} and {other._described}: embed the other rows by like()"
             )
             raise InvalidArgumentError(msg)
@@ -364,7 +364,7 @@ class MeanEmbedding(BarResult):
         run = RunOptions(seed, precision, client, threads, memory, None, progress, checkpoint)
         session = _open_sample(run, x)
         if session.dims != (expected,):
-            msg = f"x must have {expected} columns, as the rows embedded; got {session.dims[0]}"
+            msg = f"x must have {expected} columns, like the embedded rows; got {session.dims[0]}"
             raise DataError(msg)
         reduction = _EmbeddingPass.at(session, self.kernel, self.landmarks)
         session.begin(plan_of(session, [session.plan(reduction)], _REMEDY))
@@ -457,7 +457,7 @@ class MeanEmbedding(BarResult):
         rows = rows[:, None] if rows.ndim == 1 else rows
         if rows.ndim != 2 or rows.shape[1] != self.landmarks.shape[1]:
             msg = (
-                f"{what} must have shape (q, {self.landmarks.shape[1]}), as the rows embedded; "
+                f"{what} must have shape (q, {self.landmarks.shape[1]}), like the embedded rows; "
                 f"got {np.shape(points)}"
             )
             raise InvalidArgumentError(msg)
@@ -466,7 +466,7 @@ class MeanEmbedding(BarResult):
     def _check_kernel(self, other: MeanEmbedding) -> None:
         if self.kernel != other.kernel:
             msg = (
-                f"embeddings are compared where their kernel is the same; got {self._described} "
+                f"embeddings to compare must have the same kernel; got {self._described} "
                 f"and {other._described}: embed the other rows by like(), or with this kernel"
             )
             raise InvalidArgumentError(msg)

@@ -120,7 +120,7 @@ def written_out(value: Any) -> Any:
     if isinstance(value, Mapping):
         # Keys of other types would become text in JSON, and different mappings the same.
         if not all(type(key) is str for key in value):
-            msg = "a mapping can be told from others only where its keys are words"
+            msg = "a checkpoint can identify a mapping only if its keys are text"
             raise TypeError(msg)
         return {key: written_out(item) for key, item in value.items()}
     if type(value) in (tuple, list):
@@ -140,7 +140,7 @@ def written_out(value: Any) -> Any:
         if isinstance(value, np.ndarray):  # tokens are of the memory, whose order is no value
             value = np.asarray(value, order="C")
         return _named(type(value)) | {"token": tokenize(value, ensure_deterministic=True)}
-    msg = f"a {type(value).__name__} cannot be told from others: make it a dataclass of values"
+    msg = f"a checkpoint cannot identify a {type(value).__name__}: make it a dataclass of values"
     raise TypeError(msg)
 
 
@@ -311,7 +311,7 @@ class Manifest:
             version = "none"
         msg = (
             f"the manifest of checkpoint {folder} must have format {_FORMAT}, got {version}: a run "
-            "of another version of dhsic cannot go on; take another URL, or remove the folder if "
+            "of another version of dhsic cannot resume; take another URL, or remove the folder if "
             "nobody needs it"
         )
         raise DataError(msg)

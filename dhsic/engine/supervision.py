@@ -94,7 +94,7 @@ class _Watch:
         if not workers:
             # Whoever asked for processes has nothing to start: their cluster brings them back.
             ours = getattr(self._client, "cluster", None) is not None
-            remedy = "see what ends them, as a lack of memory does" if ours else "start some"
+            remedy = "find out what ends them, such as a lack of memory" if ours else "start some"
             return StalledError(f"the cluster has had no workers for {seconds}", remedy)
         if any(worker["status"] == "paused" for worker in workers.values()):
             return StalledError(

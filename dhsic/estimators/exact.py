@@ -401,8 +401,8 @@ class _DistanceStatistic(Quadratic):
         check_flag("unbiased", self.unbiased)
         if self.root and self.unbiased:
             msg = (
-                f"root must be False where the estimate of {self.name} is unbiased, for that is "
-                "negative at times; got True beside unbiased=True: drop one of them"
+                f"root must be False if the estimate of {self.name} is unbiased, since it may be "
+                "negative; got True beside unbiased=True: drop one of them"
             )
             raise InvalidArgumentError(msg)
         check_number(
@@ -410,7 +410,7 @@ class _DistanceStatistic(Quadratic):
             self.exponent,
             "greater than 0 and less than 2",
             lambda q: 0.0 < q < 2.0,
-            "take 1 for the distances themselves; below 2 they see every kind of dependence",
+            "take 1 for plain distances; exponents below 2 detect every kind of dependence",
         )
 
     @property

@@ -259,8 +259,8 @@ def _find_weighted(
     law = Spectral() if isinstance(null, str) and null in ("auto", Spectral.name) else null
     if not isinstance(law, Spectral):
         msg = (
-            f"null {shown(null)} would give weights to rows of other values: take 'auto', which is "
-            "the limit law 'spectral'"
+            f"null {shown(null)} would pair weights with the values of other rows: take 'auto', "
+            "which is the limit law 'spectral'"
         )
         raise InvalidArgumentError(msg)
     if n_resamples is not None:
@@ -274,7 +274,7 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
     if not estimator.moves_sets():
         names = ", ".join(name for name, cls in ESTIMATORS.items() if cls.moves_sets())
         msg = (
-            f"estimator {estimator.name!r} cannot keep to strata, groups or the order of rows: "
+            f"estimator {estimator.name!r} does not support strata, groups or the order of rows: "
             f"take 'auto' or one of {names}"
         )
         raise InvalidArgumentError(msg)
@@ -293,7 +293,7 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
         )
         kept = "a series in time" if moves.serial else "strata or groups"
         msg = (
-            f"null {drawn.name!r} cannot keep to {kept} of {n_variables} variables: "
+            f"null {drawn.name!r} does not support {kept} for {n_variables} variables: "
             f"take 'auto', {names or 'or another estimator'}"
         )
         raise InvalidArgumentError(msg)

@@ -829,7 +829,7 @@ class FittedRegressions:
             others = ", ".join(repr(names[j]) for j in given)
             msg = (
                 f"variable {names[target]!r} is a function of {others} up to rounding, so its "
-                "residuals say nothing: leave one of them out"
+                "residuals are rounding errors: leave one of them out"
             )
             raise DataError(msg)
 
