@@ -315,7 +315,7 @@ class ColumnRanking(RunFields):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         alpha, control
             As for `rejected`.
         most : int, optional
@@ -620,11 +620,11 @@ def read_columns(
     session : Session
         The run, whose first variable has the columns.
     names : sequence of str or None
-        Names of the columns; their own where not given.
+        Names of the columns. The default is the names in the data.
     groups : mapping, sequence or None
         Columns of every group, by number or name.
     kernels : str, Kernel or a sequence of them, or None
-        For all features, or one a feature; by what the columns hold where not given.
+        One for all features, or one for each. The default follows the values.
 
     Raises
     ------

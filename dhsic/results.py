@@ -483,7 +483,7 @@ class Result(JsonValue):
         Parameters
         ----------
         most : int, optional
-            Rows at most; all where not given.
+            The largest number of rows. The default is all.
         """
         return texts_of(self.records()[:most], self._shown)
 
@@ -685,7 +685,7 @@ class BarResult(Result):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
 
         Returns
         -------
@@ -936,7 +936,7 @@ class GridSummary:
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         names : sequence of str, optional
             Names of the variables.
 
@@ -1242,7 +1242,7 @@ class IndependenceTestResult(DependenceEstimate):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw the histogram; a new figure where not given.
+            Axes for the histogram. The default is a new figure.
         alpha : float, optional
             The level of the critical value.
 

@@ -1322,7 +1322,7 @@ class WitnessFunctions(BarResult):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         of : {"first", "second"}, optional
             The function.
 

@@ -325,7 +325,7 @@ class Kernel(ABC):
         x : ndarray, shape (b, d)
             Rows.
         y : ndarray, shape (p, d), optional
-            Rows; `x` where not given.
+            Rows. The default is `x`.
 
         Returns
         -------

@@ -686,7 +686,7 @@ def open_nodes(
     variables : sequence of array-like
         As for `dhsic.independence_test`; one of two columns or more stands for its columns.
     names : sequence of str or None
-        Names of the nodes; their own where not given, as those of the columns of a data frame.
+        Names of the nodes. The default is the names in the data.
     data, missing
         As for `dhsic.independence_test`.
     rows : RowLabels, optional

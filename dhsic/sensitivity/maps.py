@@ -273,7 +273,7 @@ class SensitivityMap(Result):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         of : str, optional
             Name of the variable whose columns are bars. The default is the points, if both
             variables have one column, or else the variable with the most columns.
