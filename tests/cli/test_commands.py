@@ -661,7 +661,7 @@ def test_table__is_taken_as_people_have_it(files, invoke):
         ("rank table.csv --target a --exclude bb", "needs column 'bb', which is not in"),
         ("matrix table.csv --exclude bb", "needs column 'bb', which is not in"),
         ("rank table.csv --target a --features b --exclude c", "and --features names some"),
-        (f"{MATRIX} --exclude z", "and --variable names them"),
+        (f"{MATRIX} --exclude z", "and --variable names some"),
     ],
 )
 def test_exclude__is_not_ignored(line, words, files, invoke):
