@@ -1,4 +1,4 @@
-"""The steps of every command: open, plan or run, seen on the terminal and in a log, and written."""
+"""The steps of every command: open data, plan or run, show progress, write results."""
 
 from __future__ import annotations
 

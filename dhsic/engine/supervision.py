@@ -1,8 +1,8 @@
-"""Wait for what a cluster does, for no longer than it can do it, and say in words how it failed.
+"""Wait for results of a cluster as long as it can work, and report how it failed.
 
-A client of Dask waits for ever where all workers are dead, paused or frozen, or the scheduler is.
-All that the engine waits for comes through here: while results come, nothing is asked. Where none
-comes for a quarter of the time that it may take, the scheduler is asked for its workers.
+A client of Dask waits for ever if all workers, or the scheduler, are dead, paused or frozen. The
+engine waits for all results through this module. While results arrive, it asks nothing. If none
+arrives for a quarter of the allowed time, it asks the scheduler for its workers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an estimator is: a statistic, and the tests and estimates that are made of it.
+"""The base class of estimators: a statistic, and the tests and estimates from it.
 
 Kernels are fitted to samples of rows, which vary wherever the data do. Those of a grid are left out
 that compare no rows, 1 between a row and itself and 0 between it and all others, as narrow kernels

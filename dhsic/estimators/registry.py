@@ -1,8 +1,8 @@
-"""Estimators and nulls by name, which stand with which, and what is added to them.
+"""Estimators and nulls by name, the nulls of each estimator, and registered classes.
 
-Names are types, too: an editor completes them, a checker knows them. Those that `dhsic.register`
-adds are known when a program runs. Where a checker is to know them as well, pass the class or a
-value of it in the place of its name.
+Names are also types: an editor completes them, and a type checker knows them. Names that
+`dhsic.register` adds are known only at run time. For a type checker pass the class or a value of it
+in place of the name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sensitivity maps: the result, the function and its plan, closed forms of gradients, passes.
 
-A closed form, one an estimator, has the plan of its measure, a gradient that costs at most what the
-measured one does, and the measure, in the passes of its estimator, with its gradient.
+The closed form of an estimator has a plan of the measure, a gradient for plans that costs at least
+as much as the measured one, and the measure with its gradient, in the passes of the estimator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows that may change places: by strata, as whole groups, in the order of time.
 
-Labels of rows become the moves that leave the law of the data as it is under the null hypothesis,
-and these the groups of rows that a null distribution permutes or shifts.
+Labels of rows determine the permutations that do not change the law of the data under the null
+hypothesis, and the groups of rows that a null distribution permutes or shifts.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _STAYING = 0.02
 class Groups(RowGroups):
     """All rows in groups of equal size, but for a few that are drawn at random and left over.
 
-    The rows are cut into segments, and a group takes consecutive rows of each, so that data which
-    are stored sorted or in series keep their differences within a group. Segments are rotated by
-    independent offsets: a design that repeats itself would meet its own copies otherwise. The rows
-    of a group then come in a random order, since a shift by one of the order of storage would pair
-    neighbours. All of it depends on `n`, `size` and `seed` alone.
+    The rows are cut into segments, and a group takes consecutive rows of each segment, so that
+    groups of sorted data or series contain different values. Segments are rotated by independent
+    offsets: otherwise a periodic design would be paired with its own copies. The rows of a group
+    then have a random order, since a shift by one in the order of storage would pair neighbours.
+    All of it depends on `n`, `size` and `seed` alone.
 
     Parameters
     ----------

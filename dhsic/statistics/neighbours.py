@@ -1,4 +1,4 @@
-"""Whether rows that are stored side by side are alike, so that they are no exchangeable draws."""
+"""Check whether rows that are stored side by side are alike, and thus not exchangeable."""
 
 from __future__ import annotations
 
