@@ -1,4 +1,4 @@
-"""Random draws keyed by what they are for, never by the order in which they are asked."""
+"""Random streams keyed by their purpose, and not by the order of the draws."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Checkpoints: finished parts of a run in a folder, so that a later run does only the rest.
+"""Checkpoints: a folder with the finished parts of a run, from which a later run resumes.
 
-The root holds a manifest that says which run it is. Every pass has a folder named after a token of
-all that determines it, and in it a file for each shard: a subtree of the tree that combines the
-partial results. Whoever reads a shard gets what the computation would give, bit by bit. A run that
-is done removes them: they may be larger than the data.
+The root contains a manifest that identifies the run. Every pass has a folder, named by a token of
+everything that determines the pass, with a file for each shard: the result of a subtree of the tree
+that combines partial results. A shard has the same bits as its computation. A finished run removes
+the shards, which may be larger than the data.
 """
 
 from __future__ import annotations
