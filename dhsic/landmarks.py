@@ -180,7 +180,7 @@ def warn_of_zeros(gram: NDArray[np.float64], what: str) -> None:
     if gram.diagonal().max() <= 0.0:
         msg = (
             f"{what} is 0 at every landmark, so that the landmarks show no dependence: take more "
-            "of them, or another kernel, as 'gaussian'"
+            "landmarks, or another kernel, as 'gaussian'"
         )
         warnings.warn(msg, LandmarkWarning, stacklevel=2)
 

@@ -727,11 +727,11 @@ def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
     """
     told = []
     if n < _FEWEST_OF_LIMIT:
-        told.append(f"n = {n} is less than {_FEWEST_OF_LIMIT}, below which the limit may be far")
+        told.append(f"n = {n} is less than {_FEWEST_OF_LIMIT}: the limit law may be inaccurate")
     elif found.deciding < _DECIDING_ROWS:
         told.append(
-            f"about {found.deciding:.2g} of {n:,} rows decide, so that the limit may be far: take "
-            "ranks, or leave out rare values"
+            f"about {found.deciding:.2g} of {n:,} rows decide, so that the limit law may be "
+            "inaccurate: take ranks, or leave out rare values"
         )
     for name, share in zip(names, found.explained, strict=False):
         if 1.0 - share < _LEFT:

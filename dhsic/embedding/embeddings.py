@@ -419,7 +419,7 @@ class MeanEmbedding(BarResult):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        kept = f"{len(self.landmarks):,} of {self.drawn:,} drawn"
+        kept = f"{len(self.landmarks):,} kept of {self.drawn:,} drawn"
         return [
             ("rows", f"{self.n:,} of {self.landmarks.shape[1]} columns"),
             ("kernel", kernel_text(self.kernel.spec())),

@@ -938,7 +938,7 @@ def guard_weighted(session: Session, features: Sequence[Features]) -> str:
     if weights.deciding < _DECIDING:
         few = (
             f"about {weights.deciding:.2g} of {session.n:,} rows have so much of the weight that "
-            "the limit may be far"
+            "the limit law may be inaccurate"
         )
         msg = f"{few}: test the part of the population whose rows are likely to be drawn"
         warnings.warn(msg, ApproximateNullWarning, stacklevel=2)

@@ -257,7 +257,7 @@ class WithMissing(OfKernel):
         if not len(present):
             msg = (
                 f"a kernel is fitted to complete rows, and none of {len(sample):,} that were drawn "
-                "is complete: leave out the columns that miss the most"
+                "is complete: leave out the columns with the most gaps"
             )
             raise DataError(msg)
         return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())

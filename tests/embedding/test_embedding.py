@@ -247,7 +247,7 @@ def test_linear_kernel__is_the_mean(x):
     assert len(found.landmarks) == 2
     facts = dict(dhsic.mean_embedding(x, "laplacian", rng=0).summary())
     assert facts["rows"] == "400 of 2 columns"
-    assert facts["landmarks"].endswith("of 160 drawn")
+    assert facts["landmarks"].endswith("kept of 160 drawn")
 
 
 def test_embedding__of_a_rare_flag_has_a_bandwidth():
