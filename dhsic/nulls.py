@@ -1114,7 +1114,7 @@ class ChiSquare:
     5 %; at level 5 % a test of two variables of five columns at optimised locations, with 2,000
     rows, rejects 15 %. An `ApproximateNullWarning` says that the terms of the statistic are too
     skew at its locations. In a study of 180 tests at optimised locations of normal variables 115
-    warned, of which 19 % rejected at level 5 %; of the others 2 % rejected. `Shifts`, `Chain` and
+    warned, of which 19 % rejected at level 5 %; of the others 2 % rejected. `Shifts` and
     `Permutation` are exact.
 
     References

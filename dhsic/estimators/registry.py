@@ -94,7 +94,7 @@ def drawn_by(null: Null) -> Null:
 
 
 def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
-    """The null distributions that stand with an estimator, those that were added last."""
+    """Return the null distributions that an estimator supports, registered ones last."""
     # Those that were removed since stand with none.
     own = tuple(null for null in _named(estimator.nulls, NULLS) if null in NULLS.values())
 
@@ -173,7 +173,7 @@ def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
 
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
-    """Whether a null stands with an estimator; "auto" does, and none for estimates."""
+    """Whether an estimator supports a null; "auto" is supported, and None for estimates."""
     nulls = nulls_of(type(estimator))
     # By name before classes: nulls of plugins have no class that is known here.
     if null is None or isinstance(null, str):
@@ -397,39 +397,38 @@ def _sharing() -> set[str]:
 
 
 def register(extension: Class | None = None, /, **told: Any) -> Class:
-    """Make a class known by its name: a kernel, a null distribution or an estimator.
+    """Register a class under its name: a kernel, a null distribution or an estimator.
 
-    The name is the attribute `name` of the class, and then works wherever names do: in
-    `independence_test`, `plan`, `hsic` and on the command line, in the texts of kernels, and in the
-    lists of error messages. It lasts as long as the process, or until `unregister`. An installed
-    package whose entry points of the group ``dhsic.plugins`` name a module that registers classes
-    adds their names by itself. Worker processes need no names, but must be able to import the
+    The name is the attribute `name` of the class. It works in `independence_test`, `plan`, `hsic`
+    and other functions, on the command line and in the texts of kernels, and error messages list
+    it. Registration lasts until the end of the process, or until `unregister`. An installed package
+    can register classes in every process if an entry point of the group ``dhsic.plugins`` names a
+    module that does so. Worker processes need no registration, but must be able to import the
     class.
 
     Parameters
     ----------
     extension : type
-        A frozen dataclass that can be made without arguments. A class derived from `Kernel`, whose
-        fields are its parameters in text, in their order, as in "gaussian:0.5". Or one derived from
-        `FromReplicates` or from another null, which stands with all estimators that take what it
-        derives from, or what its `replicates` are; or with those alone that its attribute
-        `estimators` names, which classes derived from it do not inherit. Or one derived from
-        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`, whose
-        attributes say which `nulls` stand with it, by name or class, how many variables it takes,
-        `most_variables`, and how its time grows with the rows, `cost`.
+        A frozen dataclass whose fields have defaults, derived from one of these classes. `Kernel`:
+        the fields are the parameters in the text of the kernel, in their order, as in
+        "gaussian:0.5". `FromReplicates` or another null: all estimators that support the base
+        class, or the null `replicates`, support the new null; an attribute `estimators` limits it
+        to the named estimators, and derived classes do not inherit this attribute.
+        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`:
+        attributes are the supported `nulls`, by name or class, the largest number of variables,
+        `most_variables`, and the growth of time with the rows, `cost`.
     **told
-        None: what is told of a class are its attributes.
+        Not supported: set attributes of the class.
 
     Returns
     -------
     type
-        The class, as it is.
+        The unchanged class.
 
     Raises
     ------
     InvalidArgumentError
-        The name is taken or is no name, the class lacks a method, or an argument is of another
-        kind of class.
+        The name is taken or not valid, the class lacks a method, or an argument is given.
 
     Examples
     --------
@@ -465,7 +464,7 @@ def register(extension: Class | None = None, /, **told: Any) -> Class:
 
 
 def unregister(extension: str | type[Any]) -> None:
-    """Forget a class that `register` made known.
+    """Remove a class that `register` registered.
 
     Parameters
     ----------
@@ -475,7 +474,7 @@ def unregister(extension: str | type[Any]) -> None:
     Raises
     ------
     InvalidArgumentError
-        Not registered. The names of dhsic itself stay.
+        The class is not registered. Names of dhsic cannot be removed.
 
     Examples
     --------
