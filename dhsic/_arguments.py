@@ -1,4 +1,4 @@
-"""Arguments of the public functions, checked and made into values."""
+"""Check the arguments of public functions, and convert them to values."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class RunOptions:
 def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
     """Refuse a checkpoint of a run that would draw anew when it is called again."""
     if checkpoint is not None and rng is None:
-        msg = "rng must be a seed when a checkpoint is given, or a rerun draws anew: as rng=0"
+        msg = "rng must be a seed with a checkpoint, or a rerun draws other rows: pass rng=0"
         raise InvalidArgumentError(msg)
 
 

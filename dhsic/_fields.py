@@ -1,4 +1,4 @@
-"""The fields of results: what a test or an estimate found, and how."""
+"""Compute the fields of the results of tests and estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen values that are the same after a trip through JSON, read by the types of their fields."""
+"""Write frozen values as JSON, and read them back by the types of their fields."""
 
 from __future__ import annotations
 

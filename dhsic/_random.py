@@ -1,4 +1,4 @@
-"""Random draws keyed by what they are for, never by the order in which they are asked."""
+"""Random streams keyed by their purpose, and not by the order of the draws."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def resolve_seed(rng: RngLike) -> int:
     except (TypeError, ValueError):
         pass
     msg = (
-        "rng must be an integer >= 0, or what else numpy.random.default_rng takes, as a Generator "
-        f"or None, got {rng!r}"
+        "rng must be an integer >= 0, None, a Generator or another argument of "
+        f"numpy.random.default_rng, got {rng!r}"
     )
     raise InvalidArgumentError(msg)
 

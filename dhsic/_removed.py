@@ -1,4 +1,4 @@
-"""Names that were removed, and what serves instead."""
+"""Names that were removed, and their replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the rows: labels of them, their order and their weights."""
+"""Arguments about rows: labels of strata and groups, order and weights."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ class RowLabels(NamedTuple):
         beside += ["order"] if self.order is not None else []
         if self.weights is not None and beside:
             msg = (
-                f"weights go with independent draws alone, got {' and '.join(beside)} as well: "
-                "leave either out"
+                f"weights need independent draws, got {' and '.join(beside)} as well: leave "
+                "out the weights, or the others"
             )
             raise InvalidArgumentError(msg)
         if self.weights is not None and missing == "pairwise":
-            msg = (
-                "weights go with complete rows, got missing='pairwise' as well: take missing='drop'"
-            )
+            msg = "weights need complete rows, got missing='pairwise' as well: take missing='drop'"
             raise InvalidArgumentError(msg)
         return check_order(self.order, strata=self.strata is not None)
 

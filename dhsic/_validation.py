@@ -1,4 +1,4 @@
-"""Checks of options: each returns the clean value or says what it needs."""
+"""Checks of options: each returns the checked value, or raises an error with the requirement."""
 
 from __future__ import annotations
 

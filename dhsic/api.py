@@ -1,4 +1,4 @@
-"""The public functions."""
+"""Tests of independence, estimates of dependence, witness functions, and plans of tests."""
 
 from __future__ import annotations
 
@@ -55,83 +55,82 @@ def independence_test(
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        Arrays of NumPy, Dask, zarr, xarray or SciPy's sparse module, what NumPy reads by
+        Arrays of NumPy, Dask, zarr, xarray or SciPy's sparse module, objects that NumPy converts by
         ``__array__`` or DLPack, zarr paths or URLs, columns or data frames of pandas, polars,
-        Arrow, Dask and others; or names where `data` is given. A table or matrix alone stands for
-        its columns. Row i of each belongs to observation i. Rows are exchangeable unless `strata`,
-        `groups` or `order` say otherwise. Labels of rows, as of pandas and xarray, must agree.
+        Arrow, Dask and others; with `data`, names of its columns. A single table or matrix is split
+        into its columns, one variable each. Row i of each variable belongs to observation i. Rows
+        are assumed exchangeable unless `strata`, `groups` or `order` is given. Row labels, such as
+        those of pandas and xarray, must agree.
     kernels : str, Kernel, a sequence of them, or Grid, optional
-        One for all variables, one for each variable, or a grid of them. By default text, categories
-        and booleans have the delta kernel, numbers several kernels, see `Grid.auto`, and a variable
-        of both has the product. The p-value accounts for the choice among several kernels. An
-        estimator or a null that supports one kernel has "gaussian", unless the estimator names
-        another. The result says which kernels the test took. A bandwidth that is not given follows
-        the median heuristic, for the Gaussian gamma = 1 / (median distance)^2, on up to 1,000 rows
-        drawn for the variable. If these rows are all equal, as of a rare flag, a scan of the data
-        finds others.
+        One kernel for all variables, one for each variable, or a grid of kernels. By default text,
+        categories and booleans have the delta kernel, numbers have several kernels, see
+        `Grid.auto`, and a variable with columns of both kinds has the product. The p-value accounts
+        for the choice among several kernels. An estimator or a null that supports one kernel takes
+        "gaussian", unless the estimator has a kernel of its own. The result lists the kernels. A
+        bandwidth that is not given follows the median heuristic, for the Gaussian gamma = 1 /
+        (median distance)^2, on up to 1,000 rows drawn for the variable. If these rows are all
+        equal, as those of a rare flag, a scan of the data finds rows that differ.
     estimator : str or Estimator, optional
-        A name, a text with options as "nystrom-m:n_landmarks=2000", or a value with options. "auto"
-        takes "v-hsic", quadratic in n, up to 1,000 rows of two single columns (500 with one kernel)
-        and of three or more variables, and up to 1,500 rows of more columns, if it fits the memory.
-        Beyond, it takes "nystrom-hsic" with principal features of 256 landmarks, linear in n. If
-        these exceed the memory or the time, it takes fewer landmarks, or one kernel for each
-        variable. It tests three or more variables one after another against the earlier ones, see
-        `Chain`; "v-hsic" and "nystrom-m" by name test all jointly. Another name takes its usual
-        number of landmarks or features, or as many as fit, at least 64; a value is taken as it is.
-        The result says the choice and the reason.
+        A name, a text with options such as "nystrom-m:n_landmarks=2000", or a value with options.
+        "auto" takes "v-hsic", quadratic in n, up to 1,000 rows of two single columns (500 with one
+        kernel) and of three or more variables, and up to 1,500 rows of more columns, if it fits the
+        memory. Beyond, it takes "nystrom-hsic" with principal features of 256 landmarks, linear in
+        n. If these exceed the memory or the time, "auto" takes fewer landmarks, or one kernel for
+        each variable. "auto" tests each of three or more variables against the earlier variables,
+        see `Chain`; "v-hsic" and "nystrom-m" by name test all variables jointly. Another name takes
+        its usual number of landmarks or features, or as many as fit, at least 64; a value is not
+        changed. The result has the choice and the reason.
     null : str or a value of a null, optional
-        A name, a text with options as "shifts:100000", or a value with options.
-        "auto" takes a null that is exact for exchangeable rows: `Shifts` for two variables, a
-        `Chain` for more, and `Permutation` if an estimator of three variables is named or has no
-        shifts. "block-hsic" has no exact null and takes `Normal`. The other nulls are
-        approximations, which warn if the data do not suit them. The result says the null and the
-        reason. If an estimator does not support a null, the error lists those that it supports;
-        `dhsic.register` adds nulls, estimators and kernels by name.
+        A name, a text with options such as "shifts:100000", or a value with options. "auto" takes a
+        null that is exact for exchangeable rows: `Shifts` for two variables, a `Chain` for more,
+        and `Permutation` if an estimator of three variables is named or has no shifts. "block-hsic"
+        has no exact null and takes `Normal`. The other nulls are approximations, and warn if the
+        data do not suit them. The result has the null and the reason. If an estimator does not
+        support a null, the error lists the nulls that it supports; `dhsic.register` adds nulls,
+        estimators and kernels by name.
     n_resamples : int, optional
-        The least number of replicates: 1,000 shifts, or 250 permutations that are asked for by
-        name, where not given. Leave it out if `null` is a value, which has its own number, or has
-        no replicates: "gamma", "spectral", "normal", "chi-square".
+        The least number of replicates. The default is 1,000 shifts, or 250 permutations if `null`
+        is "permutation". Omit it if `null` is a value, which has its own number, or has no
+        replicates: "gamma", "spectral", "normal", "chi-square".
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
-        Names of the variables; where not given those that the data have, or x1, x2, ...
+        Names of the variables. The default is the names in the data, or x1, x2, ...
     data : data frame, Dataset, dict or zarr group, optional
-        The table whose columns the variables name: "x", or ["a", "b"] for columns that make one
-        variable. All of its columns where no variable is given.
+        The table whose columns the variables name: "x", or ["a", "b"] for columns that form one
+        variable. Without variables, all columns are variables.
     missing : {"refuse", "drop", "pairwise"}, optional
         Treatment of rows with a missing value: raise an error, drop the rows and count them in the
-        result, or compare two variables by the rows in which neither misses a value. With
-        "pairwise" the feature of a row with a gap is the mean feature of up to 256 other rows,
-        which is nearly 0 after centring. The kernel stays positive definite. The null stays exact
-        for the hypothesis that the values and the gaps of a variable are together independent of
-        the other variables. The test hardly finds gaps that depend on another variable. Estimates
-        shrink by about the squared share of complete rows. Stored data are read once more to count
-        the gaps.
+        result, or compare two variables by the rows in which both have values. With "pairwise" a
+        row with a gap has the mean feature of up to 256 other rows, which is nearly 0 after
+        centring. The kernel remains positive definite. The null remains exact for the hypothesis
+        that the values and the gaps of a variable are jointly independent of the other variables.
+        The test rarely detects gaps that depend on another variable. Estimates shrink by about the
+        squared share of complete rows. Stored data are read once more to count the gaps.
     strata : array-like or str, optional
-        A label for every row, of one column or several, or names of columns of `data`. Rows change
-        places within their stratum alone: the test is one of independence given the stratum, exact
-        at every n if the rows of a stratum are exchangeable. Numbers are standardised within their
-        stratum, since differences between strata would hide dependence within them; strata of two
-        rows share one standard deviation. Categories and booleans stay as they are.
+        A label for every row, in one or several columns, or names of columns of `data`. The null
+        permutes rows only within their stratum: the test is one of independence given the stratum,
+        exact at every n if the rows of a stratum are exchangeable. Numbers are standardised within
+        their stratum, since differences between strata would hide dependence within them; strata of
+        two rows share one standard deviation. Categories and booleans are not changed.
     groups : array-like or str, optional
-        A label for every row: rows of a group belong together, as songs of an artist, and may
-        depend on each other in any way. Whole groups change places with groups of the same size,
-        within `strata` if these are given, row by row in the order of storage: exact if such groups
+        A label for every row: rows of a group belong together, such as songs of an artist, and may
+        depend on each other in any way. The null permutes whole groups of the same size, within
+        `strata` if these are given, and keeps the order of rows in a group: exact if such groups
         are exchangeable. A group of a unique size stays in place; if nine rows in ten would stay,
         the test is refused.
     order : "time" or TimeOrder, optional
-        Rows as they are stored, or those of every group, are a series in the order of time: one
-        variable is shifted around against the others, by multiples of some rows, and keeps its
-        serial dependence. Asymptotic, see `TimeOrder`. Where none of the three is given, all rows
-        are exchangeable draws.
+        Declare that the rows in their stored order, or the rows of every group, are a time series.
+        The null shifts one variable cyclically against the others, by multiples of the lag, so that
+        each variable keeps its serial dependence. Asymptotic, see `TimeOrder`.
     weights : array-like or str, optional
-        A positive number for every row, in any unit: how much of a population it stands for, as
-        one over the probability that it was drawn [2]_, or the ratio of the densities of the
-        population and of the draws. The test is then one of independence of two variables in the
-        population, from independent draws: all means are weighted. Asymptotic, by the limit law of
-        the weighted products of features, one kernel a variable. Leave out weights that depend on
-        one variable alone: the hypothesis is then the same without them, and the test exact. Counts
-        of equal rows are no weights: repeat the rows.
+        A positive number for every row, in any unit: how much of a population the row represents,
+        such as one over the probability that it was drawn [2]_, or the ratio of the densities of
+        the population and of the draws. The rows must be independent draws; the test is one of
+        independence of two variables in the population, and weights all means. Asymptotic, by the
+        limit law of the weighted products of features, with one kernel for each variable. Omit
+        weights that depend on one variable alone: the hypothesis without weights is the same, and
+        its test is exact. Do not pass counts of equal rows: repeat the rows.
     confidence : float, optional
         The level of an interval of the estimate, as 0.95; none where not given. The interval comes
         from up to 50 blocks of rows that are left out one by one [3]_, in one more pass over the
@@ -144,32 +143,33 @@ def independence_test(
         is at least that, from a pass as for `confidence`. Of many rows a p-value says that
         variables depend a little; the minimum says whether they depend enough.
     precision : {"float64", "float32"}, optional
-        Precision of the tiles; sums are float64 always.
+        Precision of the tiles. Sums are always float64.
     client : distributed.Client, optional
-        Where to run. Where not given, threads of this process, or for Dask arrays the current
-        client, if there is one.
+        Client of the cluster that runs the test. The default is threads of this process, or for
+        Dask arrays the current client, if there is one.
     threads : int, optional
-        Threads of this process; as many as it has processors where not given.
+        Number of threads of this process. The default is the number of processors.
     memory : int or str, optional
-        Bytes that one process may use, as "2GiB".
+        Bytes that one process may use, such as "2GiB".
     time : float or str, optional
-        Seconds that the run may take, as 600 or "1h", if landmarks, features or kernels are left
-        open. The run times a block of the data and takes the most whose predicted time is within
-        the limit. This choice depends on the machine: the result names the number that repeats it,
-        and a checkpoint keeps it. No limit by default.
+        Seconds that the run may take, such as 600 or "1h", if you left the number of landmarks,
+        features or kernels open. The run times a block of the data and takes the largest number
+        whose predicted time is within the limit. This choice depends on the machine: the result
+        names the number that repeats the run, and a checkpoint keeps it. No limit by default.
     progress : bool or callable, optional
-        Whether a bar shows how far the run is; where not given, one comes after two seconds in
-        terminals and notebooks. Or what receives events of `dhsic.engine.events`.
+        Whether to show a progress bar, or a function that receives the events of
+        `dhsic.engine.events`. By default a bar appears after two seconds in terminals and
+        notebooks.
     checkpoint : str, optional
-        Path or URL of a folder where parts of the passes are kept as they finish. A run that was
-        cut short goes on from there when it is called again with the same arguments, and returns
-        the same result; where an argument or the data differ, it says which. It is removed when
-        the run is done; with ``dask.config.set({"dhsic.keep-checkpoints": True})`` it stays, and
-        the same call returns at once. It holds rows of the data, and on a disk is for its user
-        alone. Every worker must see the folder. Data in memory are known by all their rows, Dask
-        arrays, too, which are computed once more for it; stored arrays by the sizes of their chunks
-        and the times when they were written, or their ETags: copy them with their times. Where a
-        store lists nothing, as https, some rows stand for all.
+        Path or URL of a folder for finished parts of the passes. After an interrupt, the same call
+        resumes from the folder and returns the same result; if an argument or the data differ, an
+        error says which. The run removes the folder when it is done; with
+        ``dask.config.set({"dhsic.keep-checkpoints": True})`` the folder stays, and the same call
+        returns at once. The folder contains rows of the data; on a disk only its owner can read it.
+        Every worker must be able to access the folder. A checksum of all rows identifies data in
+        memory and Dask arrays, which are computed once more for it. Sizes of chunks and times of
+        writing, or ETags, identify stored arrays, so a copy must keep the times. If a store does
+        not list chunks, as https, a checksum of some rows identifies the array.
 
     Returns
     -------
@@ -181,10 +181,9 @@ def independence_test(
         An option cannot be used.
     DataError
         The data cannot be tested: NaN, dates, unequal lengths, a constant variable, a broken chunk,
-        chunks that are absent and not allowed to be, see `stored_array`; or stored data changed
-        during the run.
+        absent chunks (see `stored_array`); or stored data changed during the run.
     MemoryBudgetError
-        The plan needs more memory than allowed. The message tells the largest numbers that fit.
+        The plan needs more memory than allowed. The message names the largest numbers that fit.
 
     References
     ----------
@@ -246,17 +245,17 @@ def hsic(
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        As for `independence_test`, of two rows or more; "u-hsic" and other unbiased estimates need
-        four, and "block-hsic" eight. The estimate is 0 where a variable is constant.
+        As for `independence_test`, with at least two rows; "u-hsic" and other unbiased estimates
+        need four, and "block-hsic" eight. The estimate is 0 if a variable is constant.
     kernels : str, Kernel or a sequence of them, optional
-        One for all variables, or one a variable; "gaussian" where the estimator does not say
-        otherwise.
+        One kernel for all variables, or one for each variable. The default is "gaussian", unless
+        the estimator has a kernel of its own.
     estimator, rng, names, data, missing
-        As for `independence_test`; of two variables "auto" is unbiased: "u-hsic" or features.
+        As for `independence_test`. For two variables "auto" is unbiased: "u-hsic" or features.
     weights : array-like or str, optional
-        As for `independence_test`, of two variables: the estimate is of the population, by features
-        and with weighted means, "v-hsic" where weights are equal and all rows are landmarks. It is
-        not unbiased.
+        As for `independence_test`, for two variables: estimate HSIC of the population, by features
+        and weighted means. With equal weights and all rows as landmarks the estimate equals
+        "v-hsic". It is biased.
     confidence : float, optional
         As for `independence_test`; the estimate and its interval come from the same pass.
     minimum : float, optional
@@ -327,7 +326,7 @@ def witness_functions(
 ) -> WitnessFunctions:
     """Find the smooth functions of two variables whose covariance is largest.
 
-    They show where the dependence lies that `COCO` measures.
+    The two functions show where the dependence lies that `COCO` measures.
 
     Parameters
     ----------
@@ -336,7 +335,7 @@ def witness_functions(
     kernels : str, Kernel or a sequence of them, optional
         As for `hsic`.
     estimator : str or COCO, optional
-        "coco", or a value with its options.
+        "coco", or a `COCO` value with options.
     rng, names, data, missing, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 

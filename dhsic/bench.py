@@ -80,11 +80,12 @@ class ScalingStudy(Result):
     Parameters
     ----------
     runs : tuple of mapping
-        One a run: its settings, its turn as ``repeat``, wall time ``seconds`` of the test, of its
-        passes (``pass_seconds``, and of each as ``seconds: NAME``), of its tasks added up
-        (``task_seconds``), processor time of the driver and all workers (``processor_seconds``),
-        ``bytes_read``, ``peak_bytes`` of the process that ran tasks and had most (None where no
-        system tells), ``planned_bytes`` of it, ``p_value``, and ``study`` for what was fixed.
+        One mapping for each run: its settings; its repetition as ``repeat``; wall time ``seconds``
+        of the test, of its passes (``pass_seconds``, and of each as ``seconds: NAME``) and the sum
+        over its tasks (``task_seconds``); processor time of the driver and all workers
+        (``processor_seconds``); ``bytes_read``; ``peak_bytes`` of the process with tasks that used
+        most memory (None if the system does not report it) and its ``planned_bytes``; ``p_value``;
+        and ``study`` for the fixed settings.
 
     Examples
     --------
@@ -151,12 +152,12 @@ class ScalingStudy(Result):
         return rows
 
     def records(self) -> list[dict[str, Any]]:
-        """A row a setting, with medians over the turns.
+        """Return a row for each setting, with medians over repetitions.
 
-        Besides what a run has, ``all_seconds`` of the turns; ``relative``, the time over that of
-        the first setting; ``speedup`` and ``efficiency`` beside the fewest workers, where their
-        number varies. In weak scaling the speed-up is that in rows a second. All three are medians
-        of the ratios within a turn.
+        Rows also have ``all_seconds`` of the repetitions; ``relative``, the time over that of the
+        first setting; and, if the number of workers varies, ``speedup`` and ``efficiency`` over the
+        fewest workers. In weak scaling the speed-up is that in rows per second. The last three are
+        medians of the ratios within a repetition.
 
         Raises
         ------
@@ -166,7 +167,7 @@ class ScalingStudy(Result):
         return self._settings
 
     def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
-        """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
+        """Compute slopes of a quantity on logarithmic axes, by least squares; 1 is proportional.
 
         Parameters
         ----------
@@ -178,8 +179,8 @@ class ScalingStudy(Result):
         Returns
         -------
         dict of str to float
-            One for every combination of the other settings that vary, by its words, where there
-            are two values or more.
+            A slope for every combination of the other settings that vary, by the text of the
+            combination, if there are two values or more.
 
         Raises
         ------
@@ -206,19 +207,19 @@ class ScalingStudy(Result):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         quantity : str, optional
-            "speedup", "efficiency", "seconds", "processor_seconds" or "peak_bytes". Where not
-            given the speed-up where workers vary, or of weak scaling the efficiency; otherwise the
-            time and, in a new figure, beside it the memory.
+            "speedup", "efficiency", "seconds", "processor_seconds" or "peak_bytes". If workers
+            vary, the default is the speed-up, or the efficiency of weak scaling; otherwise it is
+            the time and, in a new figure, also the memory.
         along : str, optional
-            The setting, where several vary: workers, or the first that is a number.
+            The setting of the horizontal axis. The default is workers, or the first setting that
+            varies and is a number.
 
         Returns
         -------
         matplotlib.axes.Axes
-            The first that was drawn. Quantities that a setting takes are on logarithmic axes,
-            with the slopes of their lines.
+            The first axes. Times and memory have logarithmic axes, with the slopes of their lines.
 
         Raises
         ------
@@ -282,7 +283,7 @@ class ScalingStudy(Result):
         return lines
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the runs, a line each; the file is replaced whole.
+        """Write the runs, one on each line; the whole file is replaced.
 
         Parameters
         ----------
@@ -310,7 +311,7 @@ class ScalingStudy(Result):
         Raises
         ------
         DataError
-            There is none, or it holds something else.
+            There is no such file, or it contains something else.
         """
         try:
             with Path(path).open(newline="") as file:
@@ -405,8 +406,8 @@ def scaling_study(
 ) -> ScalingStudy:
     """Measure how the time and the memory of `dhsic.independence_test` scale.
 
-    Every combination of what varies runs as a test that a user calls. Combinations take turns, so
-    that what else the machine does falls on all of them alike.
+    The study calls the test with every combination of the varied settings. Combinations take turns,
+    so that other load of the machine affects all of them alike.
 
     Parameters
     ----------
@@ -415,30 +416,30 @@ def scaling_study(
         variables, for which 'rows' must vary. NumPy arrays that it returns are stored as zarr.
     vary : mapping of str to list
         Settings to vary, with their values: 'workers', 'scheduler' ('processes' or 'threads' of
-        this process), 'rows' (the first so many), 'landmarks' of the estimator, 'n_resamples',
-        'chunk_rows' (of Dask arrays that are cut anew, or of zarr copies that are made first) and
-        'precision'. A list of one value fixes it. Where `workers` vary they are processes, unless
-        said otherwise; where nothing is said, tests run on threads, one a processor.
+        this process), 'rows' (the first rows of the data), 'landmarks' of the estimator,
+        'n_resamples', 'chunk_rows' (of Dask arrays, which are rechunked, or of zarr copies of other
+        data) and 'precision'. A list of one value fixes a setting. If 'workers' vary, the default
+        scheduler is 'processes'; otherwise tests run on threads, one for each processor.
     weak : bool, optional
-        The rows of a worker stay constant: 'rows' are then those of one worker, or a share of all
-        rows for the largest number of workers.
+        Keep the rows of a worker constant: 'rows' are then the rows of one worker; by default the
+        largest number of workers shares all rows.
     repeats : int, optional
-        Turns.
+        Number of repetitions.
     csv : path, optional
-        Where runs are kept as they finish. Those that are there are not run again, so that an
-        interrupted study goes on when it is called again, with more values too. A file of other
-        data or options is refused; a function is known by its name, data by some of their rows.
+        File that keeps finished runs. Runs in the file are not repeated, so the same call, also
+        with more values, resumes an interrupted study. A file of other data or options is refused;
+        the name identifies a function, and some rows identify data.
     folder : path, optional
-        Where copies of data are made for a while. On a client give one that all its workers see;
-        the temporary one of this machine where not given.
+        Folder for temporary copies of data. With a client all workers must be able to access it.
+        The default is the temporary folder of this machine.
     client : distributed.Client, optional
-        Where to run. Its cluster is scaled where 'workers' vary, and keeps the most of them; let
-        none adapt meanwhile. Where not given, processes are started on this machine, and end with
-        the study.
+        Client of the cluster that runs the tests. If 'workers' vary, the study scales the cluster,
+        which keeps the largest number afterwards; do not let it adapt meanwhile. By default the
+        study starts processes on this machine, and ends them.
     progress : callable, optional
-        Gets a line for every run; None for silence.
+        Function that receives a line for every run; None for no output.
     **options
-        Options of `independence_test`, the same for all runs. The seed `rng` is 0 where not given.
+        Options of `independence_test`, the same for all runs. The default seed `rng` is 0.
 
     Returns
     -------
@@ -451,11 +452,11 @@ def scaling_study(
     DataError, MemoryBudgetError
         As for `independence_test`.
     ClusterError
-        The cluster does not come to so many workers.
+        The cluster does not reach the number of workers.
 
     Notes
     -----
-    Workers are started before the clock runs. A script that starts processes needs
+    Starting workers is not timed. A script that starts processes needs
     ``if __name__ == "__main__":`` around its main part.
 
     Examples
@@ -554,7 +555,7 @@ def _with_landmarks(estimator: Any, landmarks: int) -> Any:
     asked = estimator or "nystrom-m"
     value: Any = ESTIMATORS[asked]() if asked in list(ESTIMATORS) else asked
     if not hasattr(value, "n_landmarks"):
-        msg = f"landmarks are varied of an estimator that has some, got {asked!r}: as 'nystrom-m'"
+        msg = f"landmarks need an estimator that has some, got {asked!r}: as 'nystrom-m'"
         raise InvalidArgumentError(msg)
     return replace(value, n_landmarks=landmarks)
 
@@ -594,7 +595,7 @@ def _matches(run: Row, setting: Row) -> bool:
 
 def _checked_vary(vary: Any) -> dict[str, list[Any]]:
     if not isinstance(vary, Mapping) or not vary:
-        msg = f"vary must name what varies, got {vary!r}: as {{'workers': [1, 2]}}"
+        msg = f"vary must map settings to values, got {vary!r}: as {{'workers': [1, 2]}}"
         raise InvalidArgumentError(msg)
     checked: dict[str, list[Any]] = {}
     for name, values in vary.items():
@@ -633,7 +634,7 @@ def _check_options(options: Mapping[str, Any], varied: Mapping[str, Any]) -> Non
 def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
     """Refuse at once what could not be written after the first run."""
     if folder is not None and not os.path.isdir(check_path("folder", folder)):
-        msg = f"{must} a folder that is there, got {os.fspath(folder)!r}: make it first"
+        msg = f"{must} an existing folder, got {os.fspath(folder)!r}: make it first"
         raise InvalidArgumentError(msg)
 
 
@@ -675,7 +676,7 @@ def _turns(settings: Sequence[Row], repeats: int, client: Any) -> list[Row]:
     if client is None:
         return turns
     if any(turn["scheduler"] == "threads" for turn in turns):
-        msg = "scheduler must be 'processes' where a client is given: leave one of them out"
+        msg = "scheduler must be 'processes' if a client is given: leave one of them out"
         raise InvalidArgumentError(msg)
     # By their number, so that the cluster is scaled as seldom as may be.
     return sorted(turns, key=lambda turn: turn["workers"])

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class DhsicError(Exception):
-    """Base of every error that dhsic raises on purpose."""
+    """Base class of the errors of dhsic."""
 
     def __str__(self) -> str:
         # Messages name columns and paths, which may hold sequences that steer a terminal.
@@ -45,11 +45,11 @@ class DataError(DhsicError, ValueError):
 
 
 class ClusterError(DhsicError, RuntimeError):
-    """A cluster, or a tool that leads to it, refuses or does not answer."""
+    """A cluster, or a program that reaches it, refuses or does not answer."""
 
 
 class MemoryBudgetError(DhsicError, ValueError):
-    """The plan needs more memory than it was allowed."""
+    """The plan needs more memory than allowed."""
 
 
 class MissingDependencyError(DhsicError, ImportError):
@@ -61,14 +61,14 @@ class PrecisionWarning(UserWarning):
 
 
 class LandmarkWarning(UserWarning):
-    """The landmarks cannot show a dependence that there may be."""
+    """The landmarks may miss a dependence."""
 
 
 class ApproximateNullWarning(UserWarning):
-    """An approximate null distribution may be far from the truth for these data.
+    """An approximate null distribution may be far from the true one for these data.
 
-    Two dummies with few ones, which few rows have both, are an example. The message says what was
-    measured, and names an exact null distribution.
+    Two dummies with few ones are an example, if both are 1 in hardly any row. The message has the
+    measured numbers, and names an exact null distribution.
 
     Examples
     --------
@@ -85,12 +85,13 @@ class ApproximateNullWarning(UserWarning):
 
 
 class DependentRowsWarning(UserWarning):
-    """Rows that are stored side by side are alike in two variables, as those of series or groups.
+    """Rows that are stored side by side are alike in two variables, as in series or groups.
 
-    P-values for exchangeable rows are then too small. The message says what was measured, and names
-    the arguments for such rows. The check examines each column by itself, and near rows of a column
-    by which a file is sorted, to find rare events and series beside a row number. It does not warn
-    of a single series, since the rows of the other variable are exchangeable.
+    P-values for exchangeable rows are then too small. The message has the measured numbers, and
+    names the arguments for such rows. The check examines each column separately, to detect rare
+    events, and compares rows with near values of a column by which a file is sorted, to detect
+    series beside a row number. It does not warn if only one variable is a series, since the rows of
+    the other variable are then exchangeable.
 
     Examples
     --------
@@ -107,10 +108,10 @@ class DependentRowsWarning(UserWarning):
 
 
 class UnexplainedWarning(UserWarning):
-    """The given variables explain more of two variables than a conditional test could find.
+    """The given variables explain more of two variables than the regressions of a test found.
 
-    The parts of both variables that the regressions miss then look like dependence, and p-values
-    are too small. The message says what was measured.
+    The parts of both variables that the regressions miss then appear as dependence, and p-values
+    are too small. The message has the measured numbers.
 
     Examples
     --------
@@ -123,13 +124,13 @@ class UnexplainedWarning(UserWarning):
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always", dhsic.errors.UnexplainedWarning)
     ...     result = dhsic.conditional_independence_test(both + e, both + f, given=z, rng=0)
-    >>> str(caught[0].message)[18:54]
-    'the regressions do not find all that'
+    >>> str(caught[0].message)[18:48]
+    'the regressions miss a part of'
     """
 
 
 class InsecureWarning(UserWarning):
-    """Data and code travel over a network without encryption, as was allowed."""
+    """Data and code travel over a network without encryption, because the call allows it."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Tests and selections where other libraries take them.
+"""Tests and selections for other libraries.
 
-`PValue` is the callable that DoWhy takes, `causal_learn_test` and `PgmpyTest` are for PC of
-causal-learn and pgmpy; `DependenceSelector` and `dependence_score` are for scikit-learn.
+`PValue` is a callable for DoWhy; `causal_learn_test` and `PgmpyTest` are for PC of causal-learn and
+pgmpy; `DependenceSelector` and `dependence_score` are for scikit-learn.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ _NAME = "dhsic"
 
 @dataclass(frozen=True)
 class PValue:
-    """A test of independence, given variables or none, as a function that returns its p-value.
+    """A test of independence or conditional independence, as a function that returns the p-value.
 
-    DoWhy takes it as `independence_test` and as `conditional_independence_test`.
+    DoWhy takes this function as `independence_test` and as `conditional_independence_test`.
 
-    Most tests of a search are of variables that depend on each other, which a share of the rows
-    shows. So of many rows in memory some are tested first: where their p-value p_1 is at most 1e-6,
-    the p-value is 100 p_1, and else p_2 / 0.99 with p_2 of all rows. By the union bound over both
-    tests it is at most a with probability at most a, where p_1 and p_2 are [1]_. P-values of
-    replicates are never as small: where nothing is given and ``marginal`` names no null with a law,
-    as "gamma", or only categories are given, all rows are tested at once.
+    Most tests of a search are of dependent variables, for which a subset of the rows suffices. So
+    with many rows in memory the function first tests a subset: if its p-value p_1 is at most 1e-6,
+    the result is 100 p_1, otherwise p_2 / 0.99 with the p-value p_2 of all rows. By the union bound
+    over both tests, the result is at most a with probability at most a, if this holds for p_1 and
+    p_2 [1]_. P-values of replicates are never as small as 1e-6, so the function tests all rows at
+    once if only categories are given, or if no variable is given and ``marginal`` names no null
+    with a law, such as "gamma".
 
     Parameters
     ----------
     rng : int, SeedSequence, BitGenerator or None, optional
-        Seed of every test, so that the same question has the same answer.
+        Seed of every test, so that the same test has the same p-value.
     client, threads, memory
         As for `dhsic.independence_test`.
     marginal : mapping of str to object, optional
-        Other options of `dhsic.independence_test`, for tests where nothing is given, as
+        Other options of `dhsic.independence_test`, for tests without given variables, such as
         ``{"null": "gamma"}``.
     conditional : mapping of str to object, optional
-        Other options of `dhsic.conditional_independence_test`, where something is.
+        Other options of `dhsic.conditional_independence_test`, for tests with given variables.
     first_rows : int or None, optional
-        Rows of the first test, drawn at random, where there are at least 5 times as many in arrays
-        of NumPy or tables of pandas; with None all rows are tested at once.
+        Rows of the first test, drawn at random, if arrays of NumPy or tables of pandas have at
+        least 5 times as many; with None all rows are tested at once.
 
     Raises
     ------
@@ -95,14 +96,14 @@ class PValue:
             check_integer("first_rows", self.first_rows, minimum=_FEWEST_ROWS)
 
     def __call__(self, x: Any, y: Any, z: Any = None) -> float:
-        """The p-value that x and y are independent given z.
+        """Return the p-value of the hypothesis that x and y are independent given z.
 
         Parameters
         ----------
         x, y : array-like, shapes (n,) or (n, d)
             As for `dhsic.independence_test`.
         z : array-like, shape (n,) or (n, d), optional
-            The variables given; none where it is None or empty, or has no columns.
+            The given variables; none if z is None, empty or without columns.
 
         Returns
         -------
@@ -188,7 +189,7 @@ def causal_learn_test(test: PValue | None = None) -> str:
     Parameters
     ----------
     test : PValue, optional
-        The test; `PValue()` where not given. A later call with another test replaces it.
+        The test. The default is `PValue()`. A later call with another test replaces it.
 
     Returns
     -------
@@ -227,7 +228,7 @@ def causal_learn_test(test: PValue | None = None) -> str:
             # causal-learn's own check lets any cache on the disk pass.
             if made_by != (None, None) and made_by != (_NAME, _options_of(pvalue)):
                 msg = (
-                    f"cache_path must be of a new cache, or of one of the same test, got one made "
+                    f"cache_path must name a new cache, or a cache of the same test, got one made "
                     f"by {made_by[0]!r} with {made_by[1]!r}: take another path"
                 )
                 raise InvalidArgumentError(msg)
@@ -308,14 +309,14 @@ class PgmpyTest:
         Z: Sequence[Hashable] | None = (),
         significance_level: float = 0.05,
     ) -> bool:
-        """Whether two columns are independent given others at a level.
+        """Return whether independence of two columns given others is not rejected at a level.
 
         Parameters
         ----------
         X, Y : hashable
             Names of columns.
         Z : sequence of hashable, optional
-            Names of those that are given; none where it is None.
+            Names of the given columns; none if Z is None.
         significance_level : float, optional
             The level.
 
@@ -370,10 +371,10 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     Returns
     -------
     scores : ndarray, shape (d,)
-        Standardised statistics: how far each is from the mean of its replicates. NaN where a
-        feature is constant, which scikit-learn ranks last.
+        Standardised statistics: distances from the mean of the replicates, in standard deviations.
+        NaN for constant features, which scikit-learn ranks last.
     pvalues : ndarray, shape (d,)
-        P-values of each feature by itself.
+        P-value of each single feature.
 
     Raises
     ------
@@ -396,22 +397,22 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
 
 
 class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
-    """Select the features that tell most of a target, as a transformer of scikit-learn.
+    """Select the features that depend most on a target, as a transformer of scikit-learn.
 
     Parameters
     ----------
     n_features_to_select : int, optional
-        How many; half of all where neither it nor `alpha` is given.
+        Number of features. The default without `alpha` is half of all features.
     method : str, optional
         "pvalue", "cka" or "hsic" ranks the features one by one, see `dhsic.rank_features`;
         "forward", "backward" or "lasso" selects a set, see `dhsic.select_features`.
     alpha : float, optional
-        Instead of a number: keep the features of which independence of the target is rejected at
-        this level; for methods that rank.
+        Level, in place of a number: keep the features whose independence of the target is rejected;
+        for methods that rank.
     control : str, optional
-        How `alpha` accounts for the number of features, see `ColumnRanking.rejected`.
+        Correction for the number of features, see `ColumnRanking.rejected`.
     estimator : str or Estimator, optional
-        Estimator of the dependence; that of the function where not given.
+        Estimator of the dependence. The default is that of the function.
     random_state : int, RandomState or None, optional
         Seed of the landmarks and replicates.
     threads : int, optional
@@ -422,21 +423,21 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     scores_ : ndarray, shape (d,)
-        Standardised statistics of features that are ranked by p-value, CKA or HSIC, NaN of
-        constant ones; of a selected set its scores, and NaN for the others.
+        For methods that rank, the standardised statistics, NaN for constant features; for other
+        methods the scores of selected features, NaN for other features.
     pvalues_ : ndarray, shape (d,)
-        P-values of each feature by itself, where they are ranked.
+        P-value of each single feature, for methods that rank.
     support_ : ndarray of bool, shape (d,)
-        Whether each is selected.
+        Whether each feature is selected.
     n_features_in_ : int
-        Features that were seen.
+        Number of features.
     feature_names_in_ : ndarray of str, shape (d,)
-        Their names, where they have some.
+        Names of the features, if they have names.
 
     Raises
     ------
     InvalidArgumentError
-        When it is fitted: an option, or the number of columns to select, cannot be.
+        By `fit`: an option, or the number of columns to select, is not valid.
 
     References
     ----------
@@ -479,7 +480,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.memory = memory
 
     def fit(self, X: Any, y: Any) -> DependenceSelector:
-        """Find the features.
+        """Select the features.
 
         Parameters
         ----------
@@ -528,7 +529,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             if self.n_features_to_select is None and ranks:
                 return None
             msg = (
-                "alpha goes with a method that ranks and without n_features_to_select, got "
+                "alpha needs a method that ranks, and no n_features_to_select, got "
                 f"method={self.method!r}, n_features_to_select={self.n_features_to_select!r}: "
                 "drop one of them"
             )

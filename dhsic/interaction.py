@@ -1,4 +1,4 @@
-"""Tests of whether three variables interact beyond what their pairs say."""
+"""Tests of whether three variables interact beyond their pairs."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Factorisation:
     together : tuple of str
         The two others.
     pvalue : float
-        P-value of this factorisation by itself.
+        P-value of this factorisation alone.
     pvalue_error : float
-        Its Monte Carlo standard error.
+        Monte Carlo standard error of the p-value.
     """
 
     separated: str
@@ -88,16 +88,16 @@ class InteractionTestResult(IndependenceTestResult):
     Parameters
     ----------
     estimate : float
-        Squared norm of the embedding of the Lancaster interaction; at landmarks of its projection
-        on them.
+        Squared norm of the embedding of the Lancaster interaction, or of its projection on
+        landmarks.
     statistic : float
-        Rows times the estimate.
+        Number of rows times the estimate.
     pvalue : float
-        The largest of the three: of "some factorisation holds".
+        The largest of the three p-values: of the hypothesis that some factorisation holds.
     null_distribution : ndarray, shape (b,)
-        Under the factorisation that has the largest p-value.
+        Replicates under the factorisation with the largest p-value.
     factorisations : tuple of Factorisation
-        The three, in the order of the variables that they separate.
+        The three factorisations, in the order of the variables that they separate.
 
     References
     ----------
@@ -345,43 +345,45 @@ def interaction_test(
 
         L = P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z,
 
-    which is 0 where X is independent of (Y, Z), or Y of (X, Z), or Z of (X, Y) [1]_. The statistic
-    T is n times the squared norm of its embedding mu_L, from the product of the three centred
-    kernels. The null hypothesis is that one of these factorisations holds. Each has its own null
-    distribution, for which the variable that is by itself is shifted or permuted.
+    which is 0 if X is independent of (Y, Z), or Y of (X, Z), or Z of (X, Y) [1]_. The statistic T
+    is n times the squared norm of the embedding mu_L of L, from the product of the three centred
+    kernels. The null hypothesis is that one of these factorisations holds. Each factorisation has
+    its own null distribution, from shifts or permutations of the variable that it separates.
 
-    The p-value is the largest of the three. The hypothesis is rejected where all three are at most
-    the level, and where it is true one of them is that of a true factorisation, so that the level
-    holds without any correction for three tests [2]_. Shifts and permutations are exact for each.
+    The p-value is the largest of the three p-values. The test rejects if all three are at most the
+    level. If the null hypothesis is true, one of the p-values is that of a true factorisation, so
+    that the level holds without a correction for three tests [2]_. Shifts and permutations are
+    exact for each factorisation.
 
-    The converse is not true: L may be 0, and the test blind, where no factorisation holds, as for
-    three fair signs that are correlated in pairs and whose product has mean 0. It is sensitive
-    where two variables together decide a third that hardly depends on either [1]_.
+    The converse is not true: L may be 0 although no factorisation holds, as for three fair signs
+    that are correlated in pairs and whose product has mean 0; the test then has no power. It is
+    powerful if two variables jointly determine a third that hardly depends on either alone [1]_.
 
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        Three, as for `independence_test`.
+        Three variables, as for `independence_test`.
     kernels : str, Kernel or a sequence of them, optional
-        One for all variables, or one a variable; "gaussian" where not given.
+        One kernel for all variables, or one for each variable. The default is "gaussian".
     estimator : str, NystromMHSIC or VHSIC, optional
         Estimator of |mu_L|^2:
 
-        - "nystrom-lancaster": of the projection of mu_L on landmarks that are drawn for every
-          variable by itself; linear in n. With options, the `NystromMHSIC` that has them. In many
-          columns landmarks are few, and it finds less than "v-lancaster".
+        - "nystrom-lancaster": the squared norm of the projection of mu_L on landmarks, which are
+          drawn independently for each variable; linear in n. To set options, pass a `NystromMHSIC`.
+          With many columns the landmarks cover little of the space, and the power is less than that
+          of "v-lancaster".
         - "v-lancaster": from all pairs of rows, (1/n^2) times the sum of the product of the three
           centred Gram matrices, which are held in memory.
     null : str, Shifts or Permutation, optional
-        "shifts", the default, exact and nearly free; or "permutation", exact, the default of
+        "shifts", the default, exact and at little cost; or "permutation", exact, the default of
         "v-lancaster", which has no shifts.
     n_resamples, rng, names, data, missing
         As for `independence_test`.
     strata, groups
-        As for `independence_test`: the variable that is by itself changes places within strata
-        alone, so that the factorisations are those given the stratum, or as whole groups of rows.
-        Shifts and permutations are exact where such rows or groups are exchangeable, of the
-        variable that is by itself or of the two others.
+        As for `independence_test`: the null permutes the separated variable only within strata, so
+        that the factorisations are those given the stratum, or in whole groups of rows. Shifts and
+        permutations are exact if such rows or groups are exchangeable, of the separated variable or
+        of the two others.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -552,8 +554,8 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
     # keeps them fixed is no draw from the null.
     if isinstance(estimator, NystromMHSIC) and estimator.pairing == "joint":
         msg = (
-            "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
-            "know of the pairing that is tested"
+            "pairing must be 'independent' in an interaction test, got 'joint': joint landmarks "
+            "depend on the pairing that is tested"
         )
         raise InvalidArgumentError(msg)
     asked: NystromMHSIC | VHSIC = estimator

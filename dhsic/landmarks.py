@@ -180,7 +180,7 @@ def warn_of_zeros(gram: NDArray[np.float64], what: str) -> None:
     if gram.diagonal().max() <= 0.0:
         msg = (
             f"{what} is 0 at every landmark, so that the landmarks show no dependence: take more "
-            "of them, or another kernel, as 'gaussian'"
+            "landmarks, or another kernel, as 'gaussian'"
         )
         warnings.warn(msg, LandmarkWarning, stacklevel=2)
 
@@ -247,9 +247,9 @@ def uniform_rows(
     n_variables : int
         Variables, M.
     pairing : {"independent", "joint"}
-        Draw the rows of every variable independently of the others', so that the landmarks know
-        nothing of the pairing and a permutation test that keeps them is exact; or take the same
-        rows for all, as Kalinke and Szabo (2023), equation 14.
+        Draw the rows of every variable independently of the other variables, so that landmarks do
+        not depend on the pairing and a permutation test with fixed landmarks is exact; or take the
+        same rows for all variables, as Kalinke and Szabo (2023), equation 14.
     replace : bool
         Draw with replacement.
 
@@ -361,10 +361,10 @@ def select(selection: Selection, pool: Pool, p: int, rng: np.random.Generator) -
     Returns
     -------
     ndarray of int, shape (p,)
-        Distinct numbers of rows in random order, so that the place of a landmark says nothing of
-        the turn at which it was taken. Where the rows taken leave nothing of the others but
-        rounding, as where rows repeat or the kernel has few dimensions, the rest is drawn
-        uniformly from the rows that are left.
+        Distinct numbers of rows in random order, so that the place of a landmark does not depend on
+        the step at which it was taken. If the chosen rows span all others up to rounding, as with
+        repeated rows or a kernel of few dimensions, the remaining landmarks are drawn uniformly
+        from the other rows.
 
     Raises
     ------

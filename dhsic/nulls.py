@@ -1,13 +1,12 @@
-"""Null distributions: the laws of statistics, p-values, many tests as one, and a guard.
+"""Null distributions: laws of statistics, p-values, adjustments of many tests, and a guard.
 
-P-values are made here alone. One test is made of several statistics and the replicates that they
-share, or many tests are adjusted at once.
+Only this module computes p-values. It combines several statistics with shared replicates to one
+test, and adjusts p-values of many tests.
 
-The guard tells whether data can show what approximate null distributions take for granted. Their
-limits hold where many rows show how the variables vary together. Two dummies with 2 % ones are both
-1 in 0.4 of 1,000 rows: mostly in none, and then nothing in the sample tells how far their
-covariance would reach under independence. The same happens to narrow kernels of several columns.
-The marginals tell it beforehand.
+The guard checks the assumption of approximate null distributions that many rows show how the
+variables vary together. Two dummies with 2 % ones are both 1 in 0.4 of 1,000 rows, that is, mostly
+in none; then the sample does not show how far their covariance would reach under independence. The
+same applies to narrow kernels of several columns. The marginals suffice for this check.
 """
 
 from __future__ import annotations
@@ -143,7 +142,8 @@ class GammaDistribution:
     Parameters
     ----------
     mean, variance : float
-        Its moments. A law without spread says nothing: all its tail probabilities are 1.
+        Mean and variance. A law with variance 0 gives no evidence: all its tail probabilities are
+        1.
 
     Raises
     ------
@@ -230,8 +230,8 @@ class ChiSquareMixture:
     Parameters
     ----------
     weights : ndarray, shape (k,)
-        At least 0. Where all are 0 the law has no spread and says nothing: all its tail
-        probabilities are 1.
+        At least 0. If all weights are 0, the law gives no evidence: all its tail probabilities are
+        1.
     shift : float, optional
         The lower end.
 
@@ -680,11 +680,11 @@ class Permutation:
     n_resamples : int, optional
         Number of replicates.
     within : {"auto", "all", "groups"}, optional
-        Permute over all rows, which must fit in memory; or within groups of rows that lie far apart
-        in the data, which streams and is as exact. "auto" takes all rows where they fit and it
-        takes no minute.
+        Permute over all rows, which must fit in memory, or within groups of rows that lie far apart
+        in the data, which streams and is also exact. "auto" takes all rows if there are at most
+        32,768 and one task can hold them in half of the memory.
     group_rows : int, optional
-        Rows of a group, about.
+        Approximate number of rows in a group.
 
     Raises
     ------
@@ -765,25 +765,26 @@ def draw_permutations(
 class Shifts:
     """Replicates by cyclic shifts of one variable within groups of rows.
 
-    Rows are put in groups of b rows that lie far apart in the data, each in a random order.
+    Rows are divided into groups of b rows that lie far apart in the data, each in a random order.
     Replicate k shifts the last variable by k rows within all groups at once. These permutations
-    form a group that holds the identity, so the p-value #{k : T_k >= T_0} / b is exact for
-    exchangeable rows, whatever the data and however few the rows [1]_ [2]_. Where b is less than
-    `n_resamples`, the variables but the first are permuted at random within groups, anew and
-    independently, and shifted again: r such cosets and the data give (r + 1) b replicates, exact
-    as well. All shifts together cost a Fourier transform, so that replicates are nearly free.
+    form a group that contains the identity, so the p-value #{k : T_k >= T_0} / b is exact for
+    exchangeable rows, for all data and any number of rows [1]_ [2]_. If b is less than
+    `n_resamples`, all variables but the first are also permuted at random within groups,
+    independently, and shifted again: r such cosets and the data give (r + 1) b replicates, which
+    are exact as well. One Fourier transform computes all shifts, so replicates cost little time.
 
-    Where three variables or more are tested, every coset permutes all but the first. Then a
-    dependence that does not involve the last variable is resolved by the cosets alone, to about
-    1 / (r + 1): `Chain` is the better choice.
+    For three or more variables every coset permutes all variables but the first. Only cosets then
+    resolve a dependence that does not involve the last variable, to about 1 / (r + 1): `Chain` is
+    the better choice.
 
-    Rows must be exchangeable: of serial data, such as time series, p-values are too small.
+    Rows must be exchangeable: for serial data, such as time series, p-values are too small.
 
     Parameters
     ----------
     n_resamples : int, optional
-        The least number of replicates, the data among them; the smallest p-value is 1 over their
-        number. There are often more, which cost nothing: all shifts of a group.
+        The least number of replicates, including the data; the smallest p-value is 1 over the
+        number of replicates. A test takes all shifts of a group, which are often more, at no
+        further cost.
 
     Raises
     ------
@@ -820,23 +821,23 @@ Resampling = Permutation | Shifts
 
 @dataclass(frozen=True)
 class Chain:
-    """Joint independence as a chain of exact tests of two sides each.
+    """Joint independence as a chain of exact tests of two variables each.
 
     X_1, ..., X_M are jointly independent if and only if X_m is independent of (X_1, ..., X_{m-1})
-    for m = 2, ..., M. Stage m tests this as two variables, by the shifts of X_m, see `Shifts`: the
-    earlier ones joined as one of all their columns, each in units of its own, the product of their
-    kernels, and each of them by itself are tried. Its p-value p_m satisfies
-    P(p_m <= a | earlier stages) <= a, so that combining them is exact, for discrete data too. The
-    result says at which variable the dependence enters.
+    for m = 2, ..., M. Stage m tests two variables by shifts of X_m, see `Shifts`. It tries the
+    earlier variables joined to one variable of all their columns, each in its own unit, the product
+    of their kernels, and each earlier variable alone. The p-value p_m satisfies P(p_m <= a |
+    earlier stages) <= a, so that the combination of p-values is exact, also for discrete data. The
+    result shows at which variable the dependence enters.
 
     Parameters
     ----------
     n_resamples : int, optional
         The least number of replicates of a stage, for each of the M - 1 stages.
     combined_by : {"sidak", "fisher"}, optional
-        "sidak" takes the smallest p-value of the stages, with the most power if one stage shows
-        dependence, and resolves it down to 1 / n_resamples. "fisher" takes the sum of their
-        logarithms, with the most power if several stages do.
+        "sidak" takes the smallest p-value of the stages, which can be as small as 1 / n_resamples,
+        and has the most power if one stage shows dependence. "fisher" takes the sum of the
+        logarithms of the p-values, and has the most power if several stages show dependence.
 
     Raises
     ------
@@ -871,11 +872,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class FromReplicates(ABC):
-    """A null distribution that is made of replicates of the statistic; to derive from.
+    """Base class of null distributions that are computed from replicates of the statistic.
 
-    Any estimator that stands with what `replicates` returns stands with it. A class that derives
-    from it is a frozen dataclass with a `name` and a method `distribution`; `dhsic.register` makes
-    its name known. One kernel for each variable is tested.
+    Every estimator that supports the null `replicates` supports the derived null. A derived class
+    is a frozen dataclass with a `name` and a method `distribution`; `dhsic.register` registers its
+    name. The test takes one kernel for each variable.
 
     Parameters
     ----------
@@ -926,7 +927,7 @@ class FromReplicates(ABC):
 
     @property
     def replicates(self) -> Permutation | Shifts:
-        """How the replicates are made: by permutations, where a class does not say otherwise."""
+        """The null that draws the replicates; by default `Permutation`."""
         return Permutation(self.n_resamples)
 
     @abstractmethod
@@ -950,24 +951,25 @@ class FromReplicates(ABC):
 class Spectral:
     """The law of a weighted sum of squared normals, with eigenvalues as weights: an approximation.
 
-    The limit of the statistic under the null as n grows. At a few hundred rows its far tail is
-    somewhat heavier than that of permutations.
+    This law is the limit of the statistic under the null as n grows. At a few hundred rows its far
+    tail is somewhat heavier than that of permutations.
 
-    It fails where values are rare, kernels narrow or tails heavy, and the limit is far away. At
-    landmarks, for rows with weights, and for three variables at shared frequencies, it is made of
-    the rows as they are paired: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are
-    rejected. There it also rejects too rarely, or never, where kernels vary in far more directions
-    than there are rows. Elsewhere it is made of the marginals: where
-    fewer than 4 rows show how the variables vary together it rejects up to 11 %, and 6 % at level
-    1 %; by features in more than n^2 / 50 directions, 30 to 40 %. `dhsic.ApproximateNullWarning`
-    tells of all this. `Shifts` and `Permutation` are exact.
+    The approximation fails if values are rare, kernels narrow or tails heavy, so that the limit is
+    far away. With landmarks, with weights, and with three variables at shared frequencies, the law
+    is estimated from the rows as they are paired: at level 5 % and 1,000 rows 66 % of pairs of 2 %
+    dummies are rejected. In these cases it also rejects too rarely, or never, if kernels vary in
+    far more directions than there are rows. In other cases the law is estimated from the marginals:
+    if fewer than 4 rows show how the variables vary together, it rejects up to 11 % at level 5 %,
+    and 6 % at level 1 %; with features that vary in more than n^2 / 50 directions, 30 to 40 %. An
+    `ApproximateNullWarning` reports all these cases. `Shifts` and `Permutation` are exact.
 
     Parameters
     ----------
     method : {"inversion", "simulation"}, optional
-        Compute the tail of the mixture, accurately however far out; or count draws from it.
+        Compute the tail of the mixture, accurately at any distance, or count draws from the
+        mixture.
     n_resamples : int, optional
-        Draws, for "simulation" alone.
+        Number of draws, only for "simulation".
 
     Raises
     ------
@@ -1023,17 +1025,17 @@ class Spectral:
 class Gamma:
     """A gamma distribution with the mean and the variance of the statistic: an approximation.
 
-    Needs no replicates. Its p-values are good approximations where they are not far below 0.01,
-    for distance covariance 0.05; deeper in the tail they claim too much evidence, and `Spectral` is
-    the more faithful.
+    The null needs no replicates. Its p-values are good approximations down to about 0.01, for
+    distance covariance 0.05; smaller p-values are too small, and `Spectral` is more accurate.
 
-    It fails where values are rare, kernels narrow or tails heavy. At landmarks, and for three
-    variables at shared frequencies, it is made of the rows as they are paired, and fails as
-    `Spectral` does: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are rejected. There
-    it also rejects too rarely, or never, where kernels vary in far more directions than there are
-    rows. Elsewhere it is made of the marginals: where fewer than 4 rows show how the variables vary
-    together it rejects up to 13 %, and 10 % at level 1 %. `dhsic.ApproximateNullWarning` tells of
-    both. `Shifts` and `Permutation` are exact.
+    The approximation fails if values are rare, kernels narrow or tails heavy. With landmarks, and
+    with three variables at shared frequencies, the law is estimated from the rows as they are
+    paired, and fails like `Spectral`: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are
+    rejected. In these cases it also rejects too rarely, or never, if kernels vary in far more
+    directions than there are rows. In other cases the law is estimated from the marginals: if fewer
+    than 4 rows show how the variables vary together, it rejects up to 13 % at level 5 %, and 10 %
+    at level 1 %. An `ApproximateNullWarning` reports these cases. `Shifts` and `Permutation` are
+    exact.
 
     References
     ----------
@@ -1059,11 +1061,11 @@ class Gamma:
 class Normal:
     """A normal distribution, as the mean over many blocks has under the null: an approximation.
 
-    It fails where few rows show how the variables vary together, for the statistics of blocks are
-    far from normal then: where these rows are fewer than twice the root of the number of blocks, it
-    rejects up to 6 % at level 1 %, and hardly ever where there are none. Elsewhere it rejects up to
-    2 % there, since blocks are few. `dhsic.ApproximateNullWarning` tells of it. Other estimators
-    stand with exact nulls.
+    The approximation fails if few rows show how the variables vary together, since the statistics
+    of blocks are then far from normal: with fewer such rows than 2 sqrt(number of blocks) it
+    rejects up to 6 % at level 1 %, and with none it hardly ever rejects. In other cases it rejects
+    up to 2 % at level 1 %, since blocks are few. An `ApproximateNullWarning` reports this. Other
+    estimators support exact nulls.
 
     Parameters
     ----------
@@ -1105,14 +1107,15 @@ class Normal:
 class ChiSquare:
     """The chi-square law of a statistic that is divided by its own covariance: an approximation.
 
-    The limit as n grows, with as many degrees of freedom as the statistic has terms; where the
-    covariance is regularised, the sum of weighted squares that is left. Needs no replicates.
-    It fails where a category is rare, rows are few, variables many or locations far from the rows:
-    at level 1 % a test of three normal variables at 200 rows rejects 5 %, one of two variables of
-    five columns at optimised locations, at 2,000 rows and level 5 %, 15 %.
-    `dhsic.ApproximateNullWarning` tells where the terms of the statistic are too skew at its
-    locations; of 180 tests at optimised locations of normal variables it named 115, which rejected
-    19 % at level 5 %, and the others 2 %. `Shifts`, `Chain` and `Permutation` are exact.
+    This law is the limit as n grows, with as many degrees of freedom as the statistic has terms; if
+    the covariance is regularised, it is a weighted sum of squared normals. The null needs no
+    replicates. The approximation fails if a category is rare, rows are few, variables many or
+    locations far from the rows: at level 1 % a test of three normal variables with 200 rows rejects
+    5 %; at level 5 % a test of two variables of five columns at optimised locations, with 2,000
+    rows, rejects 15 %. An `ApproximateNullWarning` says that the terms of the statistic are too
+    skew at its locations. In a study of 180 tests at optimised locations of normal variables 115
+    warned, of which 19 % rejected at level 5 %; of the others 2 % rejected. `Shifts` and
+    `Permutation` are exact.
 
     References
     ----------
@@ -1135,25 +1138,26 @@ class ChiSquare:
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Rows are a series in the order of time: the null shifts it, and does not permute rows.
+    """Declare that rows are a time series: the null shifts the series, and does not permute rows.
 
     Replicates compare the first variable with the last one shifted around by a multiple of L rows,
-    so that both keep their own serial dependence [1]_. These shifts are a group that holds the
-    identity. The p-value is asymptotic: it is right for series that are long beside their memory.
-    It assumes that one variable of each pair is stationary (its law does not change with time, but
-    for the period that is given), and that its rows far apart are nearly independent. A trend in
-    both variables breaks it: take differences first.
+    so that both keep their own serial dependence [1]_. These shifts are a group that contains the
+    identity. The p-value is asymptotic: it is valid for series that are much longer than their
+    memory. It assumes that one variable of each pair is stationary (its law does not change with
+    time, except within the given period), and that distant rows of this variable are nearly
+    independent. With a trend in both variables the p-value is not valid: take differences first.
 
-    Shifts are n / L at most, and so is 1 over the smallest p-value.
+    There are at most n / L shifts, so the smallest p-value is at least L / n.
 
     Parameters
     ----------
     lag : int, optional
-        The least L. It should exceed the number of rows over which the series remember themselves,
-        since shifts by less find much of a dependence again, which costs power; a longer lag than
-        needed leaves fewer shifts. Where not given, about a quarter of the root of n.
+        The least L. It should exceed the length of the memory of the series, since shorter shifts
+        keep a part of the dependence, which costs power; a longer lag than needed leaves fewer
+        shifts. The default is about sqrt(n) / 4.
     period : int, optional
-        L is a multiple of it: rows of a cycle, as 24 of hourly data, which stays in place.
+        Rows of a cycle, such as 24 for hourly data. L is a multiple of the period, so that the
+        cycle stays in place.
 
     Raises
     ------
@@ -1497,12 +1501,12 @@ def _counts_below(rows: Vector, ties: Vector) -> Vector:
 
 
 def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) -> Vector:
-    """Adjusted p-values: a hypothesis is rejected at the level that its own is at most.
+    """Adjust p-values: a level rejects the hypotheses whose adjusted p-value is at most the level.
 
     Parameters
     ----------
     pvalues : ndarray, shape (G,)
-        P-values of every hypothesis by itself.
+        P-value of every single hypothesis.
     control : {"bh", "by", "bonferroni", "holm"}
         Benjamini and Hochberg (1995) control the expected share of false discoveries among all,
         for independent or positively dependent tests; Benjamini and Yekutieli (2001) for any.

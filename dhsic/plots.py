@@ -1,4 +1,4 @@
-"""Pictures of what was found; they need matplotlib: ``pip install 'dhsic[plot]'``."""
+"""Draw pictures of results; they need matplotlib: ``pip install 'dhsic[plot]'``."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def null_distribution(
     title: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """Histogram of a null distribution with the statistic and the critical value.
+    """Draw a histogram of a null distribution with the statistic and the critical value.
 
     Parameters
     ----------
@@ -315,20 +315,20 @@ def null_distribution(
     statistic : float
         The observed value.
     alpha : float, optional
-        The level of the critical value. Among replicates the observed value counts as one; of draws
-        it is a quantile.
+        The level of the critical value. The observed value counts as one of the replicates; for
+        draws the critical value is a quantile.
     resampled : bool, optional
-        Whether the values are replicates and no draws.
+        Whether the values are replicates, in contrast to draws from a law.
     null : str, optional
-        How they were made.
+        Description of the null distribution.
     quantity : str, optional
         Name of the statistic.
     note : str, optional
-        What the legend says of the statistic, as "p = 0.02".
+        Text about the statistic in the legend, such as "p = 0.02".
     title : str, optional
         Title of the picture.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
+        Axes to draw in. The default is a new figure.
 
     Returns
     -------
@@ -475,12 +475,12 @@ def ranking(
     Parameters
     ----------
     values : array-like, shape (k,)
-        How much every feature depends, as HSIC, CKA or the sensitivity to it.
+        Dependence of each feature, such as HSIC, CKA or a sensitivity.
     names : sequence of str, optional
-        Names of the features; x1, x2, ... where not given. Long ones are cut in their middle.
+        Names of the features; the default is x1, x2, ... Long ones are cut in their middle.
     pvalues : array-like, shape (k,), optional
-        Adjusted for all features, by Holm or Benjamini and Hochberg say. Those at most `alpha` are
-        coloured.
+        P-values adjusted for the number of features, for example by Holm or Benjamini and Hochberg.
+        Features with p-values of at most `alpha` are coloured.
     alpha : float, optional
         The level.
     control : str, optional
@@ -490,9 +490,9 @@ def ranking(
     quantity : str, optional
         Name of the values.
     most : int, optional
-        Bars to draw, of the largest values.
+        The largest number of bars.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure of a height for the bars where not given.
+        Axes to draw in. The default is a new figure with a height for the bars.
 
     Returns
     -------
@@ -548,17 +548,17 @@ def scaling(
     Parameters
     ----------
     lines : mapping of str to pair
-        Settings, and what was measured with them, by the name of the line. Settings that are words
-        have points and no line.
+        Settings and measurements, by the name of the line. Settings that are text have points and
+        no line.
     xlabel, ylabel : str
         Labels of the axes, with units.
     ideal : float, optional
         Draw (x / smallest x) to this power times the smallest ideal of 1: 1 for a speed-up, 0 for
         an efficiency.
     logarithmic : bool, optional
-        Both axes, with the slope of every line in the legend.
+        Whether both axes are logarithmic, with the slope of every line in the legend.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
+        Axes to draw in. The default is a new figure.
 
     Returns
     -------
@@ -567,8 +567,8 @@ def scaling(
     Raises
     ------
     InvalidArgumentError
-        There are no lines, or what was measured is not finite and as long as its settings, or
-        logarithmic axes have no place for it.
+        There are no lines; measurements are not finite, or not one for each setting; or logarithmic
+        axes cannot show them.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -654,25 +654,25 @@ def dependence_heatmap(
     quantity: str = "CKA",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw a heat map of the dependence of all pairs of variables, dependent ones side by side.
+    """Draw a heat map of the dependence of all pairs of variables, similar variables side by side.
 
     Parameters
     ----------
     values : array-like, shape (M, M)
-        Symmetric numbers up to 1, as `cka` of `dhsic.dependence_matrix`; those below 0, as chance
-        leaves, are shown as 0.
+        Symmetric numbers up to 1, such as `cka` of `dhsic.dependence_matrix`; numbers below 0,
+        which occur by chance, are shown as 0.
     names : sequence of str, optional
-        Names of the variables; x1, x2, ... where not given.
+        Names of the variables; the default is x1, x2, ...
     pvalues : array-like, shape (M, M), optional
-        P-values of all pairs, as `adjusted` of the result. Pairs above `alpha` bear a cross.
+        P-values of all pairs, such as `adjusted` of the result. A cross marks pairs above `alpha`.
     alpha : float, optional
         The level.
     clustered : bool, optional
-        Order the variables by average linkage of 1 - values; otherwise as they came.
+        Order the variables by average linkage of 1 - values; otherwise keep their order.
     quantity : str, optional
         Name of the values.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure of a size for the variables where not given.
+        Axes to draw in. The default is a new figure with a size for the variables.
 
     Returns
     -------
@@ -785,13 +785,13 @@ def witness_function(
     Parameters
     ----------
     function : callable
-        From rows (k, d) to values (k,), as `first` and `second` of `dhsic.witness_functions`.
+        Maps rows (k, d) to values (k,), such as `first` and `second` of `dhsic.witness_functions`.
     x : array-like, shape (n,), (n, 1) or (n, 2)
-        The variable that it takes, whose rows are drawn as marks, at most 1,000 of them.
+        Rows of the variable; at most 1,000 of them are drawn as marks.
     names : sequence of str, optional
-        Names of the columns; x1, x2 where not given.
+        Names of the columns; the default is x1, x2.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
+        Axes to draw in. The default is a new figure.
 
     Returns
     -------
@@ -803,7 +803,8 @@ def witness_function(
     DataError
         The data are not finite or of another shape.
     InvalidArgumentError
-        The variable has more than two columns, or the function no finite value for every row.
+        The variable has more than two columns, or the function does not return a finite value for
+        every row.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -868,27 +869,28 @@ def sensitivity_field(
 ) -> Axes:
     """Draw points of two variables, coloured by the norm of the gradient, and its vector field.
 
-    The arrow at a row is the gradient of the dependence measure with respect to its two values: it
-    points where the measure would grow. Rows at equal distances are drawn where there are many.
+    The arrow at a row is the gradient of the dependence measure with respect to the two values of
+    the row: it points in the direction in which the measure grows. Of many rows, equally spaced
+    ones are drawn.
 
     Parameters
     ----------
     x, y : array-like, shape (n,) or (n, 1)
-        The variables; a column of one that has several.
+        The variables, one column each.
     maps : pair of array-like, shapes (n,) or (n, 1)
         The gradients with respect to x and to y, or a mapping with these values in this order.
     names : sequence of str, optional
         Names of x and y.
     arrows : int, optional
-        At most so many; 0 draws none.
+        The largest number of arrows; 0 draws none.
     most : int, optional
-        Points at most.
+        The largest number of points.
     size : float, optional
         Area of a point, in square points of type.
     colorbar : bool, optional
         Whether to show what the colours mean.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
+        Axes to draw in. The default is a new figure.
 
     Returns
     -------
@@ -980,9 +982,9 @@ def causal_graph(
     parents : sequence of sequences of int
         For every node the numbers of its parents.
     names : sequence of str, optional
-        Names of the nodes; x1, x2, ... where not given.
+        Names of the nodes; the default is x1, x2, ...
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure where not given.
+        Axes to draw in. The default is a new figure.
 
     Returns
     -------
@@ -1051,18 +1053,18 @@ def dag_scores(
     graphs : sequence of parents
         For every graph the parents of its nodes, as for `causal_graph`.
     names : sequence of str, optional
-        Names of the nodes; x1, x2, ... where not given.
+        Names of the nodes; the default is x1, x2, ...
     alpha : float, optional
         The level, drawn as a line; graphs with larger p-values are coloured.
     most : int, optional
-        Bars to draw, of the largest p-values.
+        The largest number of bars.
     ax : matplotlib.axes.Axes, optional
-        Where to draw the bars, without a graph; a new figure with both where not given.
+        Axes for the bars, without a graph. The default is a new figure with both.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Those of the bars.
+        The axes of the bars.
 
     Raises
     ------

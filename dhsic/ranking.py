@@ -109,31 +109,33 @@ class RankedColumn:
     name : str
         Name of the column, or of the group of columns.
     columns : tuple of int
-        Its columns.
+        Numbers of its columns.
     kernel : str
-        Its kernel with the bandwidth used.
+        Its kernel with the fitted bandwidth.
     statistic : float
         The test statistic.
     standardised : float
-        Its distance from the mean of its replicates, in their standard deviations.
+        Distance of the statistic from the mean of its replicates, in standard deviations of the
+        replicates.
     hsic : float
-        Squared HSIC with the target, in units that the kernels set.
+        Squared HSIC with the target, on the scale of the kernels.
     cka : float
-        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) less what independence leaves, at most 1 and 0 on
-        average under independence, see `rank_features`.
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), corrected for its mean under independence: at most
+        1, and 0 on average under independence, see `rank_features`.
     pvalue : float
-        P-value of the column by itself, which takes no notice of the others.
+        P-value of the column alone, without adjustment for the other columns.
     pvalue_bh, pvalue_by : float
-        Adjusted so that rejections at a level have at most that share of false discoveries on
+        Adjusted p-values: rejections at a level have at most that share of false discoveries on
         average.
     pvalue_bonferroni, pvalue_holm, pvalue_max_t : float
-        Adjusted so that rejections at a level have any false discovery with at most that
+        Adjusted p-values: rejections at a level contain a false discovery with at most that
         probability.
     sensitivity : float or None
-        Sensitivity of the dependence of all columns together to those of the column, see
-        `rank_features`; exploratory. None where it was not asked for.
+        Sensitivity of the joint dependence of all columns to the values of this column, see
+        `rank_features`; exploratory. None unless ``by="sensitivity"``.
     constant : bool
-        All its rows are the same. Then nothing depends on it, and it was not tested.
+        Whether all rows are the same. A constant column is independent of everything, and is not
+        tested.
     """
 
     name: str
@@ -192,28 +194,28 @@ class ColumnRanking(RunFields):
     n, precision, seed, passes, seconds, version, dropped, data
         Of the run, see `dhsic.results.RunFields`.
     missing : tuple of int
-        Missing values of each feature, and rows in which the target misses one, which stay by
-        ``missing="pairwise"``; empty where there are none.
+        Missing values of each feature, and then of the target, that ``missing="pairwise"`` kept;
+        empty if there are none.
     features : tuple of RankedColumn
-        In the order of the data.
+        The features in the order of the data.
     by : {"pvalue", "cka", "hsic", "sensitivity"}
         Criterion of the ranking; equal p-values are ranked by the standardised statistic.
     target : str
-        Its name.
+        Name of the target.
     target_kernel : str
-        Its kernel with the bandwidth used.
+        Kernel of the target with the fitted bandwidth.
     estimator : str
-        Its name.
+        Name of the estimator.
     estimator_reason : str
-        Why this one.
+        Why this estimator was chosen.
     null : str
-        How the null distribution was made.
+        The null distribution.
     null_reason : str
-        Why this one.
+        Why this null was chosen.
     n_resamples : int
-        Replicates, which the columns share.
+        Number of replicates, which the columns share.
     landmarks : LandmarkSummary or None
-        Where the estimator has any; one number kept a column that varies.
+        The landmarks, if the estimator has any; `kept` has a number for each column that varies.
     left_out : mapping of str to str
         Columns of the data that could not be ranked, and why.
 
@@ -251,17 +253,17 @@ class ColumnRanking(RunFields):
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
-        """All columns, the strongest first and those that are constant last.
+        """Return all columns, the strongest first and constant columns last.
 
         Parameters
         ----------
         by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
-            Criterion that decides; that of the ranking where not given.
+            Criterion of the order; by default that of the ranking.
 
         Raises
         ------
         InvalidArgumentError
-            Another word, or sensitivities where the ranking has none.
+            An unknown criterion, or sensitivities of a ranking that has none.
         """
         key = _KEYS[check_choice("by", by or self.by, get_args(By))]
         if by == "sensitivity" and self.by != by:
@@ -274,18 +276,17 @@ class ColumnRanking(RunFields):
         return tuple(sorted(self.features, key=lambda f: (f.constant, key(f))))
 
     def rejected(self, alpha: float = 0.05, control: Control = "bh") -> tuple[str, ...]:
-        """Names of the columns whose independence of the target is rejected, strongest first.
+        """Return the columns whose independence of the target is rejected, the strongest first.
 
         Parameters
         ----------
         alpha : float, optional
-            The level: of the expected share of false discoveries for "bh" and "by", of the
-            probability of any for the others.
+            The level: for "bh" and "by" of the expected share of false discoveries, for the other
+            controls of the probability of any false discovery.
         control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
-            How the number of columns is accounted for, see `dhsic.nulls.adjust`. "max-t" uses
-            the replicates that columns share, so that their dependence costs nothing; it needs
-            about 1 / alpha replicates, Bonferroni and Holm as many times more as there are
-            columns.
+            Correction for the number of columns, see `dhsic.nulls.adjust`. "max-t" uses the joint
+            replicates of all columns, so that dependence between columns costs no power; it needs
+            about 1 / alpha replicates. Bonferroni and Holm need d / alpha for d columns.
 
         Raises
         ------
@@ -305,18 +306,18 @@ class ColumnRanking(RunFields):
         control: Control = "bh",
         most: int = 40,
     ) -> Axes:
-        """Bars of the columns by what ranks them, those that are found in colour.
+        """Draw bars of the criterion of the columns, with rejected columns in colour.
 
-        A ranking by p-values has bars of CKA.
+        For a ranking by p-values draw bars of CKA.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         alpha, control
             As for `rejected`.
         most : int, optional
-            Bars at most, of the largest values.
+            The largest number of bars.
 
         Returns
         -------
@@ -572,7 +573,7 @@ def open_columns(
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
     if target is None:
-        msg = "a target is needed: features are compared with it, as target='year' of data"
+        msg = "target must name the variable to compare features with, got none: as target='year'"
         raise UnknownArgumentError(msg)
     given, usual = (features, target), ("x", "y")
     # Columns of data have names of their own; arrays are x and y.
@@ -594,7 +595,7 @@ def open_columns(
             and np.array_equal(several.read(*first)[:, columns.index(name)], one.read(*first)[:, 0])
         )
         if alike:
-            msg = f"target {name!r} is among the features: leave it out of them, or it comes first"
+            msg = f"target {name!r} is among the features and would rank first: leave it out"
             raise InvalidArgumentError(msg)
     return session
 
@@ -612,11 +613,11 @@ def read_columns(
     session : Session
         The run, whose first variable has the columns.
     names : sequence of str or None
-        Names of the columns; their own where not given.
+        Names of the columns. The default is the names in the data.
     groups : mapping, sequence or None
         Columns of every group, by number or name.
     kernels : str, Kernel or a sequence of them, or None
-        For all features, or one a feature; by what the columns hold where not given.
+        One for all features, or one for each. The default follows the values.
 
     Raises
     ------
@@ -661,7 +662,7 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     listed = list(names) if _is_list(names) else []
     different = all(isinstance(name, str) for name in listed) and len(set(listed)) == d
     if len(listed) != d or not different:
-        msg = f"names must be {d} different words, one a column of the features; got {names!r}"
+        msg = f"names must be {d} different words, one for each column; got {names!r}"
         raise InvalidArgumentError(msg)
     return listed
 
@@ -844,61 +845,62 @@ def rank_features(
     Parameters
     ----------
     features : array-like, shape (n, d)
-        As a variable of `independence_test`; d may be thousands. A constant column has HSIC
-        and CKA 0 and p-values 1, is marked, and does not count as a test of many. Where it is left
-        out, all columns of `data` that have no other task and hold numbers or labels: those that
-        are left out, as dates, names of rows and their numbers, the result lists with the reasons.
-        Dask data frames are not read for it: exclude numbers of rows yourself.
+        As a variable of `independence_test`; d may be thousands. A constant column has HSIC and CKA
+        0 and p-values 1, is marked, and does not count in corrections for many tests. The default
+        is all other columns of `data` that hold numbers or labels; the result lists the columns
+        that were left out, such as dates, names of rows and row numbers, with the reasons. Dask
+        data frames are not read for this purpose: exclude row numbers yourself.
     target : array-like, shape (n,) or (n, d)
         The other variable.
     exclude : str or sequence of str, optional
-        Columns of `data` that are no features, where `features` is left out.
+        Columns of `data` to leave out if `features` is not given.
     column_groups : mapping of str to columns, or sequence of columns, optional
         Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
-        name; they may overlap. Rows that belong together are `groups`.
+        name; groups may overlap. For rows that belong together use `groups`.
     by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
-        Criterion. P-values of few replicates tie; then the standardised statistic decides. CKA,
-        (HSIC(x, y) - b) / (sqrt(HSIC(x, x) HSIC(y, y)) - b) with b the mean of HSIC(x, y) over the
-        replicates, does not depend on the scale of the kernels, as HSIC does, and is 0 on average
-        for independent columns, however many categories they have. "sensitivity" takes the columns
-        together: the mean square of the derivatives in a column of the statistic of all columns as
-        one variable, see `sensitivity_map`, summed over a group. It finds joint dependence on
-        several columns, depends on their units, and is exploratory, without a p-value; the p-values
-        are those of each feature by itself. It takes passes of its own and one differentiable
-        kernel for all features.
+        Criterion. Equal p-values are ordered by the standardised statistic. CKA, (HSIC(x, y) - b) /
+        (sqrt(HSIC(x, x) HSIC(y, y)) - b) with b the mean of HSIC(x, y) over the replicates, does
+        not depend on the scale of the kernels, in contrast to HSIC, and is 0 on average for
+        independent columns with any number of categories. "sensitivity" takes all columns as one
+        variable: the mean square of the derivatives of the statistic with respect to a column, see
+        `sensitivity_map`, summed over a group. This criterion detects joint dependence on several
+        columns, depends on their units, and is exploratory, without a p-value; the p-values are
+        those of each feature alone. It needs further passes and one differentiable kernel for all
+        features.
     feature_kernels : str, Kernel or a sequence of them, optional
-        One for all features, or one a feature; fitted to each by itself. Where not given, as those
-        of `independence_test`: Gaussian for numbers, delta for categories and booleans.
+        One kernel for all features, or one for each feature, fitted to each feature separately. The
+        default is Gaussian for numbers and delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Kernel of the target, likewise; "delta" for classes that are coded as numbers.
+        Kernel of the target, with the same default; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
         "auto" takes "v-hsic" for few rows and features, and "nystrom-hsic" with principal features
         of 256 landmarks beyond, see `NystromHSIC`; with `by="sensitivity"` it takes "nystrom-m".
-        Otherwise a name, or a value with its options: "v-hsic", quadratic in n; "nystrom-hsic",
-        linear in n, of all features of its landmarks; "nystrom-m", linear in n, with uniformly
-        drawn landmarks.
+        Otherwise a name, or a value with options: "v-hsic", quadratic in n; "nystrom-hsic", linear
+        in n, with all features of its landmarks; "nystrom-m", linear in n, with uniformly drawn
+        landmarks.
     null : str, Shifts or Permutation, optional
-        "auto" shifts the target within groups of rows, which is exact and nearly free.
+        "auto" shifts the target within groups of rows, which is exact and costs little time.
     n_resamples : int, optional
-        Replicates, at least 1,000 shifts where not given. The smallest p-value is one over their
-        number: Bonferroni and Holm need as many times more replicates as there are features, "bh"
-        as many as there are features for each that is found.
+        Replicates, at least 1,000 shifts by default. The smallest p-value is one over the number of
+        replicates: for d features Bonferroni and Holm need d times as many replicates, and "bh"
+        needs d / k times as many to find k features.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
-        Names of the columns; where not given those that the data have, or "x[0]", "x[1]", ...
+        Names of the columns. The default is the names in the data, or "x[0]", "x[1]", ...
     data, missing
-        As for `independence_test`: features are then a list of names, and the target is a name.
+        As for `independence_test`: with `data`, features are a list of names, and the target is a
+        name.
     strata, groups, order
-        As for `independence_test`, with the same assumptions, of the rows of all features and of
-        the target alike: rows change places within their stratum alone, which ranks by the
-        dependence given the stratum; whole groups of rows do; or the target is shifted in time
-        against all features at once. `null_reason` of the result says which assumption it stands
-        on. An order leaves few replicates, n / lag, and so no small adjusted p-values but those of
-        "max-t", which need no more of them for many features.
+        As for `independence_test`, with the same assumptions about the rows of the features and of
+        the target. With strata the ranking is by dependence given the stratum. With an order the
+        target is shifted in time against all features at once. `null_reason` of the result states
+        the assumption. An order leaves few replicates, n / lag, so that adjusted p-values are not
+        small, except those of "max-t", which needs no more replicates for many features.
     precision, client, threads, memory, time, progress, checkpoint
-        As for `independence_test`. Where replicates of all features do not fit the memory, they
-        are made for some after others, a pass each; `plan_ranking` says how many.
+        As for `independence_test`. If the replicates of all features do not fit the memory, the
+        ranking takes several passes with a part of the features each; `plan_ranking` predicts their
+        number.
 
     Returns
     -------
@@ -914,20 +916,19 @@ def rank_features(
     MemoryBudgetError
         The plan needs more memory than allowed.
 
-    Notes
-    -----
-    HSIC of a variable with itself is the squared norm of E phi(x) phi(x)' - mu mu', and
+    Notes ----- HSIC of a variable with itself is the squared norm of E phi(x) phi(x)' - mu mu', and
     phi(x) phi(x)' is the feature of x under the kernel k^2. So with landmark tuples (z_j, z_j),
-    Lemma 4.2 of [1] needs the mean of k(z_j, .)^2 beside that of k(z_j, .): with "nystrom-m" it is
-    summed in the same pass over the same tile, and CKA takes no pass of its own. With
-    "nystrom-hsic" it takes one, of covariances of features.
+    Lemma 4.2 of [1] needs the mean of k(z_j, .)^2 beside that of k(z_j, .): "nystrom-m" sums both
+    in the same pass over the same tile, so that CKA needs no further pass. "nystrom-hsic" needs one
+    further pass, over covariances of features.
 
     The cost of "nystrom-hsic" grows with the product of the landmarks that a column and the target
-    keep: 10 to 20 each for a Gaussian kernel of one column, all of them for a Laplacian one or many
-    columns, where "nystrom-m" is the quick one.
+    keep: 10 to 20 each for a Gaussian kernel of one column, and all landmarks for a Laplacian
+    kernel or many columns, for which "nystrom-m" is faster.
 
-    Family-wise error and false discoveries are controlled for features of which those that are
-    independent of the target are so jointly; where they are only one by one, "holm" and "by" hold.
+    All corrections are valid if the features that are independent of the target are jointly
+    independent of it; if each is independent of the target but they are not jointly so, only
+    "bonferroni", "holm" and "by" are valid.
 
     References
     ----------
@@ -954,7 +955,7 @@ def rank_features(
     if isinstance(groups, Mapping) or (
         lists and (len(groups) < _FEWEST_ROWS or len(set(map(len, groups))) > 1)
     ):
-        msg = "groups are labels of rows, got lists of columns: groups of columns are column_groups"
+        msg = "groups must be labels of rows, got lists of columns: pass these as column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
     left_out: Mapping[str, str] = {}
@@ -965,7 +966,7 @@ def rank_features(
         others = [target, *labels, *([exclude] if isinstance(exclude, str | int) else exclude)]
         features, left_out = usable_columns(data, others)
     elif exclude:
-        msg = "exclude is of all columns of data, and features names some: leave either out"
+        msg = "exclude needs all columns of data, and features names some: leave one of them out"
         raise InvalidArgumentError(msg)
     session = open_columns(run, features, target, data, missing, rows)
     chosen = read_columns(session, names, column_groups, feature_kernels)

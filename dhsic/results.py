@@ -70,14 +70,14 @@ _UNITS = {"": "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores
 def pvalue_text(
     p: float, error: float | None, n_replicates: int, best_rank: int = 1, reason: str = ""
 ) -> str:
-    """A p-value with its error, or as a bound where it is the smallest that there can be.
+    """Return the text of a p-value with its error, or of a bound if no p-value can be smaller.
 
     Parameters
     ----------
     p : float
         The p-value.
     error : float or None
-        Its Monte Carlo standard error; None where nothing is simulated.
+        Its Monte Carlo standard error; None if nothing is simulated.
     n_replicates : int
         b, of which the smallest is 1 / (b + 1).
     best_rank : int, optional
@@ -106,7 +106,7 @@ def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
 
 
 def floor_text(n_replicates: int, best_rank: int = 1, reason: str = "") -> str:
-    """Say that a p-value is the smallest, and how many replicates would tell more.
+    """Say that no p-value can be smaller, and how many replicates would resolve smaller ones.
 
     Where the reason of the null says that a series has no more shifts, longer ones would.
 
@@ -129,7 +129,7 @@ def floor_text(n_replicates: int, best_rank: int = 1, reason: str = "") -> str:
 
 
 def length_of(kernel: str) -> float | None:
-    """The bandwidth of a kernel as a length; None where it has no single one.
+    """Return the bandwidth of a kernel as a length; None if the kernel has no single length.
 
     It is 1 / sqrt(gamma) of gaussian, imq and rq kernels, exp(-gamma |x - y|^2) say, 1 / gamma of
     laplacian ones, exp(-gamma |x - y|_1), and the length of matern ones: the median distance of the
@@ -242,13 +242,13 @@ class VariableSummary:
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the variable.
     columns : int
-        Its dimension.
+        Number of columns.
     kernel : str
-        Its kernel with the bandwidth used, as `dhsic.kernels.parse` reads it.
+        Its kernel with the fitted bandwidth, as `dhsic.kernels.parse` reads it.
     column_names : tuple of str or None
-        The names of its columns, of several that have names.
+        Names of its columns, if it has several columns with names.
     """
 
     name: str
@@ -275,22 +275,22 @@ class LandmarkSummary:
     drawn : int
         Landmark tuples before pruning.
     kept : int or tuple of int
-        The rank kept: tuples that span the others; one a variable where each has landmarks of its
-        own.
+        Landmark tuples after pruning, which span the others; one number for each variable if each
+        variable has landmarks of its own.
     pairing : str
         "independent" or "joint".
     replace : bool
-        Whether they were drawn with replacement.
+        Whether landmarks were drawn with replacement.
     tolerance : float
         Relative squared distance to the span below which a tuple is dropped.
     jitter : float
         Constant added to the diagonal of the Gram matrix: pivoting needs none.
     selection : str
-        How they were chosen from a pool.
+        Method that selected landmarks from a pool.
     pool : int or None
-        Rows of the pool; None where they were drawn uniformly.
+        Rows of the pool; None if landmarks were drawn uniformly.
     choice : str
-        Why so many, where their number was not given.
+        Reason for the number of landmarks, if the call gave none.
     """
 
     drawn: int
@@ -311,11 +311,11 @@ class FeatureSummary:
     Parameters
     ----------
     kind : str
-        Kind of the features, as "cos-sin".
+        Kind of the features, such as "cos-sin".
     counts : tuple of int
-        Features of each variable.
+        Number of features of each variable.
     orthogonal : bool
-        Whether their frequencies are orthogonal.
+        Whether the frequencies are orthogonal.
     """
 
     kind: str
@@ -437,21 +437,20 @@ class MinimumEffect:
 
 @dataclass(frozen=True)
 class StageSummary:
-    """One stage of a chain: whether a variable depends on those before it.
+    """One stage of a chain: the test of a variable against the earlier variables.
 
     Parameters
     ----------
     variable : str
-        Its name.
+        Name of the variable.
     others : tuple of str
-        Those of the earlier ones that the strongest statistic has, all together or one.
+        The earlier variables of the strongest statistic: all of them, or one.
     kernels : tuple of str
-        The one of these, together, and its own, with the bandwidths used.
+        The kernel of the earlier variables and that of the variable, with fitted bandwidths.
     statistic : float
-        The strongest one.
+        The strongest statistic.
     pvalue : float
-        P-value of the stage, whatever the earlier ones say; it accounts for the choice of the
-        statistic.
+        P-value of the stage alone; it accounts for the choice of the statistic.
     """
 
     variable: str
@@ -596,21 +595,21 @@ class Result(JsonValue):
         Parameters
         ----------
         most : int, optional
-            Rows at most; all where not given.
+            The largest number of rows. The default is all.
         """
         return texts_of(self.records()[:most], self._shown)
 
     def to_frame(self) -> Any:
-        """The records as a tidy data frame.
+        """Return the records as a tidy data frame.
 
         Returns
         -------
         pandas.DataFrame
-            One row a test; of what has several pairs, columns, edges or points a row for each.
-            Where dependence is measured, it begins with the name, ``term``, or those of a pair,
-            ``x`` and ``y``, and goes on with ``statistic``, ``p_value``, ``estimate``,
-            ``conf_low``, ``conf_high``, ``n`` and ``method``. Numbers that a result does not have
-            are NaN. ``p_adjusted`` accounts for all rows.
+            One row for a test; one row for each pair, column, edge or point of other results. The
+            frame of a measure of dependence begins with the name, ``term``, or the names of a pair,
+            ``x`` and ``y``, followed by ``statistic``, ``p_value``, ``estimate``, ``conf_low``,
+            ``conf_high``, ``n`` and ``method``. Numbers that a result does not have are NaN.
+            ``p_adjusted`` accounts for all rows.
 
         Raises
         ------
@@ -634,14 +633,14 @@ class Result(JsonValue):
         raise AttributeError(msg)
 
     def findings(self, alpha: float, control: str) -> Findings:
-        """The finding with the pictures and tables that a report has.
+        """Return the finding with the pictures and tables of a report.
 
         Parameters
         ----------
         alpha : float
-            The level of decisions, where there are any.
+            The level of decisions.
         control : str
-            How they account for many p-values, where there are any.
+            Correction of the decisions for many p-values.
 
         Returns
         -------
@@ -674,18 +673,18 @@ class Result(JsonValue):
     def report(
         self, path: str | Path, *, alpha: float = 0.05, control: str = "bh", run: Any = None
     ) -> None:
-        """Write it as one HTML file, see `dhsic.report.write_report`.
+        """Write the result as one HTML file, see `dhsic.report.write_report`.
 
         Parameters
         ----------
         path : str or Path
-            The file; one that is there is replaced.
+            The file; an existing file is replaced.
         alpha : float, optional
-            The level of decisions, where there are any.
+            The level of decisions.
         control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
-            How the decisions of a ranking account for the number of features.
+            Correction of the decisions of a ranking for the number of features.
         run : dhsic.report.Run, optional
-            How it came about, as far as the result does not tell.
+            The command and the machine, which the result does not have.
 
         Raises
         ------
@@ -735,16 +734,16 @@ class Result(JsonValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunFields(Result):
-    """A result with what it says of its run; results of functions that read data inherit it.
+    """The fields of a run, which the results of all functions that read data inherit.
 
     Parameters
     ----------
     n : int
         Rows that were used.
     precision : str
-        Precision of the tiles; sums are float64 always.
+        Precision of the tiles. Sums are always float64.
     seed : int
-        Fixes every draw.
+        Seed of every random draw.
     passes : tuple of PassSummary
         The passes over the data.
     seconds : float
@@ -754,10 +753,10 @@ class RunFields(Result):
     dropped : int
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
+        The stored arrays, which did not change during the run.
     missing : tuple of int
-        Rows in which each variable misses a value and which stay, by ``missing="pairwise"``; empty
-        where there are none.
+        Rows of each variable with a missing value that ``missing="pairwise"`` kept; empty if there
+        are none.
     """
 
     n: int
@@ -793,12 +792,12 @@ class BarResult(Result):
         return {f"Bars of the {self._bars()[2]}.": self.plot}
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Bars of what it has, in their order; the first 40 of many.
+        """Draw bars in the order of the result, at most the first 40.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
 
         Returns
         -------
@@ -841,17 +840,17 @@ class DependenceEstimate(RunFields):
     estimate : float
         The measure of dependence.
     quantity : str
-        Quantity that is estimated, as "squared HSIC".
+        Estimated quantity, such as "squared HSIC".
     estimator : str
-        Its name.
+        Name of the estimator.
     estimator_reason : str
-        Why this one.
+        Why this estimator was chosen.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary or None
-        Where the estimator has any.
+        The landmarks, if the estimator has any.
     features : FeatureSummary or None
-        Where the estimator has any.
+        The features, if the estimator has any.
     interval : Interval or None
         The confidence interval of the estimate, where one was asked for.
     minimum : MinimumEffect or None
@@ -974,22 +973,22 @@ _DISTANCE = "standard deviations above the replicates"
 
 @dataclass(frozen=True)
 class KernelCombination:
-    """Result of one combination of kernels by itself; exploratory, as it ignores the others.
+    """The result of one combination of kernels alone; exploratory, as it ignores the others.
 
     Parameters
     ----------
     kernels : tuple of str
-        One a variable, with the bandwidths used; of a stage of a chain, that of the variables
-        before it and its own.
+        The kernel of each variable, with fitted bandwidths; for a stage of a chain, the kernel of
+        the earlier variables and that of the variable.
     statistic : float
         The test statistic.
     standardised : float
-        Its distance from the mean of its replicates, in their standard deviations.
+        Its distance from the mean of its replicates, in standard deviations of the replicates.
     pvalue : float
-        Its p-value, which takes no notice of the choice among combinations.
+        Its p-value, which does not account for the choice among combinations.
     factors : tuple of float or None
-        Multiple of the length of each kernel: that of the median heuristic, where its
-        bandwidth was not given. None of a kernel without a length, as "delta".
+        Factor of the length of each kernel, relative to the given bandwidth or the median
+        heuristic. None for a kernel without a length, such as "delta".
     """
 
     kernels: tuple[str, ...]
@@ -1016,22 +1015,22 @@ class KernelCombination:
 class GridSummary:
     """The combinations of kernels that a test tried.
 
-    The p-value of the test accounts for all of them; what is said of a single one is exploratory.
+    The p-value of the test accounts for all combinations; results of single ones are exploratory.
 
     Parameters
     ----------
     aggregate : str
-        "soft" maximum of the standardised statistics, "max" for the largest of them, or "min-p" for
-        the smallest of their p-values.
+        "soft" for the soft maximum of the standardised statistics, "max" for the largest, or
+        "min-p" for the smallest of their p-values.
     reference_share : float
-        Share of the weight with "soft", else of the level, that the reference combination has to
-        itself, or those that lead in its place, see `dhsic.Grid`.
+        Share of the weight ("soft") or of the level ("max", "min-p") of the reference combination,
+        or of the combinations that lead in its place, see `dhsic.Grid`.
     reference : int
         The number of the combination nearest to the median heuristic, whose estimate is reported.
     strongest : int
-        The number of the combination that decided: that with the largest share of the evidence.
+        The number of the combination with the largest share of the evidence.
     combinations : tuple of KernelCombination
-        All of them.
+        All combinations.
 
     Examples
     --------
@@ -1058,16 +1057,17 @@ class GridSummary:
         return f"{' and '.join(strongest.scales)}, {distance}"
 
     def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
-        """How far the statistic of every combination lies above its replicates.
+        """Draw how far the statistic of every combination lies above its replicates.
 
-        For two variables it is a map, a row a kernel of the first and a column one of the second,
-        from long to short lengths; of more it has a bar a kernel of every variable, of the
-        strongest combination with it. Combinations that were not tried are left blank.
+        For two variables draw a map with a row for each kernel of the first variable and a column
+        for each kernel of the second, from long to short lengths. For more variables draw a bar for
+        each kernel of every variable, with the strongest combination that contains it. Combinations
+        that were not tried are blank.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         names : sequence of str, optional
             Names of the variables.
 
@@ -1143,7 +1143,7 @@ class GridSummary:
 
     @property
     def best_rank(self) -> int:
-        """The smallest numerator of a p-value, where the strongest alone lies above all replicates.
+        """The smallest numerator of a p-value, if the strongest one exceeds all replicates.
 
         It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
         rank k of a replicate by the others is as good as rank 1 by the share of the strongest where
@@ -1173,61 +1173,61 @@ _EXPLORATORY = (
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class IndependenceTestResult(DependenceEstimate):
-    """The outcome of a test of joint independence, which has an estimate of the dependence.
+    """The outcome of a test of joint independence, with an estimate of the dependence.
 
     Parameters
     ----------
     n, precision, seed, passes, seconds, version, dropped, data, missing
         Of the run, see `dhsic.results.RunFields`.
     estimate : float
-        The measure of dependence, by the kernels of `variables`. Where several were tried they are
-        those of the reference, fixed before the data were seen, and not the strongest, by which
-        independent variables would have an estimate above 0.
+        The measure of dependence, by the kernels of `variables`. If the test tried several kernels,
+        these are the reference kernels, which are fixed before the test sees the data. With the
+        strongest kernels the estimate of independent variables would be above 0.
     quantity : str
-        Quantity that is estimated, as "squared HSIC".
+        Estimated quantity, such as "squared HSIC".
     estimator : str
-        Its name.
+        Name of the estimator.
     estimator_reason : str
-        Why this one.
+        Why this estimator was chosen.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary or None
-        Where the estimator has any.
+        The landmarks, if the estimator has any.
     features : FeatureSummary or None
-        Where the estimator has any.
+        The features, if the estimator has any.
     interval : Interval or None
         The confidence interval of the estimate, where one was asked for.
     minimum : MinimumEffect or None
         Whether the dependence is as large as a minimum, where one was given.
     statistic : float
-        The test statistic. Where there are several, of kernels or of the stages of a chain, the
-        largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
-        s_c the mean and the standard deviation of the replicates of statistic c. It grows with the
-        evidence.
+        The test statistic. If there are several statistics, of kernels or of the stages of a chain,
+        the largest standardised statistic, max_c (T_c - m_c) / s_c with m_c and s_c the mean and
+        the standard deviation of the replicates of statistic c. It grows with the evidence.
     pvalue : float
-        Probability under the null hypothesis of values that are at least as large, never 0.
+        Probability under the null hypothesis of a value at least as large, never 0.
     pvalue_error : float or None
-        Monte Carlo standard error of the p-value; None where nothing is simulated.
+        Monte Carlo standard error of the p-value; None if nothing is simulated.
     null_distribution : ndarray, shape (b,)
-        Replicates of the statistic under the null hypothesis; where its law is known in closed
-        form, 1,000 draws from it to look at, of which the p-value takes no notice.
+        Replicates of the statistic under the null hypothesis. If its law is known in closed form,
+        1,000 draws from the law for plots, which the p-value does not use.
     null : str
-        How the null distribution was made.
+        The null distribution.
     null_reason : str
-        Why this one.
+        Why this null was chosen.
     score : float or None
-        The p-value compares it with `null_scores`, where there are several statistics. For a grid
-        it joins the standardised statistics, see `dhsic.Grid`: with aggregate="soft" by their soft
-        maximum, which grows with the evidence. With "max" and "min-p", where the reference has a
-        share of the level, it is -log10 of the smaller of p / share and q / (1 - share), with p and
-        q the ranks among the b replicates and the data, by the reference and by all others. The
-        score has its maximum where the data lie above all replicates, and stays the same for
-        stronger evidence. For a chain it combines the p-values of the stages, see `dhsic.Chain`.
-        None for a single statistic, which the p-value compares with `null_distribution`.
+        The number that the p-value compares with `null_scores` if there are several statistics. For
+        a grid the score combines the standardised statistics, see `dhsic.Grid`. With
+        aggregate="soft" it is their soft maximum, which grows with the evidence. With "max" and
+        "min-p" and a reference that has a share of the level, it is -log10 of the smaller of p /
+        share and q / (1 - share), with p and q the ranks among the b replicates and the data, by
+        the reference and by all other combinations; this score reaches its maximum if the data
+        exceed all replicates, and does not grow further. For a chain the score combines the
+        p-values of the stages, see `dhsic.Chain`. None for a single statistic, which the p-value
+        compares with `null_distribution`.
     null_scores : ndarray, shape (b,), or None
         Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
-        The combinations of kernels, where there were several; `variables` have the reference.
+        The combinations of kernels, if the test tried several; `variables` have the reference.
     stages : tuple of StageSummary
         Stages of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
 
@@ -1372,13 +1372,14 @@ class IndependenceTestResult(DependenceEstimate):
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Draw a histogram of the null distribution with the statistic and the critical value.
 
-        Where there are several statistics, it has the score, which the p-value compares. For a
-        grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.
+        If there are several statistics, the histogram shows the score, which the p-value compares.
+        For a grid, a new figure also shows the evidence by kernel and length, see
+        `GridSummary.plot`.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw the histogram; a new figure where not given.
+            Axes for the histogram. The default is a new figure.
         alpha : float, optional
             The level of the critical value.
 

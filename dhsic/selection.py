@@ -1,4 +1,4 @@
-"""Select features that together tell the most of a target."""
+"""Select the features with the largest joint dependence on a target."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ class ColumnSelection(RunFields, BarResult):
     n, precision, seed, passes, seconds, version, dropped, data
         Of the run, see `dhsic.results.RunFields`.
     missing : tuple of int
-        Missing values of each feature, and rows in which the target misses one, which stay by
-        ``missing="pairwise"``; empty where there are none.
+        Missing values of each feature, and then of the target, that ``missing="pairwise"`` kept;
+        empty if there are none.
     names : tuple of str
-        The selected, in the order of `method`: as they were added, or the strongest first.
+        The selected features in the order of `method`: as they were added, or the strongest first.
     columns : tuple of tuple of int
-        Their columns.
+        Numbers of their columns.
     scores : tuple of float
-        Scores of each: the dependence once it was added ("forward") or without it ("backward"), or
-        its coefficient ("lasso"). They are of the rows that chose the features, and on other rows
-        smaller.
+        Score of each feature: the dependence after it was added ("forward"), the dependence without
+        it ("backward"), or its coefficient ("lasso"). Scores come from the rows that selected the
+        features; on other rows they are smaller.
     method : str
-        How they were selected.
+        Method of the selection.
     criterion : str
         Measure of the dependence.
     target : str
-        Its name.
+        Name of the target.
     n_features : int
         Features to select from.
     estimator_reason : str
-        For "forward" and "backward", why the estimator, and why fewer landmarks than usual where
-        the usual ones do not fit.
+        For "forward" and "backward", why the estimator was chosen, and why it takes fewer landmarks
+        than usual if the usual number does not fit.
 
     References
     ----------
@@ -166,11 +166,11 @@ def select_features(
     time: float | str | None = None,
     progress: Progress = None,
 ) -> ColumnSelection:
-    """Select k columns, or groups of them, that together tell the most of a target.
+    """Select k columns, or groups of columns, with the largest joint dependence on a target.
 
-    A ranking looks at one feature at a time. The selection "backward" finds features that
-    matter only together, and "lasso" leaves out what others tell already. Columns are in units of
-    their standard deviation.
+    A ranking compares single features with the target. The method "backward" finds features that
+    matter only jointly, and "lasso" omits features that repeat others. Columns are divided by their
+    standard deviations.
 
     Parameters
     ----------
@@ -181,22 +181,22 @@ def select_features(
     k : int
         Features to select.
     method : {"forward", "backward", "lasso"}, optional
-        "forward" adds the feature that makes the kernel on all that are chosen most dependent on
-        the target: a pass a feature. A copy of what is chosen does no harm to that, and may come
-        before a weak effect. "backward", BAHSIC [1], starts from all and drops those that
-        are missed least; it finds interactions, and fails where the features are many and their
-        kernel sees noise only. "lasso", block HSIC Lasso [2], explains the target's Gram matrix by
-        a sum of those of single features, in one pass.
+        "forward" adds the feature with which the joint kernel of the chosen features depends most
+        on the target, one pass for each feature. It may add a copy of a chosen feature before a
+        feature with a weak effect. "backward", BAHSIC [1], starts with all features and drops those
+        whose loss reduces the dependence least; it finds interactions, and fails if there are so
+        many features that their joint kernel describes only noise. "lasso", block HSIC Lasso [2],
+        regresses the Gram matrix of the target on those of single features, in one pass.
     criterion : {"cka", "hsic"}, optional
-        Measure that "forward" and "backward" make largest. HSIC as in [1] depends on how the
-        kernel's scale changes with the set, CKA does not.
+        Measure that "forward" and "backward" maximise. HSIC, as in [1], depends on how the scale of
+        the kernel changes with the set; CKA does not.
     column_groups : mapping of str to columns, or sequence of columns, optional
         As for `rank_features`.
     feature_kernel : str or Kernel, optional
-        Fitted to every set of columns by itself. Where not given, Gaussian for numbers, times delta
-        for categories and booleans.
+        Kernel that is fitted to each set of columns. The default is Gaussian for numbers, times
+        delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Gaussian for numbers and delta for categories where not given.
+        Kernel of the target. The default is Gaussian for numbers and delta for categories.
     estimator : str or Estimator, optional
         For "forward" and "backward": as for `rank_features`.
     share : float, optional
@@ -206,14 +206,14 @@ def select_features(
     rng, names, data, missing
         As for `rank_features`; "lasso" does not take ``missing="pairwise"``.
     strata : array-like or str, optional
-        A label for every row, as for `rank_features`: numbers are taken about the mean of their
-        stratum, in its standard deviations, so that features are selected for what they tell of the
-        target within strata. Categories and booleans are taken as they are. Groups and the order
-        of rows have no place here: scores have no p-value, and are the same whatever moves.
+        A label for every row, as for `rank_features`: numbers are standardised within their
+        stratum, so that the selection is by dependence within strata. Categories and booleans are
+        not changed. There are no `groups` and `order`: scores have no p-value, and do not depend on
+        how rows may be permuted.
     precision, client, threads, memory
         As for `rank_features`.
     time : float or str, optional
-        As for `rank_features`, where "forward" and "backward" choose landmarks; "lasso" has none.
+        As for `rank_features`, for the landmarks of "forward" and "backward"; "lasso" has none.
     progress
         As for `rank_features`.
 

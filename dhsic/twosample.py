@@ -66,9 +66,9 @@ class SampleSummary:
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the sample.
     n : int
-        Its rows.
+        Number of rows.
     """
 
     name: str
@@ -79,17 +79,17 @@ class SampleSummary:
 class TwoSampleTestResult(IndependenceTestResult):
     """The outcome of a test of whether samples come from one distribution.
 
-    It is that of a test of independence of the value of a row and the sample that it is from: all
-    fields are as in `IndependenceTestResult`, with one variable, the values, and these.
+    A test of samples is a test of independence of the value of a row and the sample of the row. All
+    fields are as in `IndependenceTestResult`, with one variable, the values, except these.
 
     Parameters
     ----------
     estimate : float
-        Squared MMD of two samples; of more, the mean over all pairs (a, b) weighted by n_a n_b.
-        Where several kernels were tried it is that of the reference.
+        Squared MMD of two samples; for more samples, the mean over all pairs (a, b) weighted by n_a
+        n_b. If the test tried several kernels, the estimate is that of the reference kernel.
     statistic : float
-        The test statistic; of one kernel, rows of all samples times the estimate, or for
-        "block-mmd" the estimate over its standard error.
+        The test statistic. For one kernel, the number of rows of all samples times the estimate, or
+        for "block-mmd" the estimate over its standard error.
     samples : tuple of SampleSummary
         The samples.
 
@@ -329,7 +329,7 @@ def _check_ways(moves: RowSets, sample: Indices) -> None:
     if log_ways < math.log(_FEWEST_WAYS) - 1e-9:
         ways = round(math.exp(log_ways))
         msg = (
-            f"with these labels, {moves.what} can be dealt to the samples in {ways} "
+            f"with these labels, {moves.what} can be assigned to the samples in {ways} "
             f"way{'s' if ways > 1 else ''}, and a p-value of 5 % takes {_FEWEST_WAYS}: give strata "
             "that have rows of several samples, or more groups of equally many rows"
         )
@@ -368,67 +368,69 @@ def two_sample_test(
 ) -> TwoSampleTestResult:
     """Test whether two or more samples come from one distribution.
 
-    Let every row of all samples have two variables, its value and the sample that it is from. The
-    samples come from one distribution if and only if these are independent. With a kernel of
-    samples whose weights follow their sizes, HSIC of the two is the squared maximum mean
-    discrepancy of two samples [1]_, and of more the mean over all pairs (a, b) weighted by
-    n_a n_b. So what `independence_test` computes is a test of samples: permutations exchange rows
-    between samples, and gamma and spectral nulls stand too. The pooled rows are read in a fixed
-    order in which samples are mixed evenly.
+    Every row of the pooled samples has two variables, its value and its sample. The samples come
+    from one distribution if and only if these variables are independent. With a kernel of samples
+    whose weights follow their sizes, HSIC of the two variables is the squared maximum mean
+    discrepancy of two samples [1]_, and for more samples the mean over all pairs (a, b) weighted by
+    n_a n_b. So `independence_test` of the two variables is a test of samples: permutations exchange
+    rows between samples, and gamma and spectral nulls are valid, too. The pooled rows are read in a
+    fixed order in which samples are mixed evenly.
 
-    Landmarks and bandwidths come from the pooled rows and take no notice of which sample a row is
-    from. So a permutation test is exact, for unequal samples, for any landmarks, for any grid.
+    Landmarks and bandwidths come from the pooled rows and do not depend on the sample of a row. So
+    a permutation test is exact for samples of different sizes, any landmarks and any grid.
 
     Parameters
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
-        Two or more, of the same columns, as for `independence_test`. Rows of a sample, and
-        samples, are independent draws, unless `strata` or `groups` say otherwise.
+        Two or more samples with the same columns, as for `independence_test`. Rows and samples are
+        assumed to be independent draws, unless `strata` or `groups` is given.
     kernels : str, Kernel, Candidates or Grid, optional
-        Kernels of the values. Where none is given several are tried, see `Grid.auto`, by the
-        estimators that try several, and the p-value accounts for the choice. A grid has candidates
-        of one variable, the values. "distance" with "v-mmd" is the energy distance.
+        Kernels of the values. By default estimators that support several kernels try several, see
+        `Grid.auto`, and the p-value accounts for the choice. A grid has candidates for one
+        variable, the values. "distance" with "v-mmd" gives the energy distance.
     estimator : str or Estimator, optional
         Estimator of the discrepancy:
 
-        - "auto": "v-mmd" where that is quick and fits the memory, "nystrom-mmd" beyond, by
-          principal features of the values.
+        - "auto": "v-mmd" if it is fast and fits the memory, otherwise "nystrom-mmd" with principal
+          features of the values.
         - "nystrom-mmd": the norm of the difference of the mean embeddings, projected on landmarks
           drawn from the pool [2]_; linear in n.
-        - "rff-mmd": that of the mean random Fourier features; linear in n.
+        - "rff-mmd": the norm of the difference of the mean random Fourier features; linear in n.
         - "block-mmd": the mean of unbiased estimates of blocks of the pool [3]_.
-        - "v-mmd", "u-mmd": from all pairs of rows, biased or unbiased, by pairs of row blocks.
+        - "v-mmd", "u-mmd": the biased and the unbiased estimate from all pairs of rows, which are
+          read in pairs of row blocks.
 
-        Or, with options, the value of the estimator of independence that computes it:
+        To set options, pass a value of the estimator of independence that computes it:
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
     null : str, Permutation, Gamma, Spectral or Normal, optional
-        As for `independence_test`, of what stands with that estimator.
+        As for `independence_test`; a null that the estimator supports.
     n_resamples, rng
         As for `independence_test`.
     names : sequence of str, optional
         Names of the samples.
     data : data frame, Dataset, dict, zarr group or path of a table, optional
-        Container of the samples as columns or arrays, which are then named.
+        Container whose columns or arrays the samples name.
     between : array-like or str, optional
-        A label for every row of one variable, of one column or several, or names of columns of
-        `data`: rows of equal labels are a sample, in the order of their first rows, and `strata`
-        and `groups` are then labels of the same rows. The rows are held in memory.
+        A label for every row of a single variable, in one or several columns, or names of columns
+        of `data`. Rows with equal labels are a sample; samples are in the order of their first
+        rows. `strata` and `groups` are then labels of the same rows. The rows are held in memory.
     missing : {"refuse", "drop"}, optional
-        As for `independence_test`; every sample is left its own complete rows.
+        As for `independence_test`; "drop" drops rows of each sample separately.
     strata : list of array-like or of str, optional
-        The labels of the rows of every sample, a list of one array a sample, or of names in `data`;
-        equal labels mean one stratum. Rows change sample within their stratum alone, so that the
-        test asks whether the samples have one distribution in every stratum: exact, at every n,
-        where rows of a stratum are exchangeable, whatever share of it each sample has. Sites or
-        years are strata, and so are the persons or litters whose rows are in several samples, as
-        before and after. Numbers are taken about the mean of their stratum, in its standard
-        deviations (strata of two rows share one), and so is the discrepancy that is estimated.
+        Labels of the rows: a list with one array for each sample, or with names in `data`; equal
+        labels mean the same stratum. The null permutes rows between samples only within their
+        stratum: the test is whether the samples have one distribution in every stratum, exact at
+        every n if rows of a stratum are exchangeable, whatever the share of each sample in the
+        stratum. Strata are, for example, sites or years, or persons and litters with rows in
+        several samples, such as before and after. Numbers are standardised within their stratum
+        (strata of two rows share one standard deviation), and the estimated discrepancy is that of
+        the standardised numbers.
     groups : list of array-like or of str, optional
-        The labels of the rows of every sample, likewise: rows of a group belong together, as visits
-        of a patient, and may depend on each other in any way. Every group is of one sample. Whole
-        groups change sample with groups of equally many rows, within `strata` if these are given:
-        exact where such groups are exchangeable, as independent draws. Groups of a size that no
-        other has stay.
+        Labels of the rows, in the same form: rows of a group belong together, such as visits of a
+        patient, and may depend on each other in any way. Every group must lie in one sample. The
+        null permutes whole groups of the same size between samples, within `strata` if these are
+        given: exact if such groups are exchangeable, such as independent draws. A group of a unique
+        size stays in its sample.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -439,9 +441,9 @@ def two_sample_test(
     Raises
     ------
     InvalidArgumentError, DataError, MemoryBudgetError
-        As for `independence_test`; fewer than two samples, or samples of unlike columns. Labels
-        that are not those of every sample, with which hardly anything can change sample, or groups
-        that lie in several samples.
+        As for `independence_test`; fewer than two samples, or samples with different columns;
+        labels that are missing for a sample or allow hardly any permutation between samples; or
+        groups that lie in several samples.
 
     References
     ----------
@@ -638,7 +640,7 @@ def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, RFFHSIC) and estimator.form != "cos-sin":
         msg = (
             f"form must be 'cos-sin' in a test of samples, got {estimator.form!r}: the discrepancy "
-            "is the same in either"
+            "is the same for both"
         )
         raise InvalidArgumentError(msg)
     return estimator

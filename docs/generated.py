@@ -1,9 +1,9 @@
 """The parts of pages that come from the benchmarks' tables, the errors and the command line.
 
-`write` puts them into a folder, from which the pages include them, and `figures` are single
-figures, which pages have as `{{ name }}`, so that none is copied by hand. Tables tell the commits
-of their rows, and what is older than the defaults that it describes has a †. The build of the site
-does so. To look at the parts without it, and to write the figures of the README:
+`write` writes them to a folder, from which the pages include them. `figures` returns single
+figures, which pages show as `{{ name }}`, so that no figure is copied by hand. Tables name the
+commits of their rows, and mark rows of earlier defaults with a †. The build of the site calls both.
+To see the parts without a build, and to write the figures of the README:
 
     python -m docs.generated docs/_generated
     python -m docs.generated --write
@@ -341,8 +341,10 @@ def _faults() -> Figure:
     rows = latest("chaos")
     same, runs = (sum(int(row[key]) for row in rows) for key in ("same", "runs"))
     wrong = any(row["wrong"] for row in rows)
-    others = "not all of the others" if wrong else "the others"
-    return Figure(f"{same} of {runs} the same to the bit, {others} an error", rows, "chaos")
+    others = "not all others" if wrong else "the others"
+    return Figure(
+        f"{same} of {runs} the same to the bit, {others} ended with an error", rows, "chaos"
+    )
 
 
 def _permutations() -> Figure:
@@ -370,7 +372,7 @@ def _over_one_kernel() -> Figure:
 
 
 def _sure(method: str) -> Figure:
-    """The least processor time in which a method finds 99 of 100 dependences of songs."""
+    """The least processor time in which a method finds more than 99 % of dependences of songs."""
     rows = [
         r for r in cells("peers_power", data="songs", method=method) if float(r["power"]) > 0.99
     ]
@@ -512,17 +514,17 @@ SHORT = {
     "independent data rejected at level 5 %, by default": "level_of_defaults",
     "most rows of 90 + 1 columns in 60 s and 4 GiB, by default": "most_rows",
     "100 million stored rows of 1 + 1 columns, 100 landmarks": "hundred_million",
-    "two worker processes over one, 4,000,000 rows, random signs": "two_workers",
-    "runs of random signs that lost workers, client or scheduler": "faults",
+    "speed of two worker processes over one, 4,000,000 rows, random signs": "two_workers",
+    "runs of random signs that lost some or all workers, the client or the scheduler": "faults",
 }
 """What the README shows."""
 MORE = {
     **SHORT,
-    "power of shifts, two variables of 200 rows": "permutations",
-    "the default, several kernels with 1,000 shifts": "over_one_kernel",
-    "a sure test of songs at level 1 %, by default": "sure_default",
-    "a sure test of songs at level 1 %, hyppo by a formula": "sure_hyppo",
-    "memory of runs over what their plans tell": "planned_bytes",
+    "power of shifts compared with permutations, two variables of 200 rows": "permutations",
+    "time of the default, several kernels with 1,000 shifts": "over_one_kernel",
+    "shortest test of songs with power above 99 % at level 1 %, by default": "sure_default",
+    "the same of hyppo, with its chi-square approximation": "sure_hyppo",
+    "measured memory of runs, as a share of the planned memory": "planned_bytes",
 }
 """What the page on evidence shows."""
 

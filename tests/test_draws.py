@@ -148,7 +148,9 @@ def test_prune__drops_tuples_that_repeat_and_warns_of_kernels_of_zero():
     pairs = sorted(zip(*(points[:, 0] for points in kept.points), strict=True))
     assert pairs == [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)]
     zero = np.array([[1e3], [2e3]])
-    with pytest.warns(LandmarkWarning, match=r"is 0 at every landmark, .*: take more of them, or"):
+    with pytest.warns(
+        LandmarkWarning, match=r"is 0 at every landmark, .*: take more landmarks, or"
+    ):
         kept, factor = prune(landmarks_of(0 * zero), (dhsic.kernels.Linear(),), 1e-8)
     assert (len(kept), factor.rank, factor.squared_norm(np.zeros(1))) == (1, 1, 0.0)
 

@@ -85,10 +85,10 @@ class AccuracyCurve(Result):
     Parameters
     ----------
     decision_rate : ndarray, shape (k,)
-        Share of the weight that is decided, from that with the largest absolute score to all.
+        Share of the weight that is decided, in the order of decreasing absolute scores.
     accuracy : ndarray, shape (k,)
-        Share of the decided weight where the sign of the score is right; a score of 0 is a tossed
-        coin, right by half.
+        Share of the decided weight for which the sign of the score is right; a score of 0 counts as
+        half right.
     area : float
         Mean accuracy over the decision rates: sum_k (rate_k - rate_{k-1}) accuracy_k.
 
@@ -143,11 +143,12 @@ def accuracy_curve(
     Parameters
     ----------
     scores : array-like, shape (n,)
-        Positive where the first variable is believed to be the cause; as those of `directions`.
+        Positive if the first variable is inferred to be the cause, such as the scores of
+        `directions`.
     truth : array-like of bool, shape (n,)
         Whether the first variable is the cause.
     weights : array-like, shape (n,), optional
-        At least 0; 1 where not given. Pairs of weight 0 are left out.
+        At least 0; the default is 1. Pairs of weight 0 are left out.
 
     Returns
     -------
@@ -202,18 +203,17 @@ def accuracy_curve(
 
 @dataclass(frozen=True)
 class DirectionEvidence:
-    """One of both directions: how the residuals of the effect depend on the cause.
+    """How the residuals of the effect depend on the cause, in one direction.
 
     Parameters
     ----------
     hsic : float
-        Squared HSIC of the cause and the residuals of the effect, or whatever measure the estimator
-        has.
+        Squared HSIC of the cause and the residuals of the effect, or the measure of the estimator.
     pvalue : float or None
-        P-value of their independence, where the criterion asks for it.
+        P-value of their independence, if the criterion uses it.
     sensitivity : tuple of float or None
-        Where the criterion asks for them, the root mean squares of the derivatives of n HSIC in the
-        cause and in the residuals, both in units of the standardised variables.
+        If the criterion uses them, the root mean squares of the derivatives of n HSIC with respect
+        to the cause and to the residuals, both in units of the standardised variables.
     """
 
     hsic: float
@@ -232,7 +232,7 @@ class DirectionEvidence:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CausalDirection(RunFields, BarResult):
-    """Which of two variables is the cause of the other, if either is and noise is added.
+    """Which of two variables is the cause of the other, under additive noise.
 
     Parameters
     ----------
@@ -241,22 +241,22 @@ class CausalDirection(RunFields, BarResult):
     names : tuple of str
         Names of both variables.
     score : float
-        Positive where the first is believed to be the cause, negative where the second is; its
-        size ranks the confidence among pairs.
+        Positive if the first variable is inferred to be the cause, negative if the second is; its
+        absolute value ranks the confidence among pairs.
     forward, backward : DirectionEvidence
-        The first variable as the cause of the second, and the second as that of the first.
+        The first variable as the cause of the second, and the second as the cause of the first.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}
         Quantity that the score compares.
     estimator : str
         Estimator of the dependence.
     null : str or None
-        How the p-values were made, where the criterion asks for them.
+        Null distribution of the p-values, if the criterion uses them.
     regression : str
-        That left the residuals.
+        Regression that left the residuals.
     estimator_reason : str
-        Why this one.
+        Why this estimator was chosen.
     rows_reason : str
-        Why so many rows.
+        Why this number of rows was used.
 
     References
     ----------
@@ -338,9 +338,9 @@ class CausalDirections(BarResult):
     pairs : tuple of str
         Names of the pairs.
     results : tuple of CausalDirection
-        Results of each.
+        Result of each pair.
     seed : int
-        Fixes every draw; each result has a seed of its own, which gives it again.
+        Seed of every random draw; each result has its own seed, which repeats it.
     seconds : float
         Wall time.
 
@@ -439,49 +439,48 @@ def direction(
     """Find which of two variables is the cause of the other, under additive noise.
 
     If y = f(x) + noise with noise independent of x, the residuals of y given x are independent of
-    x, while those of x given y depend on y but for exceptions, such as linear f with normal noise
-    [1]_. So the direction with the less dependent residuals is preferred. That one of them is the
-    cause is taken for granted: neither a common cause nor feedback is looked for.
+    x, while the residuals of x given y depend on y, except in cases such as linear f with normal
+    noise [1]_. So the function chooses the direction with the less dependent residuals. It assumes
+    that one of the variables is the cause of the other, without a common cause or feedback.
 
     Parameters
     ----------
     x, y : array-like, shapes (n,) or (n, d)
-        As for `independence_test`, each column standardised. All rows are streamed, with
-        regressions on splines; others hold those that are used in memory, and so does a draw of
-        some.
+        As for `independence_test`; each column is standardised. With spline regressions all rows
+        are streamed; other regressions, and a random subset of the rows, are held in memory.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}, optional
         Quantity to compare. "p-value": the score is the difference of the logarithms of both
         p-values; "larger-p-value": the larger p-value, with the sign of its direction, which is
-        small where neither direction fits; see [2]_ for what such scores are worth. "hsic": the
+        small if neither direction fits; see [2]_ for a comparison of such scores. "hsic": the
         difference of HSIC, -C of [3]_. "sensitivity": the difference of the norms of the
         sensitivity maps, C_s of [3]_, each norm the root mean square over the rows of the
         derivatives of n HSIC.
     estimator : str or Estimator, optional
-        "v-hsic", "rff-hsic", "nystrom-m", or another one that has what the criterion needs. "auto"
-        takes "v-hsic" where all pairs of rows fit the memory and the time, and "nystrom-m" beyond,
-        for both directions alike.
+        "v-hsic", "rff-hsic", "nystrom-m", or another estimator that supports the criterion. "auto"
+        takes "v-hsic" if all pairs of rows fit the memory and the time, and otherwise "nystrom-m",
+        the same for both directions.
     regression : str or Regression, optional
         "splines", "random-forest", "gaussian-process", or a value.
     null : str or Null, optional
-        Null of the p-values, for criteria that compare them: "gamma" where not given. Residuals are
-        estimates, so that p-values are approximate in any case; those of permutations cannot rank
-        what is far below 1 / n_resamples. None is below 2.2e-308: where both directions are
-        rejected as strongly, as heteroscedastic noise does to thousands of rows, the score is 0,
-        and "hsic" still ranks.
+        Null of the p-values, for criteria that compare p-values; the default is "gamma". Residuals
+        are estimates, so p-values are always approximate. Permutations cannot distinguish p-values
+        far below 1 / n_resamples. No p-value is below 2.2e-308: if both directions reach it, as
+        with thousands of rows of heteroscedastic noise, the score is 0; the criterion "hsic" still
+        ranks such pairs.
     n_resamples : int, optional
         As for `independence_test`.
     kernel : str, Kernel or None, optional
-        Kernel of variables and residuals, but for "linear", which sees nothing in residuals; None
-        for estimators with a kernel of their own, as "dcov".
+        Kernel of variables and residuals; "linear" is refused, since residuals of a regression are
+        uncorrelated with the cause. None for estimators with their own kernel, such as "dcov".
     max_rows : int, optional
-        Rows at most, drawn at random. Where not given all, if they fit the memory and the time by
-        the plan, or the largest power of two that does, as of a Gaussian process, whose cost is
-        cubic; the result says how many and why.
+        The largest number of rows, drawn at random. The default is all rows, if they fit the memory
+        and the time by the plan, or otherwise the largest power of two that fits, for example for a
+        Gaussian process, whose cost is cubic. The result has the number and the reason.
     rng, names, data, missing, client, threads, memory
         As for `independence_test`.
     time : float or str, optional
-        Seconds that rows and an estimator which are left open may take, as for
-        `independence_test`.
+        Seconds that the run may take, as for `independence_test`, if you left the number of rows or
+        the estimator open.
     progress, checkpoint
         As for `independence_test`.
 
@@ -498,7 +497,7 @@ def direction(
         The data cannot be used: NaN, unequal lengths, a constant column, or a variable that is
         a function of the other without noise.
     MemoryBudgetError
-        The plan needs more memory than allowed. The message tells how many rows would fit.
+        The plan needs more memory than allowed. The message says how many rows would fit.
     MissingDependencyError
         The regression needs a library that is not installed.
 
@@ -610,12 +609,12 @@ def directions(
     pairs : sequence or mapping of pairs of array-like, shapes (n,) or (n, d)
         Each (x, y) as for `direction`; the keys of a mapping are names of the pairs.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
-        One seed for all. Every pair draws from a seed of its own, which is in its result.
+        One seed for all pairs. Every pair has its own seed, which is in its result.
     progress : bool or callable, optional
-        As for `dhsic.independence_test`; a callable hears of a step a pair, and then of those of
-        the pair.
+        As for `dhsic.independence_test`; a callable receives an event for each pair, followed by
+        the events of the pair.
     checkpoint : str, optional
-        Path or URL of a folder that takes the checkpoint of every pair, see `direction`.
+        Path or URL of a folder for the checkpoints of all pairs, see `direction`.
     **options : object
         As for `direction`.
 
@@ -728,7 +727,7 @@ class _Directed:
         if isinstance(read_kernel(self.kernel), Linear):
             # Rounding errors would decide.
             msg = (
-                "kernel must see more than correlation, of which a regression leaves none, got "
+                "kernel must detect more than correlation, of which a regression leaves none, got "
                 "'linear': take 'gaussian'"
             )
             raise InvalidArgumentError(msg)

@@ -254,7 +254,7 @@ def complete_dags(m: int) -> tuple[Parents, ...]:
 
 
 class ScoredDAG(NamedTuple):
-    """A graph and how independent the residuals are that it leaves.
+    """A graph with the test that its residuals are independent.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class ScoredDAG(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DAGScores(RunFields):
-    """Causal graphs, scored by the joint independence of the residuals that each leaves.
+    """Causal graphs, scored by the joint independence of their residuals.
 
     Parameters
     ----------
@@ -299,19 +299,19 @@ class DAGScores(RunFields):
     pvalues : tuple of float
         P-values of every graph; approximate, since residuals are estimated.
     kernels : tuple of str
-        Kernels of the residuals of every node, as asked for.
+        Kernels of the residuals of every node, as given.
     regression : str
-        How nodes were regressed on their parents.
+        Regression of nodes on their parents.
     n_regressions : int
-        How many regressions the graphs shared.
+        Number of regressions, which the graphs share.
     estimator : str
         Estimator of the dependence.
     estimator_reason : str
-        Why this one.
+        Why this estimator was chosen.
     null : str
-        How its null distribution was made.
+        The null distribution.
     null_reason : str
-        Why this one.
+        Why this null was chosen.
 
     References
     ----------
@@ -360,16 +360,16 @@ class DAGScores(RunFields):
 
     @property
     def ranked(self) -> tuple[ScoredDAG, ...]:
-        """All graphs, the largest p-value first; of equal ones the smallest statistic."""
+        """All graphs, the largest p-value first; ties are ordered by the smallest statistic."""
         return tuple(self[number] for number in self._order)
 
     @property
     def best(self) -> ScoredDAG:
-        """The graph of the largest p-value."""
+        """The graph with the largest p-value."""
         return self[self._order[0]]
 
     def accepted(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
-        """Graphs that are not rejected at a level, the largest p-value first.
+        """Return the graphs that are not rejected at a level, the largest p-value first.
 
         Parameters
         ----------
@@ -389,10 +389,10 @@ class DAGScores(RunFields):
         return tuple(self[number] for number in self._order if self.pvalues[number] > level)
 
     def minimal(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
-        """Graphs not rejected at a level that contain no other such graph.
+        """Return the graphs not rejected at a level that contain no other such graph.
 
-        More parents than a node has leave its residual independent as well, so that whatever
-        contains the true graph is accepted with it.
+        A regression on more parents than a node has also leaves independent residuals, so graphs
+        that contain the true graph are accepted with it.
 
         Parameters
         ----------
@@ -479,13 +479,14 @@ class SearchTest(NamedTuple):
     Parameters
     ----------
     node : str
-        Whose residual was tested.
+        The node whose residual was tested.
     given : tuple of str
         Names of its regressors.
     statistic : float
-        Statistic of the dependence of the residual and the nodes before, or beside, this one.
+        Statistic of the dependence of the residual on the earlier nodes, or in the first phase on
+        the other remaining nodes.
     pvalue : float
-        P-value of the test that they are independent.
+        P-value of the test of their independence.
     """
 
     node: str
@@ -496,7 +497,7 @@ class SearchTest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DAGSearch(RunFields):
-    """A causal graph that was searched, and the tests on the way.
+    """The causal graph that a search found, and the tests of the search.
 
     Parameters
     ----------
@@ -505,28 +506,30 @@ class DAGSearch(RunFields):
     names : tuple of str
         Names of the nodes.
     parents : Parents
-        Numbers of the parents of every node in the graph that was found.
+        Numbers of the parents of every node in the graph.
     order : tuple of str
         The nodes, causes before effects.
     ordering : tuple of SearchTest
-        One for every node at every step of the first phase: the node of the largest p-value of a
-        step comes last among those that are left.
+        A test for every remaining node at every step of the first phase: the node with the largest
+        p-value comes last among the remaining nodes.
     pruning : tuple of SearchTest
-        One for every edge of the second phase, which was dropped where the p-value is above alpha.
+        A test for every edge of the second phase; the edge was dropped if the p-value is above
+        alpha.
     alpha : float
         The level of the second phase.
     statistic, pvalue : float
         Statistic and p-value of the test that the residuals of the graph are jointly independent;
-        approximate, since they are estimated, and the graph was chosen by them.
+        approximate, since residuals are estimated, and since the search chose the graph by them.
     regression : str
-        How nodes were regressed.
+        Regression of the nodes.
     estimator : str
         Estimator of the test of all residuals.
     null : str
-        How its null distribution was made.
+        Null distribution of this test.
     estimator_reason : str
-        Why this one in the test of all residuals, with fewer landmarks than usual where the usual
-        ones do not fit; the tests on the way choose in the same manner.
+        Why this estimator was chosen for the test of all residuals, and why it takes fewer
+        landmarks than usual if the usual number does not fit; the tests of the search choose in the
+        same way.
 
     References
     ----------
@@ -560,7 +563,7 @@ class DAGSearch(RunFields):
 
     @property
     def dag(self) -> DAG:
-        """The graph that was found."""
+        """The graph that the search found."""
         return DAG(self.names, self.parents)
 
     def records(self) -> list[dict[str, Any]]:
@@ -623,26 +626,27 @@ def score_dags(
 ) -> DAGScores:
     """Score every causal graph over up to five nodes [1]_ [2]_.
 
-    Where every node is a smooth function of its parents plus noise, and the noise of all nodes is
-    jointly independent, the residuals of every node given its parents in the graph are jointly
-    independent. A graph is scored by the p-value of the test that they are. The graph of the
-    largest p-value is the best; those that are not rejected explain the data as well at a level.
+    If every node is a smooth function of its parents plus noise, and the noise of all nodes is
+    jointly independent, the residuals of the nodes given their parents in the true graph are
+    jointly independent. The score of a graph is the p-value of the test of this independence. The
+    graph with the largest p-value is the best; the data are compatible with every graph that is not
+    rejected at the level.
 
-    Regressions are shared, one for each node and set of parents, and so are the kernels of their
+    Graphs share regressions, one for each node and set of parents, and the kernels of their
     residuals. With splines one pass over the rows fits all regressions, and residuals are computed
     when they are read: data may be larger than memory.
 
-    P-values are approximate. Residuals are estimated from the rows that are tested, so that the
-    test does not keep its level exactly: an error of the regression that is not small beside
-    n^-1/2 makes residuals dependent, and true graphs are then rejected; fitting many coefficients
-    to few rows does the opposite. `Splines(n_folds=5)` and `CrossFitted` take each residual from a
-    fit that has not seen its row. Compare p-values of graphs rather than trust each.
+    P-values are approximate. Residuals are estimated from the tested rows, so the test does not
+    keep its level exactly: an error of the regression that is not small relative to n^-1/2 makes
+    residuals dependent, so that true graphs are rejected; fitting many coefficients to few rows has
+    the opposite effect. `Splines(n_folds=5)` and `CrossFitted` take each residual from a fit to
+    other rows. Compare p-values between graphs, and do not rely on a single one.
 
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        The nodes, two to five, as for `dhsic.independence_test`; or one of two columns or more,
-        each of which is a node.
+        The nodes, two to five, as for `dhsic.independence_test`; or one variable of several
+        columns, each of which is a node.
     names : sequence of str, optional
         Names of the nodes.
     data, missing
@@ -651,18 +655,18 @@ def score_dags(
         Graphs to score: all (3, 25, 543, 29,281 for 2, 3, 4, 5 nodes), the fully connected ones,
         or these.
     regression : str or Regression, optional
-        "splines", "random-forest", "gaussian-process", or a value such as `Splines(n_folds=5)`.
-        Those but splines take all rows into the memory of this process.
+        "splines", "random-forest", "gaussian-process", or a value such as `Splines(n_folds=5)`. All
+        but splines hold all rows in the memory of this process.
     kernels : str, Kernel or a sequence of them, optional
         Kernels of residuals: one for all nodes, or one a node.
     estimator : {"auto", "v-hsic", "nystrom-m"}, VHSIC or NystromMHSIC, optional
-        "auto" takes all pairs of rows for up to 2,000 rows, 10,000 where more than 100 graphs
-        share them, and landmarks beyond.
+        "auto" takes all pairs of rows up to 2,000 rows, or up to 10,000 rows if more than 100
+        graphs share them, and landmarks for more rows.
     null : str, Gamma, Spectral, Shifts or Permutation, optional
-        "auto" takes "gamma", whose p-values have no smallest step, so that graphs can be compared;
-        and permutations that graphs share where `n_resamples` is given.
+        "auto" takes "gamma", whose p-values are continuous, so that graphs can be compared; with
+        `n_resamples` it takes permutations, which graphs share.
     n_resamples : int, optional
-        Replicates, where the null has any.
+        Number of replicates, if the null has any.
     rng, precision, client, threads, memory, time, progress, checkpoint
         As for `dhsic.independence_test`.
 
@@ -754,31 +758,32 @@ def search_dag(
 ) -> DAGSearch:
     """Search a causal graph by regression with subsequent independence test, RESIT [1]_.
 
-    First an order: of the nodes that are left, the one whose residual given all others depends on
-    these the least has no effect among them; it is taken away, and so on. Then the edges: a parent
-    of a node is dropped where the residual of the node without it is still independent of all
-    nodes before. For p nodes that is p (p + 1) / 2 - 1 tests and up to p (p - 1) / 2 more. With
-    splines all regressions come from one pass over the rows.
+    The first phase finds an order: among the remaining nodes, the node whose residual given all
+    others depends least on the others has no effect among them; it is removed, and the step is
+    repeated. The second phase finds edges: a parent of a node is dropped if the residual of the
+    node without it is still independent of all earlier nodes. For p nodes the phases take p (p + 1)
+    / 2 - 1 and up to p (p - 1) / 2 tests. With splines all regressions come from one pass over the
+    rows.
 
-    P-values are approximate, as in `score_dags`; the order needs no level, the edges do. Where
-    the residuals of the graph that is found are dependent, its assumptions do not hold.
+    P-values are approximate, as in `score_dags`; only the second phase needs a level. If the
+    residuals of the final graph are dependent, the assumptions of the search do not hold.
 
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        The nodes, two or more, as for `dhsic.independence_test`; or one of two columns or more,
-        each of which is a node.
+        The nodes, two or more, as for `dhsic.independence_test`; or one variable of several
+        columns, each of which is a node.
     names : sequence of str, optional
         Names of the nodes.
     data, missing
         As for `dhsic.independence_test`.
     alpha : float, optional
-        An edge is dropped where the p-value without it is larger.
+        An edge is dropped if the p-value without it is larger.
     regression : str or Regression, optional
         As for `score_dags`.
     kernels : str, Kernel or a sequence of them, optional
-        Kernels of residuals: one for all nodes, or one a node. The nodes that a residual is tested
-        against have a Gaussian kernel of all, in units of their standard deviations.
+        Kernels of residuals: one for all nodes, or one for each node. The nodes against which a
+        residual is tested have a joint Gaussian kernel, in units of their standard deviations.
     estimator, null, n_resamples, rng, precision
         As for `score_dags`.
     client, threads, memory, time, progress, checkpoint
@@ -1046,14 +1051,14 @@ def _kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
 class ResidualIndependenceTestResult(IndependenceTestResult):
     """The outcome of a test that the residuals of two variables given others are independent.
 
-    All fields are as in `IndependenceTestResult`, of the residuals, with these.
+    All fields are as in `IndependenceTestResult`, for the residuals, except these.
 
     Parameters
     ----------
     given : tuple of str
         Regressors of the variables.
     regression : str
-        How.
+        The regression.
 
     References
     ----------
@@ -1116,20 +1121,20 @@ def residual_independence_test(
 ) -> ResidualIndependenceTestResult:
     """Test whether the residuals of two variables, regressed on others, are independent.
 
-    The generalised covariance measure [1]_ asks whether the residuals of x and of y given z are
-    uncorrelated; here HSIC asks whether they are independent.
+    The generalised covariance measure [1]_ tests whether the residuals of x and of y given z are
+    uncorrelated; this function tests by HSIC whether they are independent.
 
-    The test is of the independence of residuals. Where x and y are smooth functions of z plus
-    noise that is independent of z, that is conditional independence given z. Else the two differ
-    in either direction: noise of x and y whose spread follows z leaves residuals that are
-    dependent although x and y are conditionally independent, and a dependence that cancels over z
-    is not seen. No test keeps its level against all alternatives without such assumptions [1]_.
+    If x and y are smooth functions of z plus noise that is independent of z, independence of the
+    residuals is conditional independence given z. Otherwise the hypotheses differ in both
+    directions: if the spread of the noise of x and y follows z, residuals are dependent although x
+    and y are conditionally independent; and the test does not detect a dependence that cancels over
+    z. No test keeps its level for all distributions without such assumptions [1]_.
 
-    P-values are approximate, since residuals are estimated, and the regressions must be able to
-    follow the functions. With x = sin 3z and y = cos 2z plus normal noise and 200 rows, the gamma
-    null of V-HSIC rejected 5.4 % of 800 data sets at level 5 %, and 6.0 % with the noise itself in
-    place of residuals. With the same square wave of z in x and y, twelve times up and down where
-    the splines have twenty knots, it rejected all of 400: both residuals keep the same part of the
+    P-values are approximate, since residuals are estimated, and the regressions must be able to fit
+    the functions. With x = sin 3z and y = cos 2z plus normal noise and 200 rows, the gamma null of
+    V-HSIC rejected 5.4 % of 800 data sets at level 5 %, and 6.0 % with the noise itself in place of
+    residuals. With the same square wave of z in x and y, of twelve periods where the splines have
+    twenty knots, it rejected all of 400 data sets: both residuals contain the same part of the
     wave. With the wave in x alone it rejected 6.0 %. This test does not warn of such a misfit;
     `dhsic.conditional_independence_test` does.
 
@@ -1142,13 +1147,13 @@ def residual_independence_test(
     names : sequence of str, optional
         Names of x, y and the given variables.
     data, missing
-        As for `dhsic.independence_test`; a list that is given names a variable each.
+        As for `dhsic.independence_test`; with `data`, each name in a list `given` is a variable.
     groups, order
-        As for `dhsic.independence_test`, of the residuals: whole groups of rows change places, or
-        the residuals of y are shifted in time. The regressions take all rows alike, and what they
-        leave of the given variables stays in the residuals. Approximate either way, for many groups
-        or a long series. There are no strata here: give them as indicators among the given
-        variables, or test each by itself.
+        As for `dhsic.independence_test`, for the residuals: the null permutes whole groups of rows,
+        or shifts the residuals of y in time. The regressions treat all rows alike; dependence on
+        the given variables that they miss remains in the residuals. Approximate for many groups or
+        a long series. There is no `strata`: pass strata as indicators among the given variables, or
+        test each stratum separately.
     regression : str or Regression, optional
         As for `score_dags`.
     kernels, estimator, null, n_resamples
@@ -1163,7 +1168,7 @@ def residual_independence_test(
     Raises
     ------
     InvalidArgumentError
-        Nothing is given, or an option cannot be used.
+        No variable is given, or an option cannot be used.
     DataError, MemoryBudgetError
         As for `score_dags`.
 

@@ -1,4 +1,4 @@
-"""Rules of every command: exit codes, errors and warnings in a line, interrupts."""
+"""Behaviour of all commands: exit codes, errors and warnings in one line, interrupts."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ _table = Command(
         ),
         *options_of(_TABLE, (*_ENDS, "variables")),
     ],
-    help=f"{summary(_TABLE)} Prints what became of every column.",
+    help=f"{summary(_TABLE)} Prints the type and labels of every column.",
     epilog="\b\nExample\n"
     "  dhsic convert table weather.csv weather.zarr \\\n"
     "      --variable air=o3,no2 --variable wind=direction --missing drop",

@@ -65,8 +65,8 @@ class Request:
         cluster = self.place.cluster
         if cluster is not None and cluster.kind not in ("local", "scheduler"):
             msg = (
-                f"a plan is of workers that are there, and --cluster would start jobs of "
-                f"{cluster.kind}: plan with --threads {cluster.threads}, as many as a worker has"
+                f"a plan needs running workers, and --cluster would start jobs of {cluster.kind}: "
+                f"plan with --threads {cluster.threads}, the number of a worker"
             )
             raise click.UsageError(msg)
         with self.place.client() as client:
@@ -112,7 +112,7 @@ def arguments_of(options: Options, parameters: Sequence[str], place: RunResource
     if ":" in said.get("null", "") and "n_resamples" in said:
         null = said["null"].partition(":")[0].strip()
         if "n_resamples" not in fields_of_method(method_of_name("null", null)):
-            msg = f"--resamples is of a null of replicates, and {null!r} draws none: drop it"
+            msg = f"--resamples needs a null with replicates, and {null!r} draws none: drop it"
             raise click.UsageError(msg)
         said["null"] += f",n_resamples={said.pop('n_resamples')}"
     return {**said, "threads": place.threads, "memory": place.memory}
@@ -125,7 +125,7 @@ def _texts(options: Options, parameters: Sequence[str]) -> list[str]:
         raise click.UsageError(msg)
     named = next((name for name in ("features", "variables") if options.get(name)), None)
     if named and options.get("exclude"):
-        msg = f"--exclude is of all columns, and {DATA[named][0]} names them: drop one of the two"
+        msg = f"--exclude needs all columns, and {DATA[named][0]} names some: drop one of the two"
         raise click.UsageError(msg)
     if "features" in parameters and options["features"] is None:
         options["features"] = text_of_columns("features", *_usable(options, "--features"))

@@ -81,7 +81,7 @@ def read_resources(options: dict[str, Any]) -> RunResources:
     for name in () if at_scheduler else (*_TLS, "insecure"):
         if _on_the_line(name):
             remedy = "write it in the file" if "cluster" in given else "drop it"
-            msg = f"{_option(name)} goes with --scheduler or --scheduler-file: {remedy}"
+            msg = f"{_option(name)} needs --scheduler or --scheduler-file: {remedy}"
             raise click.UsageError(msg)
     memory = options["memory"]
     if "cluster" in given:

@@ -1,4 +1,4 @@
-"""The steps of every command: open, plan or run, seen on the terminal and in a log, and written."""
+"""The steps of every command: open data, plan or run, show progress, write results."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def print_plan(row: Row, options: Options) -> None:
     """
     for name, option in _TARGETS.items():
         if options.get(name) is not None:
-            msg = f"{option} is of a run, and a plan runs nothing: drop it"
+            msg = f"{option} needs a run, and a plan runs nothing: drop it"
             raise click.UsageError(msg)
     planned = row.read(options, row.parameters).told(function_of(row.planner or ""))
     print_lines(str(planned).splitlines(), indent=8)

@@ -61,16 +61,16 @@ _HELP: Final = {
     "target_kernel": "Kernel of the target.",
     "estimator": "As v-hsic or nystrom-m:n_landmarks=2000; see 'dhsic methods'.",
     "null": "As gamma or shifts:100000.",
-    "order": "Rows are a series, as time or time:lag=12.",
+    "order": "Rows are a time series, as time or time:lag=12.",
     "regression": "As random-forest or splines:n_knots=6.",
-    "between": "Labels of the rows of one sample, which say the sample of each.",
-    "groups": "Labels of rows; whole groups change places.",
+    "between": "Labels that assign each row to a sample.",
+    "groups": "Labels of rows that belong together; whole groups are permuted.",
     "column_groups": "Rank groups of columns, as 'timbre=0:12'; may be repeated.",
-    "strata": "Labels of rows, which change places within them alone.",
-    "weights": "How much of a population each row stands for.",
+    "strata": "Labels of rows; rows are permuted within strata only.",
+    "weights": "How much of a population each row represents.",
     "precision": "Floating-point precision of the kernels.",
-    "time": "Limit of time, as 10min; what is left open is made to fit.",
-    "checkpoint": "Keep finished parts here, and go on from them.",
+    "time": "Limit of time, as 10min, which open choices must fit.",
+    "checkpoint": "Keep finished parts here, and resume from them.",
 }
 _SEVERAL: Final = "Kernel, or several as 'gaussian|laplacian'"
 

@@ -85,7 +85,7 @@ Examples
     required=True,
     type=click.Path(path_type=Path),
     metavar="CLUSTER.yaml",
-    help="Description of the cluster, whose kind says the queue: slurm, pbs, lsf, sge or "
+    help="Description of the cluster, whose kind names the queue: slurm, pbs, lsf, sge or "
     "kubernetes; a process here leads for other kinds.",
 )
 @click.option(
@@ -93,8 +93,8 @@ Examples
     multiple=True,
     metavar="NAME=VALUES",
     help="Run the command once for each of several values, separated by commas, or by semicolons "
-    "where values have commas. A value takes the place of {NAME} in the command, or is that of its "
-    "option --NAME. With several of these options all combinations run.",
+    "if values have commas. A value replaces {NAME} in the command, or is the value of its option "
+    "--NAME. If the option is repeated, all combinations of values run.",
 )
 @_runs_option
 @click.option(
@@ -118,11 +118,11 @@ def submit(
 ) -> None:
     """Hand a command of dhsic to a queue, and wait for its result or come back for it.
 
-    A job runs the command on workers that are jobs, or pods, too. It keeps a checkpoint in the
-    folder of the run unless it names another one, and goes on from there where its time is over.
-    With --each it is an array of jobs without workers, each as large as a worker, as many at a time
-    as the file has workers. A run has a name and a folder, which 'dhsic status', 'dhsic result' and
-    'dhsic cancel' know.
+    A job runs the command; its workers are also jobs, or pods. The job keeps a checkpoint in the
+    folder of the run, unless the command names another one, and resumes if its walltime ends. With
+    --each the run is an array of jobs without workers; each job has the size of a worker, and as
+    many run at a time as the file has workers. A run has a name and a folder, which 'dhsic status',
+    'dhsic result' and 'dhsic cancel' know.
     """
     if render_only and detach:
         msg = "--render-only submits nothing that could be detached: give one of them"
@@ -281,10 +281,9 @@ def result(identity: str, runs: Path | None, wait: bool, as_json: bool) -> None:
 @_run_argument
 @_runs_option
 def cancel(identity: str, runs: Path | None) -> None:
-    """End a submitted command; what it has done stays in its checkpoint, where it has one.
+    """End a submitted command; its checkpoint, if it has one, keeps finished parts.
 
-    If the command has ended, this removes what it left in Kubernetes; result, log and checkpoint
-    stay.
+    If the command has ended, remove its objects from Kubernetes; result, log and checkpoint remain.
     """
     run = find_run(runs_folder(runs), identity)
     now, job = _whole(standings(run)), run.job()

@@ -85,7 +85,7 @@ def _outputs() -> Sequence[click.Parameter]:
         ),
         click.Option(["--overwrite"], is_flag=True, help="Overwrite output files that exist."),
         click.Option(
-            ["--allow-missing-chunks"], is_flag=True, help="Absent chunks are their fill value."
+            ["--allow-missing-chunks"], is_flag=True, help="Read absent chunks as their fill value."
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Where tasks run: processes of this machine, a scheduler that runs already, or a cluster."""
+"""Where tasks run: processes of this machine, a running scheduler, or a cluster."""
 
 from dhsic.cluster.connection import connect
 from dhsic.cluster.local import local_cluster

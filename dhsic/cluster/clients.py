@@ -1,6 +1,6 @@
 """Clients of clusters that others run: dask-jobqueue, dask-kubernetes, dask-gateway, a scheduler.
 
-A cluster is gone when its block ends, but a scheduler that runs already stays.
+A started cluster ends with its block; a scheduler that was already running continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One way to all clusters."""
+"""Start a cluster, or connect to one."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ def connect(
     insecure: bool = False,
     timeout: float | None = None,
 ) -> Iterator[Any]:
-    """Start a cluster or connect to one; what was started is gone when the block ends.
+    """Start a cluster or connect to one; a started cluster ends with the block.
 
-    Traffic that leaves this machine is encrypted, unless `insecure` allows otherwise, and so is
-    that of workers that are started here, with a key that is made for them: others on this machine
-    neither read the data nor run code. Dask serves dashboards as plain http, also beside TLS, so
-    that those of job queues listen on this machine only, where all of its users can see names of
-    tasks and logs; local clusters have none. A script that starts processes on this machine needs
+    Traffic that leaves this machine is encrypted, unless `insecure` allows otherwise. Traffic of
+    workers on this machine is encrypted with a temporary key, so that other users of the machine
+    can neither read the data nor run code. Dask serves dashboards as plain http even with TLS. So
+    dashboards of job queues listen only on this machine, where all users can see names of tasks and
+    logs; local clusters have no dashboard. A script that starts processes on this machine needs
     ``if __name__ == "__main__":``, see `local_cluster`.
 
     Parameters
     ----------
     where : int, str, path or ClusterSpec, optional
-        Nothing for worker processes on this machine, one a processor; a number of them; the
-        address of a scheduler that runs already, such as ``tls://10.0.0.1:8786``; a file
-        ``*.json`` that ``dask scheduler --scheduler-file`` wrote; a file ``*.yaml`` that describes
-        a cluster, or such a description.
+        A number of worker processes on this machine (default one for each processor); the address
+        of a running scheduler, such as ``tls://10.0.0.1:8786``; a file ``*.json`` that
+        ``dask scheduler --scheduler-file`` wrote; a file ``*.yaml`` that describes a cluster; or a
+        `ClusterSpec`.
     memory : int or str, optional
-        Bytes that the plan may use in one worker process on this machine: give the same to the
-        test. An equal share of the machine's memory where not given.
+        Bytes that the plan may use in one worker process on this machine: pass the same to the
+        test. The default is an equal share of the memory of the machine.
     tls : TLS, optional
-        Certificates for a scheduler that runs already.
+        Certificates for a running scheduler.
     insecure : bool, optional
         Allow a scheduler on the network without TLS, with a warning.
     timeout : float, optional
-        Seconds to wait for an answer, for a first worker, and during a run where all workers are
-        gone; 10 for the answer and 60 for the workers of a scheduler that runs already.
+        Seconds to wait for an answer, for a first worker, and during a run without workers. The
+        default for a running scheduler is 10 for the answer and 60 for workers.
 
     Yields
     ------
@@ -60,7 +60,7 @@ def connect(
     Raises
     ------
     InvalidArgumentError
-        A description that cannot be used, nobody who answers, or no workers in time.
+        The description is not valid, the scheduler does not answer, or no worker arrives in time.
     MissingDependencyError
         The cluster needs a library that is not installed.
 

@@ -39,11 +39,11 @@ def memory_share(workers: int) -> int:
 def local_cluster(
     workers: int | Adaptive | None = None, memory: int | str = "2GiB", threads: int = 1
 ) -> Iterator[Any]:
-    """Start worker processes, which are gone when the block ends.
+    """Start worker processes, which end with the block.
 
-    Others on the same machine cannot reach them: they listen on loopback and speak TLS with a key
-    that is made for them and kept in memory. There is no dashboard; health and counters are served
-    as plain http on loopback.
+    Other users of the machine cannot connect to the workers, which listen on loopback and use TLS
+    with a temporary key that is kept in memory. There is no dashboard; health and counters are
+    served as plain http on loopback.
 
     A script that calls this needs ``if __name__ == "__main__":`` around its main part, since the
     processes are spawned.
@@ -51,7 +51,7 @@ def local_cluster(
     Parameters
     ----------
     workers : int or Adaptive, optional
-        Processes; where not given, as many as keep every processor busy.
+        Number of processes. The default keeps every processor busy.
     memory : int or str, optional
         Bytes that the plan may use in one process. A process is killed only at a quarter more,
         as a safety net for the machine, and its tasks run again.

@@ -1,7 +1,8 @@
 """Description of a cluster: a value, read from a YAML file.
 
-A description is checked for what would be silent or come late: keys that nothing reads, texts that
-would end a line of a job script, sections of another kind. All else is for the library of the kind.
+The checks find mistakes that would have no effect or fail late: unknown keys, texts that would
+break a line of a job script, sections of another kind. The library of the kind checks everything
+else.
 """
 
 from __future__ import annotations
@@ -202,14 +203,14 @@ class _Section:
 
 @dataclass(frozen=True)
 class Adaptive(_Section):
-    """Workers come and go with the work.
+    """A number of workers that follows the amount of work.
 
     Parameters
     ----------
     maximum : int
         The most workers.
     minimum : int, optional
-        The fewest workers, of which there must be one for a run to begin.
+        The fewest workers; a run begins with at least one worker.
 
     Raises
     ------
@@ -264,7 +265,7 @@ class TLS(_Section):
 
 @dataclass(frozen=True)
 class SchedulerAt(_Section):
-    """Where a scheduler runs already.
+    """The address of a running scheduler.
 
     Parameters
     ----------
@@ -300,42 +301,42 @@ class SchedulerAt(_Section):
 
 @dataclass(frozen=True)
 class JobQueue(_Section):
-    """How SLURM, PBS, LSF or SGE is asked for one job a worker, by dask-jobqueue.
+    """Options of a job queue, SLURM, PBS, LSF or SGE, which runs one job for each worker.
 
     Parameters
     ----------
     queue : str, optional
-        Queue, or partition in the words of SLURM; that of the site where not given.
+        Queue, or partition of SLURM. The default is that of the site.
     account : str, optional
-        Account to be charged; the project of LSF and SGE.
+        Account to charge; the project of LSF and SGE.
     name : str, optional
-        Name of the jobs of workers; ``dhsic-worker``, or after the run that `dhsic submit`
-        makes, where not given.
+        Name of the jobs of workers. The default is ``dhsic-worker``, or the name of the run of
+        `dhsic submit`.
     walltime : str, optional
         Longest time of a job, as ``HH:MM:SS`` or ``D-HH:MM:SS``. A worker leaves before its job
-        ends, and its place is taken by a new one.
+        ends, and a new job replaces it.
     interface : str, optional
         Network interface of scheduler and workers, such as ``ib0``.
     host : str, optional
-        Host name or address at which workers find the scheduler, where the interface does not
-        say it.
+        Host name or address at which workers find the scheduler, if the interface does not
+        determine it.
     log_directory : str, optional
-        Folder for what jobs write, seen by all nodes.
+        Folder for the output of jobs, shared by all nodes.
     local_directory : str, optional
         Folder of a node for scratch files; variables such as ``$TMPDIR`` are those of the node.
     shared_directory : str, optional
-        Folder seen by all nodes, for the temporary certificates of a cluster without `TLS`; the
-        home folder where not given.
+        Folder shared by all nodes, for the temporary certificates of a cluster without `TLS`. The
+        default is the home folder.
     prologue : tuple of str, optional
         Lines of shell before the worker starts, such as ``module load python``.
     directives : tuple of str, optional
         More options of the queue, such as ``--constraint=avx2``.
     python : str, optional
-        Python of the nodes, whose variables are those of the node; that of this process where
-        not given.
+        Python of the nodes; environment variables are those of the node. The default is the Python
+        of this process.
     leave_out : tuple of str, optional
-        Options that the head of a script must not have, such as ``--mem`` or
-        ``--cpus-per-task``, where a site forbids them: lines that hold one are left out.
+        Options to leave out of the head of a script, such as ``--mem`` or ``--cpus-per-task``, if a
+        site forbids them: lines with such an option are dropped.
     options : mapping, optional
         More arguments of the class of dask-jobqueue, such as ``resource_spec``.
 
@@ -372,32 +373,32 @@ class JobQueue(_Section):
 
 @dataclass(frozen=True)
 class Kubernetes(_Section):
-    """How the Dask operator of Kubernetes is asked for a cluster.
+    """Options of a cluster on Kubernetes, by the Dask operator.
 
     Parameters
     ----------
     image : str
         Image with this package, for scheduler and workers.
     namespace : str, optional
-        Where the cluster lives; that of the context where not given.
+        Namespace of the cluster. The default is that of the context.
     service_account : str, optional
         Service account of the pods, for access to object storage.
     secrets : tuple of str, optional
-        Names of secrets whose keys become environment variables of the pods: credentials are
+        Names of secrets whose keys become environment variables of the pods. Credentials are
         written nowhere else.
     tls_secret : str, optional
         Name of the secret with ``ca.crt``, ``tls.crt`` and ``tls.key`` for scheduler and workers.
     resources : mapping, optional
-        ``requests`` and ``limits`` of a worker over those that follow from threads and memory;
-        limits of memory must hold the worker.
+        ``requests`` and ``limits`` of a worker, which override those that follow from threads and
+        memory; limits of memory must not be below the memory of the worker.
     context : str, optional
-        Context of the kubeconfig file; the current one where not given.
+        Context of the kubeconfig file. The default is the current one.
     operator_namespace : str, optional
-        Where the operator lives: its pods there may ask the scheduler of an adaptive cluster how
-        many workers it wants, and no other pods of other namespaces reach the cluster.
+        Namespace of the operator: its pods may ask the scheduler of an adaptive cluster how many
+        workers it needs; no other pods of other namespaces can connect to the cluster.
     storage_ports : tuple of int, optional
-        Ports at which pods may reach object storage, anywhere; they reach nothing else but each
-        other and the names of hosts.
+        Ports at which pods may connect to object storage at any address. Pods can otherwise connect
+        only to each other and to the DNS.
 
     Examples
     --------
@@ -422,17 +423,17 @@ class Kubernetes(_Section):
 
 @dataclass(frozen=True)
 class Gateway(_Section):
-    """How a Dask Gateway is asked for a cluster.
+    """Options of a cluster from a Dask Gateway.
 
     Parameters
     ----------
     address : str
         Such as ``https://gateway.example.org``.
     auth : str, optional
-        ``basic``, ``kerberos`` or ``jupyterhub``; what the configuration of Dask says where not
-        given. Passwords are taken from there too and stand in no file of this package.
+        ``basic``, ``kerberos`` or ``jupyterhub``. The default is that of Dask's configuration,
+        which also has the passwords; no file of this package contains them.
     image : str, optional
-        Where the gateway offers an option of this name.
+        Image, if the gateway offers an option of this name.
     options : mapping, optional
         More options that the gateway offers, by name.
 
@@ -484,11 +485,11 @@ def _section_of(kind: str) -> str:
 
 @dataclass(frozen=True)
 class ClusterSpec(_Section):
-    """Where tasks run, and on how many workers.
+    """The description of a cluster: its kind, its workers and its options.
 
-    A file of it is YAML: ``kind``, ``workers`` (a number, or ``minimum`` and ``maximum``),
-    ``threads``, ``memory`` with its unit, ``timeout``, ``tls``, ``insecure`` and one section named
-    after the kind. Paths in it are relative to its folder.
+    The file is YAML: ``kind``, ``workers`` (a number, or ``minimum`` and ``maximum``), ``threads``,
+    ``memory`` with its unit, ``timeout``, ``tls``, ``insecure`` and one section named after the
+    kind. Paths in it are relative to its folder.
 
     Parameters
     ----------
@@ -496,18 +497,18 @@ class ClusterSpec(_Section):
         ``local``, ``scheduler``, ``slurm``, ``pbs``, ``lsf``, ``sge``, ``kubernetes`` or
         ``gateway``.
     workers : int or Adaptive, optional
-        Worker processes. For ``local`` one a processor where not given; a ``scheduler`` has its
-        own; all others need it.
+        Worker processes. The default for ``local`` is one for each processor; a ``scheduler`` has
+        its own workers; all other kinds need a number.
     threads : int, optional
         Threads of a worker process.
     memory : int or str, optional
         Bytes that the plan may use in one worker process, such as ``"4GiB"``.
     timeout : float, optional
-        Seconds to wait for a scheduler to answer, for a first worker, and during a run where all
-        workers are gone. Where not given, a scheduler that runs already has 10 to answer and 60 to
-        have workers; workers that are waited for in a queue have 600.
+        Seconds to wait for a scheduler to answer, for a first worker, and during a run without
+        workers. The default for a running scheduler is 10 for the answer and 60 for workers; for
+        workers in a queue it is 600.
     tls : TLS, optional
-        Certificates. A job queue makes temporary ones where not given.
+        Certificates. By default a job queue gets temporary ones.
     insecure : bool, optional
         Allow traffic without TLS off this machine: everyone on the network can then read the
         data and run code on the workers.
@@ -523,7 +524,7 @@ class ClusterSpec(_Section):
     Raises
     ------
     InvalidArgumentError
-        A kind, a number, a size or a section cannot be, or a section is of another kind.
+        A kind, a number, a size or a section is not valid, or a section is of another kind.
 
     Examples
     --------
@@ -588,9 +589,9 @@ class ClusterSpec(_Section):
         Parameters
         ----------
         description : mapping
-            As a file holds it.
+            The content of a file.
         folder : str, optional
-            Folder that relative paths start from.
+            Folder of relative paths.
 
         Returns
         -------

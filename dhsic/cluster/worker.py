@@ -21,7 +21,7 @@ from dhsic.errors import ClusterError
 _UNGUARDED = 78  # an exit code that says so
 _GUARD = (
     "a script that starts worker processes must do so below 'if __name__ == \"__main__\":', since "
-    "each of them runs the script from its head: put that line before the part that starts them"
+    "each of them runs the script from its start: put that line before the part that starts them"
 )
 _STARTS = 3
 # A frozen process is told by its processor time. Heartbeats would be false alarms: LAPACK of SciPy

@@ -1,22 +1,21 @@
 """Tests of conditional independence, by residuals of kernel features or within strata.
 
-Few features are of x and of y, and many of what is given.
+x and y have few features, and the given variables z have many. *Features of z for one variable* are
+functions of the first predictions of that variable. The features of x are many functions of one
+quantity, such as a sum of functions of z and noise. The predictions of the two features that vary
+most contain the dependence of this quantity on z, with few degrees of freedom; functions of these
+two predictions are regressors of all features. Features of x less its own prediction depend on z
+also through that prediction and its errors, so the prediction is added to the two. Predictions of x
+are used for x alone, so that given z and under the null hypothesis the residuals of x and of y
+remain independent.
 
-*Features of what is given that suit one variable* are functions of its first predictions. The
-features of x are many functions of one thing, as of a sum of functions of z and noise. All that
-z says of it is in the predictions of the two features that vary most, found with few degrees of
-freedom; functions of these two serve all features. Where the features are of x less its own
-prediction, they depend on z by that prediction too, errors and all, so that it joins the two.
-Predictions of x serve x alone, so that given z and under the null hypothesis the residuals of x
-and of y stay independent.
-
-The predictions of features, of a row, are by regressions on the rows of the other folds
-([1] section 3). Regressors that rows choose take more of these rows' noise than leverages tell,
-which count functions that are linear in given regressors alone ([2] section 2). That of the
-variable itself is the one that its features are about, by all rows.
-The functions stand less their linear parts. The features of z hold the predictions by all rows,
-which differ from those by other folds by a sum over the noise of the fold's own rows, so that with
-both the second regression would predict this noise.
+The predictions of features of a row come from regressions on the rows of the other folds ([1]
+section 3). Regressors that depend on the rows absorb more of the noise of these rows than leverages
+account for, since leverages count only functions that are linear in fixed regressors ([2] section
+2). The prediction of the variable itself is fitted to all rows; its features are centred by this
+prediction. The functions of predictions have their linear parts subtracted. The features of z
+contain the predictions from all rows, which differ from those from other folds by a sum over the
+noise of the fold's own rows; with both, the second regression would predict this noise.
 
 References
 ----------
@@ -117,29 +116,28 @@ _LEVERED_ROWS = 50  # for each regressor
 class ConditionalIndependenceTestResult(IndependenceTestResult):
     """The outcome of a test that two variables are independent given others.
 
-    All fields are as in `IndependenceTestResult`, with two variables and these.
+    All fields are as in `IndependenceTestResult`, with two variables, except these.
 
     Parameters
     ----------
     estimate : float
-        With method "kernel" the kernel partial correlation coefficient of x and y, less its
-        prediction by the others, given the others: from 0 for conditional independence to 1 where
-        y is a function of x and the others. With "strata" the squared HSIC of the variables within
-        strata.
+        With method "kernel" the kernel partial correlation coefficient of x and y given z, with y
+        less its prediction from z: from 0 for conditional independence to 1 if y is a function of x
+        and z. With "strata" the squared HSIC of the variables within strata.
     given : tuple of str
-        Names of the given variables.
+        Names of the given variables z.
     method : str
         "kernel" or "strata".
     method_reason : str
-        Why this one.
+        Why this method was chosen.
     explained : tuple of float
-        Shares of the variances of x and of y that the given variables explain: the prediction of
-        their numbers, and of the rest the regression of their features. Empty with "strata".
+        Shares of the variances of x and of y that z explains: by the prediction of numbers, and of
+        the remainder by the regression of features. Empty with "strata".
     gained : tuple of float
-        How much larger the shares are that all rows explain of x and of y than those that either
-        half of the rows explains of the other; of numbers at most twice those of features, which
-        far values do not rule. Where both are large, more rows would explain more
-        (`dhsic.errors.UnexplainedWarning`). Empty with "strata".
+        By how much the shares of x and of y that regressions on all rows explain exceed those that
+        regressions on one half of the rows explain of the other half. The gain of numbers counts at
+        most twice that of features, which extreme values do not dominate. If both gains are large,
+        more rows would explain more (`dhsic.errors.UnexplainedWarning`). Empty with "strata".
 
     References
     ----------
@@ -209,27 +207,27 @@ def conditional_independence_test(
 ) -> ConditionalIndependenceTestResult:
     """Test whether two variables are independent given others.
 
-    Method "kernel" regresses features of x and features of y on features of z, the given
-    variables, and asks whether products of the residuals have mean 0 at every weight that is a
-    function of z ([1]_, [2]_). Features of a number are kernels of what is left of it by its
-    prediction from z, so that they tell of the noise and little of the mean; numbers most of whose
-    values repeat, and kernels without a length, are taken as they are. Functions of predictions of
-    features are among the features of z; they are cross-fitted: those of a half of the rows, drawn
-    at random, are by regressions on the other half [5]_. Nothing is assumed of how x and y depend
-    on z or of the noise: its spread and shape may follow z. The regressions must be able to follow
-    the means of the features given z, and no test keeps its level for all laws without such a
-    condition [3]_. They are ridge regressions on kernel features of every column by itself, wide
-    and narrow, of all columns together, and on products of two of up to 20 columns of numbers.
-    Each feature of x and y takes the best of four sets of these by generalised cross-validation,
-    and the smallest ridge whose error is within a tenth of the least: a little less power for less
-    bias. Beyond 200,000 rows they are fitted to 200,000 or to 200 sqrt(n), drawn at random.
-    Residuals are put right for the rows' own share in their predictions, and the p-value is of the
-    limit law of the statistic over all rows: an approximation, in three passes over the data. Where
-    all rows explain much more of x and of y than half of them do, an `UnexplainedWarning` tells
-    that the regressions miss what z says.
+    Method "kernel" regresses features of x and features of y on features of z, the given variables,
+    and tests whether products of the residuals and functions of z have mean 0 ([1]_, [2]_).
+    Features of a column of numbers are kernels of its residual from a prediction by z, so that they
+    describe the noise and little of the mean; numbers whose values mostly repeat, and kernels
+    without a length, are not changed. The features of z include functions of predictions of
+    features. These are cross-fitted: for one half of the rows, drawn at random, they come from
+    regressions on the other half [5]_. The test assumes nothing about how x and y depend on z or
+    about the noise, whose spread and shape may follow z. The regressions must be able to fit the
+    means of the features given z; no test keeps its level for all laws without such a condition
+    [3]_. They are ridge regressions on kernel features, wide and narrow, of every column alone and
+    of all columns together, and on products of two of up to 20 columns of numbers. Each feature of
+    x and y takes the best of four sets of regressors by generalised cross-validation, and the
+    smallest ridge whose error is within a tenth of the least, which loses a little power for less
+    bias. With more than 200,000 rows the regressions are fitted to max(200,000, 200 sqrt(n)) rows,
+    drawn at random. Leverages correct the residuals, and the p-value comes from the limit law of
+    the statistic over all rows: an approximation, in three passes over the data. If all rows
+    explain much more of x and of y than half of the rows do, an `UnexplainedWarning` says that the
+    regressions miss a part of the dependence on z.
 
-    Method "strata" is for a z of few values: `dhsic.independence_test` with `strata`, where rows
-    change places within a stratum alone, which is exact at every n.
+    Method "strata" is for z with few values: it calls `dhsic.independence_test` with `strata`,
+    which permutes rows only within a stratum and is exact at every n.
 
     Parameters
     ----------
@@ -238,17 +236,18 @@ def conditional_independence_test(
     given : array-like, or a list or tuple of them
         The variables z, shapes (n,) or (n, d_j); with `data`, names of columns.
     method : {"auto", "kernel", "strata"}, optional
-        "auto" takes "strata" where all given columns are categories or booleans, else "kernel".
+        "auto" takes "strata" if all given columns are categories or booleans, else "kernel".
     kernels : str, Kernel, or two of them, optional
-        For x and y. Where none is given, "delta" of categories, and of numbers "gaussian" with
-        1.75 times its usual length, which finds more of what noise shares. Lengths that you leave
-        out are of what is left by predictions. With "strata" as for `dhsic.independence_test`.
+        Kernels of x and y. The default is "delta" for categories, and for numbers "gaussian" with
+        1.75 times its usual length, which finds more common spreads of the noise. Lengths that are
+        not given follow the residuals from predictions. With "strata" as for
+        `dhsic.independence_test`.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         As for `dhsic.independence_test`.
     names : sequence of str, optional
         Names of x, y and the given variables.
     data, missing
-        As for `dhsic.independence_test`; a list that is given names a variable each.
+        As for `dhsic.independence_test`; with `data`, each name in a list `given` is a variable.
     precision, client, threads, memory, progress, checkpoint
         As for `dhsic.independence_test`.
 
@@ -260,7 +259,7 @@ def conditional_independence_test(
     Raises
     ------
     InvalidArgumentError
-        Nothing is given, or an option cannot be used.
+        No variable is given, or an option cannot be used.
     DataError, MemoryBudgetError
         As for `dhsic.independence_test`; fewer than 20 rows.
 
@@ -280,8 +279,8 @@ def conditional_independence_test(
 
     Examples
     --------
-    Noise whose spread follows z leaves residuals that depend on each other, and yet x and y are
-    independent given z:
+    The spread of the noise follows z, so residuals are dependent, although x and y are independent
+    given z:
 
     >>> import numpy as np
     >>> import dhsic
@@ -728,17 +727,17 @@ def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
     """
     told = []
     if n < _FEWEST_OF_LIMIT:
-        told.append(f"n = {n} is less than {_FEWEST_OF_LIMIT}, below which the limit may be far")
+        told.append(f"n = {n} is less than {_FEWEST_OF_LIMIT}: the limit law may be inaccurate")
     elif found.deciding < _DECIDING_ROWS:
         told.append(
-            f"about {found.deciding:.2g} of {n:,} rows decide, so that the limit may be far: take "
-            "ranks, or leave out rare values"
+            f"about {found.deciding:.2g} of {n:,} rows decide, so that the limit law may be "
+            "inaccurate: take ranks, or leave out rare values"
         )
     for name, share in zip(names, found.explained, strict=False):
         if 1.0 - share < _LEFT:
             told.append(
-                f"{name} is nearly a function of what is given, so that errors of the regression "
-                "may pass for dependence"
+                f"{name} is nearly a function of the given variables, so that errors of the "
+                "regression may appear as dependence"
             )
     text = "; ".join(told)
     if text:
@@ -748,9 +747,9 @@ def warn_of_limits(found: FoundResiduals, names: Sequence[str], n: int) -> str:
         return text
     x, y = names[:2]
     unexplained = (
-        f"the regressions do not find all that is said of {x} and {y} by what is given: all rows "
-        f"explain {100 * gained_x:.2g} and {100 * gained_y:.2g} % more of them than half of the "
-        "rows, and what both miss may pass for dependence, so that a small p-value tells little: "
+        f"the regressions miss a part of the dependence of {x} and {y} on the given variables: all "
+        f"rows explain {100 * gained_x:.2g} and {100 * gained_y:.2g} % more of them than half of "
+        "the rows. The missed parts may appear as dependence, so do not rely on a small p-value; "
         "take more rows or fewer given columns"
     )
     warnings.warn(f"conditional test: {unexplained}", UnexplainedWarning, stacklevel=6)

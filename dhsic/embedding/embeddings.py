@@ -149,23 +149,23 @@ def _carried(digits: NDArray[np.int64]) -> NDArray[np.int64]:
 class MeanEmbedding(BarResult):
     """The mean embedding of n rows, projected on landmarks.
 
-    With landmarks z_1..z_r, K their Gram matrix and kappa_j = (1/n) sum_i k(z_j, x_i) it is the
-    function sum_j alpha_j k(z_j, .) with alpha = K^-1 kappa ([1]_ equation 5), the nearest to
-    (1/n) sum_i k(x_i, .) among those of landmarks. The sums are kept without rounding: `update` and
-    `merge` give what one pass over all rows would.
+    With landmarks z_1..z_r, K their Gram matrix and kappa_j = (1/n) sum_i k(z_j, x_i), the
+    embedding is the function sum_j alpha_j k(z_j, .) with alpha = K^-1 kappa ([1]_ equation 5).
+    Among the linear combinations of k(z_j, .) it is nearest to (1/n) sum_i k(x_i, .). Sums have no
+    rounding: `update` and `merge` give the result of one pass over all rows.
 
     Parameters
     ----------
     kernel : Kernel
-        As fitted.
+        The fitted kernel.
     landmarks : ndarray, shape (r, d)
-        Those that span what was drawn, in units of the variable.
+        Landmarks that span the drawn ones, in units of the variable.
     indices : ndarray of int, shape (r,)
-        The rows of the data that they are; -1 where they were given.
+        The rows of the data that are landmarks; -1 for given landmarks.
     sums : ExactSums
         sum_i k(z_j, x_i).
     n : int
-        Rows.
+        Number of rows.
     drawn : int
         Landmarks before pruning.
     tolerance : float
@@ -173,17 +173,17 @@ class MeanEmbedding(BarResult):
     precision : str
         Precision of the tiles.
     seed : int
-        Fixes every draw.
+        Seed of every random draw.
     passes : tuple of PassSummary, optional
         The passes over the data.
     choice : str, optional
-        Why fewer landmarks were drawn than usual, where their number was not given.
+        Why fewer landmarks than usual were drawn, if the call gave no number.
 
     Raises
     ------
     InvalidArgumentError
-        By the methods: rows of another number of columns, values that are not one a landmark, or an
-        embedding of another kernel or with other landmarks.
+        By the methods: rows with another number of columns, not one value for each landmark, or an
+        embedding with another kernel or other landmarks.
 
     References
     ----------
@@ -250,13 +250,13 @@ class MeanEmbedding(BarResult):
     def integrate(self, function: Callable[[Vector], Any] | NDArray[Any]) -> Any:
         """Integrate a function by the quadrature of landmarks and weights.
 
-        For functions f of the RKHS the error is at most |f| times the distance of the embedding to
-        that of the law.
+        For a function f of the RKHS the error is at most |f| times the distance between this
+        embedding and that of the law.
 
         Parameters
         ----------
         function : callable or ndarray
-            Takes landmarks (r, d) and returns (r,) or (r, c); or these values.
+            A function of landmarks (r, d) that returns values (r,) or (r, c); or these values.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class MeanEmbedding(BarResult):
         Raises
         ------
         InvalidArgumentError
-            Not one finite value, or row of them, a landmark.
+            The values are not finite, or not one value or row of values for each landmark.
         """
         values = np.asarray(function(self.landmarks) if callable(function) else function)
         if values.shape[:1] != self.weights.shape or not np.isfinite(values).all():
@@ -315,7 +315,7 @@ class MeanEmbedding(BarResult):
         return self.kernel == other.kernel and np.array_equal(self.landmarks, other.landmarks)
 
     def merge(self, other: MeanEmbedding) -> MeanEmbedding:
-        """Compute the embedding of the rows of both, at their common landmarks.
+        """Compute the embedding of the rows of two embeddings with the same landmarks.
 
         Raises
         ------
@@ -324,7 +324,7 @@ class MeanEmbedding(BarResult):
         """
         if not self.shares(other) or self.precision != other.precision:
             msg = (
-                "embeddings merge where kernel, landmarks and precision are the same; got "
+                "embeddings to merge must have the same kernel, landmarks and precision; got "
                 f"{self._described} and {other._described}: embed the other rows by like()"
             )
             raise InvalidArgumentError(msg)
@@ -364,7 +364,7 @@ class MeanEmbedding(BarResult):
         run = RunOptions(seed, precision, client, threads, memory, None, progress, checkpoint)
         session = _open_sample(run, x)
         if session.dims != (expected,):
-            msg = f"x must have {expected} columns, as the rows embedded; got {session.dims[0]}"
+            msg = f"x must have {expected} columns, like the embedded rows; got {session.dims[0]}"
             raise DataError(msg)
         reduction = _EmbeddingPass.at(session, self.kernel, self.landmarks)
         session.begin(plan_of(session, [session.plan(reduction)], _REMEDY))
@@ -377,10 +377,10 @@ class MeanEmbedding(BarResult):
         return replace(self, indices=indices, sums=sums, n=session.n, passes=passes, choice="")
 
     def update(self, x: Any, **run: Any) -> MeanEmbedding:
-        """The embedding of these rows and others, in one pass over the others, as `like`.
+        """Compute the embedding of these rows and others, in one pass over the others, as `like`.
 
-        Rows are summed in groups of 2,048. Where these rows are a multiple of it, the bits are
-        those of one pass over all.
+        Rows are summed in groups of 2,048. If the number of these rows is a multiple of 2,048, the
+        bits are those of one pass over all rows.
         """
         return self.merge(self.like(x, **run))
 
@@ -390,16 +390,16 @@ class MeanEmbedding(BarResult):
         Parameters
         ----------
         path : str or Path
-            Where; read by `load_embedding`.
+            Path to write; `load_embedding` reads it.
         overwrite : bool, optional
-            Replace what is there.
+            Replace an existing file or group.
 
         Raises
         ------
         InvalidArgumentError
-            Something is there; or the kernel is not one of `dhsic.kernels`.
+            The path exists; or the kernel is not one of `dhsic.kernels`.
         DataError
-            It cannot be written.
+            The file cannot be written.
         """
         path = check_path("path", path)
         check_flag("overwrite", overwrite)
@@ -419,7 +419,7 @@ class MeanEmbedding(BarResult):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        kept = f"{len(self.landmarks):,} of {self.drawn:,} drawn"
+        kept = f"{len(self.landmarks):,} kept of {self.drawn:,} drawn"
         return [
             ("rows", f"{self.n:,} of {self.landmarks.shape[1]} columns"),
             ("kernel", kernel_text(self.kernel.spec())),
@@ -457,7 +457,7 @@ class MeanEmbedding(BarResult):
         rows = rows[:, None] if rows.ndim == 1 else rows
         if rows.ndim != 2 or rows.shape[1] != self.landmarks.shape[1]:
             msg = (
-                f"{what} must have shape (q, {self.landmarks.shape[1]}), as the rows embedded; "
+                f"{what} must have shape (q, {self.landmarks.shape[1]}), like the embedded rows; "
                 f"got {np.shape(points)}"
             )
             raise InvalidArgumentError(msg)
@@ -466,7 +466,7 @@ class MeanEmbedding(BarResult):
     def _check_kernel(self, other: MeanEmbedding) -> None:
         if self.kernel != other.kernel:
             msg = (
-                f"embeddings are compared where their kernel is the same; got {self._described} "
+                f"embeddings to compare must have the same kernel; got {self._described} "
                 f"and {other._described}: embed the other rows by like(), or with this kernel"
             )
             raise InvalidArgumentError(msg)
@@ -500,19 +500,19 @@ def mean_embedding(
     kernel : str or Kernel, optional
         A bandwidth that is not given follows the median heuristic, as for `independence_test`.
     n_landmarks : int or str, optional
-        Landmarks to draw, the m of [1]_: a number, or a multiple of sqrt(n) as "8sqrt". The error
-        of the embedding of the law reaches its n^-1/2 near sqrt(n) log(n). Where not given,
-        "8sqrt", or the largest power of two that fits the memory and the time by the plan, if that
-        is less; `choice` of the result says so.
+        Landmarks to draw, the m of [1]_: a number, or a multiple of sqrt(n) such as "8sqrt". The
+        error of the embedding of the law reaches the rate n^-1/2 near sqrt(n) log(n) landmarks. The
+        default is "8sqrt", or if that does not fit the memory and the time by the plan the largest
+        power of two that fits; `choice` of the result says so.
     selection : str, optional
-        "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky" or
-        "leverage", see `dhsic.landmarks.select`.
+        "uniform", or a method that selects landmarks from a pool of uniformly drawn rows:
+        "rpcholesky" or "leverage", see `dhsic.landmarks.select`.
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
     tolerance : float, optional
-        A landmark is dropped where its squared distance to the span of the others, relative to
-        the largest, is below it. The default follows the precision: 1e-8 for float64 tiles, 1e-4
-        for float32.
+        A landmark is dropped if its squared distance to the span of the others, relative to the
+        largest, is below the tolerance. The default follows the precision: 1e-8 for float64 tiles,
+        1e-4 for float32.
     rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -717,7 +717,7 @@ def load_embedding(path: str | Path) -> MeanEmbedding:
     Raises
     ------
     DataError
-        There is none.
+        The path has no mean embedding.
 
     Examples
     --------
@@ -808,7 +808,7 @@ def _store(path: str, *, read_only: bool) -> Any:
 def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
     """Compute the maximum mean discrepancy of two embeddings of the same kernel.
 
-    Each is projected on landmarks of its own, or both on the same.
+    The embeddings may have different landmarks.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Checkpoints: finished parts of a run in a folder, so that a later run does only the rest.
+"""Checkpoints: a folder with the finished parts of a run, from which a later run resumes.
 
-The root holds a manifest that says which run it is. Every pass has a folder named after a token of
-all that determines it, and in it a file for each shard: a subtree of the tree that combines the
-partial results. Whoever reads a shard gets what the computation would give, bit by bit. A run that
-is done removes them: they may be larger than the data.
+The root contains a manifest that identifies the run. Every pass has a folder, named by a token of
+everything that determines the pass, with a file for each shard: the result of a subtree of the tree
+that combines partial results. A shard has the same bits as its computation. A finished run removes
+the shards, which may be larger than the data.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def written_out(value: Any) -> Any:
     if isinstance(value, Mapping):
         # Keys of other types would become text in JSON, and different mappings the same.
         if not all(type(key) is str for key in value):
-            msg = "a mapping can be told from others only where its keys are words"
+            msg = "a checkpoint can identify a mapping only if its keys are text"
             raise TypeError(msg)
         return {key: written_out(item) for key, item in value.items()}
     if type(value) in (tuple, list):
@@ -141,7 +141,7 @@ def written_out(value: Any) -> Any:
         if isinstance(value, np.ndarray):  # tokens are of the memory, whose order is no value
             value = np.asarray(value, order="C")
         return _named(type(value)) | {"token": tokenize(value, ensure_deterministic=True)}
-    msg = f"a {type(value).__name__} cannot be told from others: make it a dataclass of values"
+    msg = f"a checkpoint cannot identify a {type(value).__name__}: make it a dataclass of values"
     raise TypeError(msg)
 
 
@@ -308,7 +308,7 @@ class Manifest:
             version = "none"
         msg = (
             f"the manifest of checkpoint {folder} must have format {_FORMAT}, got {version}: a run "
-            "of another version of dhsic cannot go on; take another URL, or remove the folder if "
+            "of another version of dhsic cannot resume; take another URL, or remove the folder if "
             "nobody needs it"
         )
         raise DataError(msg)

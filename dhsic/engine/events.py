@@ -1,4 +1,4 @@
-"""Events of the engine, for whoever listens while it works."""
+"""Events of the engine, which listeners receive during a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples"]
 
 @dataclass(frozen=True)
 class StepStarted:
-    """The driver starts a step of its own, such as the factorisation."""
+    """The driver starts a step, such as the factorisation."""
 
     name: str
 

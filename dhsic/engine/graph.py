@@ -1,8 +1,8 @@
 """Graphs of tasks, for a pass, replicates or rows, computed on threads or on any cluster.
 
-The bits of a result come from the bounds of the blocks and from the tree that combines them, which
-depend on the data alone: wherever and in whatever order tasks run, the same graph gives the same.
-Dask is slow to import, so that each function imports what it uses of it.
+The bits of a result depend on the bounds of the blocks and on the tree that combines them, which
+depend on the data alone: the same graph gives the same bits wherever and in whatever order tasks
+run. Dask is slow to import, so each function imports the parts that it uses.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Job(NamedTuple):
 
 
 def as_task(function: Callable[..., Any]) -> Any:
-    """A function whose calls are tasks, each with a key of its own."""
+    """A function whose calls are tasks, each with its own key."""
     from dask.delayed import delayed
 
     # Calls with equal arguments stay different tasks, and Dask need not hash their arrays.
@@ -109,7 +109,7 @@ def held(value: Any, runtime: Runtime) -> Any:
 def ship(client: Any, value: Any) -> Any:
     """Send a value once, as tasks: unlike scattered data it survives the loss of every worker.
 
-    It goes in pieces, since Dask warns of tasks that carry more than 10 MB.
+    The value is sent in pieces, since Dask warns of tasks larger than 10 MB.
     """
     # Cut up, since a message of one large value would block the scheduler while it passes.
     data = pickled(value)
@@ -143,7 +143,7 @@ def computed(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
 def compute(job: Job, runtime: Runtime, tell: Tell) -> list[Any]:
     """Compute what is wanted, in order, and tell how much every leaf did when it is done.
 
-    The job is empty afterwards: a traceback must not hold on to what was sent.
+    The job is empty afterwards, so that a traceback does not keep the sent data.
     """
     amounts = {leaf.key: amount for leaf, amount in zip(job.leaves, job.amounts, strict=True)}
     if runtime.client is None:
@@ -195,7 +195,7 @@ def _on_client(job: Job, amounts: dict[str, int], client: Any, tell: Tell) -> li
 
 
 def _forget_threads() -> None:
-    """Let no fork wait for threads of its parent, which it has not: pools of Dask, and clients."""
+    """Reset thread pools and clients of Dask after a fork, which has no threads of its parent."""
     if (threaded := sys.modules.get("dask.threaded")) is not None:
         threaded.pools.clear()
         vars(threaded)["default_pool"] = None

@@ -1,4 +1,4 @@
-"""Stored arrays as a run finds them, and whether they are still so at its end."""
+"""Inventories of stored arrays at the start of a run, and checks for changes at its end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The steps that would run, with their memory, before anything runs.
+"""Plans: the steps of a run with their memory, before the run.
 
-Bytes are upper bounds from shapes: of blocks, states, and what a task holds beside them. Seconds
-are those of one block of every pass.
+Bytes are upper bounds from shapes of blocks, of states and of other arrays of a task. Seconds come
+from timing one block of every pass.
 """
 
 from __future__ import annotations
@@ -211,41 +211,41 @@ class Times:
 
 @dataclass(frozen=True, repr=False)
 class Plan(BarResult):
-    """All that would run.
+    """The steps of a run, with their memory and time.
 
     Parameters
     ----------
     n : int
         Rows of the data.
     variables : tuple of str
-        Their names.
+        Names of the variables.
     n_landmarks : int or None
         Landmarks before pruning.
     runtime : Runtime
-        Where it runs.
+        Threads or cluster of the run.
     steps : tuple of DriverStep or PassPlan
-        In order.
+        The steps in order.
     baseline_bytes : int
         Bytes of a process that has loaded its libraries and no data.
     remedy : str
-        Advice where the plan needs too much memory.
+        Advice if the plan needs too much memory.
     would_fit : callable
-        Tells the largest numbers that would fit, to come after it.
+        Returns a text about the largest numbers that would fit, for the end of the advice.
     times : Times, optional
         Seconds of the run.
     pilot : callable, optional
-        Times a block of every pass, when seconds are first asked for.
+        Times a block of every pass, when seconds are first requested.
     kept_bytes : int, optional
-        Bytes of replicates, which stay beside all steps.
+        Bytes of replicates, which are held during all steps.
     closing_bytes : int, optional
-        Bytes of what becomes of them after the last step.
+        Bytes of the computation of results from replicates, after the last step.
     possible : tuple of PassPlan, optional
-        Passes that run only where the drawn rows of a column are all equal, to find others, or
-        where a value is not finite, to find its row.
+        Passes that run only if the drawn rows of a column are all equal, to find other rows, or if
+        a value is not finite, to find its row.
     estimator, null : str, optional
-        Their names.
+        Names of the estimator and the null.
     kernels : tuple of str, optional
-        The kernels that are fitted, each once.
+        The kernels that are fitted, without repeats.
 
     Examples
     --------
@@ -303,7 +303,7 @@ class Plan(BarResult):
 
     @property
     def peak_driver_bytes(self) -> int:
-        """Predicted peak bytes of this process, besides what its user holds in it."""
+        """Predicted peak bytes of this process, without the data that its user holds."""
         peak, held = self.closing_bytes, 0
         for step in (*self.possible, *self.steps):
             # A step works beside what those before it have left.
@@ -317,7 +317,7 @@ class Plan(BarResult):
 
     @property
     def peak_worker_bytes(self) -> int:
-        """Predicted peak bytes of one worker process, this one where it runs on threads."""
+        """Predicted peak bytes of one worker process, or of this process with threads."""
         if self.runtime.client is None:
             return self.peak_driver_bytes
         # Passes run one after another, so that the largest decides.
@@ -331,12 +331,12 @@ class Plan(BarResult):
 
     @property
     def fits(self) -> bool:
-        """Whether it needs no more than the allowed memory."""
+        """Whether the plan needs at most the allowed memory."""
         return self.peak_bytes <= self.runtime.memory
 
     @cached_property
     def timed(self) -> Times | None:
-        """Seconds of the run; None where there are no data to time a block of, or too many."""
+        """Seconds of the run; None if a block cannot be timed."""
         times = self.times
         if times is None and self.pilot is not None and self.fits:
             times = self.pilot()
@@ -347,12 +347,12 @@ class Plan(BarResult):
 
     @property
     def processor_seconds(self) -> float | None:
-        """Predicted seconds of one thread, those of all tasks together; None where not timed."""
+        """Predicted processor seconds of all tasks together; None without a timing."""
         return None if self.timed is None else self.timed.processor
 
     @property
     def seconds(self) -> float | None:
-        """Predicted seconds from beginning to end, where all threads are free, or None."""
+        """Predicted elapsed seconds if all threads are free; None without a timing."""
         return None if self.timed is None else self.timed.elapsed
 
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
@@ -363,7 +363,7 @@ class Plan(BarResult):
         return step.bytes_to_driver + _COPIES_SENT * step.sent_bytes
 
     def check(self) -> Plan:
-        """Return the plan, or refuse it where it needs more than the allowed memory.
+        """Return the plan, or refuse it if it needs more than the allowed memory.
 
         Raises
         ------

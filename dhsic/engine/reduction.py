@@ -1,4 +1,4 @@
-"""A reduction over blocks of rows, as a value."""
+"""Passes: reductions over blocks of rows, as values."""
 
 from __future__ import annotations
 

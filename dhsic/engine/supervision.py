@@ -1,8 +1,8 @@
-"""Wait for what a cluster does, for no longer than it can do it, and say in words how it failed.
+"""Wait for results of a cluster as long as it can work, and report how it failed.
 
-A client of Dask waits for ever where all workers are dead, paused or frozen, or the scheduler is.
-All that the engine waits for comes through here: while results come, nothing is asked. Where none
-comes for a quarter of the time that it may take, the scheduler is asked for its workers.
+A client of Dask waits for ever if all workers, or the scheduler, are dead, paused or frozen. The
+engine waits for all results through this module. While results arrive, it asks nothing. If none
+arrives for a quarter of the allowed time, it asks the scheduler for its workers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Watch:
         if not workers:
             # Whoever asked for processes has nothing to start: their cluster brings them back.
             ours = getattr(self._client, "cluster", None) is not None
-            remedy = "see what ends them, as a lack of memory does" if ours else "start some"
+            remedy = "find out what ends them, such as a lack of memory" if ours else "start some"
             return StalledError(f"the cluster has had no workers for {seconds}", remedy)
         if any(worker["status"] == "paused" for worker in workers.values()):
             return StalledError(

@@ -1,4 +1,4 @@
-"""Amounts written for people, and read."""
+"""Format and read bytes, seconds and other amounts."""
 
 from __future__ import annotations
 

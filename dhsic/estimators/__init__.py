@@ -1,10 +1,10 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is and what it returns, with the guard of nulls that are
-approximations, and `registry` lists them. `choose` has the rules of the choice among them and finds
-what fits, and `program` says how statistics become one test. On all pairs of rows: `exact`. On the
-values of kernels at landmark tuples: `nystrom_m`, and `nfsic` at test locations. On features of
-either variable: `features`. `functions` makes estimators of plain functions of rows.
+`base` defines estimators, their results, and the guard of approximate nulls; `registry` lists
+estimators and nulls. `choose` chooses among estimators and finds sizes that fit the memory and the
+time, and `program` combines statistics to one test. `exact` compares all pairs of rows. `nystrom_m`
+takes values of kernels at landmark tuples, `nfsic` at test locations, and `features` takes features
+of each variable. `functions` has the base class of estimators from functions of rows.
 """
 
 from dhsic.estimators.base import (

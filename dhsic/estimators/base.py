@@ -1,4 +1,4 @@
-"""What an estimator is: a statistic, and the tests and estimates that are made of it.
+"""The base class of estimators: a statistic, and the tests and estimates from it.
 
 Kernels are fitted to samples of rows, which vary wherever the data do. Those of a grid are left out
 that compare no rows, 1 between a row and itself and 0 between it and all others, as narrow kernels
@@ -946,7 +946,7 @@ def guard_weighted(session: Session, features: Sequence[Features]) -> str:
     if weights.deciding < _DECIDING:
         few = (
             f"about {weights.deciding:.2g} of {session.n:,} rows have so much of the weight that "
-            "the limit may be far"
+            "the limit law may be inaccurate"
         )
         msg = f"{few}: test the part of the population whose rows are likely to be drawn"
         warnings.warn(msg, ApproximateNullWarning, stacklevel=2)

@@ -1,6 +1,6 @@
-"""The estimator of a test: the one that is named, or one that fits the memory and the time.
+"""Choose the estimator of a test: the named one, or one that fits the memory and the time.
 
-A refusal tells the most that fits.
+An error names the largest number that fits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Statistics from every pair of rows: what the linear-time estimators approximate.
+"""Statistics from all pairs of rows, which the linear-time estimators approximate.
 
-HSIC, and distance covariance and correlation, which single columns have in O(n log n); and the mean
-of the HSIC of blocks of rows, which is normal under independence.
+HSIC; distance covariance and correlation, with an O(n log n) algorithm for single columns; and the
+mean HSIC of blocks of rows, which is asymptotically normal under independence.
 """
 
 from __future__ import annotations
@@ -285,18 +285,18 @@ class Quadratic(Estimator):
 class VHSIC(Quadratic):
     """V-statistic HSIC for two or more variables.
 
-    The cost is quadratic in the rows: Gram tiles of pairs of row blocks are computed once, used
-    and forgotten, in memory that does not grow with their number. The test statistic is n times
-    the estimate. Shifts of rows, alone or in a chain, take one pass over pairs of groups of rows,
-    with a Fourier transform of every tile. Permutations of all rows and the spectrum hold whole
-    Gram matrices.
+    The cost is quadratic in the number of rows. Gram tiles of pairs of row blocks are computed once
+    and not stored, so memory does not grow with the number of rows. The test statistic is n times
+    the V-statistic. Shifts of rows, alone or in a chain, take one pass over pairs of groups of
+    rows, with a Fourier transform of every tile. Permutations of all rows and the spectral null
+    hold whole Gram matrices.
 
     Parameters
     ----------
     unbiased_estimate : bool, optional
-        Whether the estimate is the unbiased one of `UHSIC`, negative at times, for two variables;
-        the statistic stays. That is larger in expectation by a share of 1 / n, and finds more
-        where data have heavy tails.
+        Whether to report the unbiased estimate of `UHSIC`, which may be negative, for two
+        variables. The test statistic remains the V-statistic, which is larger in expectation by a
+        share of 1 / n and has more power for heavy tails.
 
     Raises
     ------
@@ -338,10 +338,10 @@ class VHSIC(Quadratic):
 @final
 @dataclass(frozen=True)
 class UHSIC(Quadratic):
-    """U-statistic HSIC for two variables, unbiased and therefore negative at times.
+    """U-statistic HSIC for two variables, which is unbiased and may be negative.
 
-    Computed as `VHSIC`, from Gram matrices whose diagonal is zero. The test statistic is n times
-    the estimate.
+    It is computed like `VHSIC`, from Gram matrices whose diagonal is set to zero. The test
+    statistic is n times the estimate.
 
     References
     ----------
@@ -371,9 +371,9 @@ class UHSIC(Quadratic):
 @final
 @dataclass(frozen=True)
 class SubHSIC(Quadratic):
-    """Mean squared HSIC of all pairs of columns, one of either variable: a simple baseline.
+    """Mean squared HSIC over all pairs of a column of x and a column of y: a simple baseline.
 
-    It is V-HSIC with kernels that are means over columns, since HSIC is linear in either kernel.
+    It equals V-HSIC with kernels that are means over columns, since HSIC is linear in each kernel.
 
     References
     ----------
@@ -431,8 +431,8 @@ class _DistanceStatistic(Quadratic):
         check_flag("unbiased", self.unbiased)
         if self.root and self.unbiased:
             msg = (
-                f"root must be False where the estimate of {self.name} is unbiased, for that is "
-                "negative at times; got True beside unbiased=True: drop one of them"
+                f"root must be False if the estimate of {self.name} is unbiased, since it may be "
+                "negative; got True beside unbiased=True: drop one of them"
             )
             raise InvalidArgumentError(msg)
         check_number(
@@ -440,7 +440,7 @@ class _DistanceStatistic(Quadratic):
             self.exponent,
             "greater than 0 and less than 2",
             lambda q: 0.0 < q < 2.0,
-            "take 1 for the distances themselves; below 2 they see every kind of dependence",
+            "take 1 for plain distances; exponents below 2 detect every kind of dependence",
         )
 
     @property
@@ -514,10 +514,10 @@ class DCov(_DistanceStatistic):
     exponent : float, optional
         q of the distances |x - x'|^q, in (0, 2).
     unbiased : bool, optional
-        The U-centred estimate of [3]_, which is negative at times.
+        The U-centred estimate of [3]_, which may be negative.
     root : bool, optional
-        Report the distance covariance itself, the root. The test statistic and the p-value stay
-        as they are.
+        Report the distance covariance, the root of the square. The test statistic and the p-value
+        do not change.
 
     References
     ----------
@@ -553,20 +553,20 @@ class DCov(_DistanceStatistic):
 class DCor(_DistanceStatistic):
     """Squared distance correlation of two variables.
 
-    Squared HSIC with the distance-induced kernel over the square root of the product of either
-    variable's with itself. The test statistic is n times the squared distance correlation;
-    permutations leave the divisor as it is, so p-values by them are those of `DCov`. A variable
-    whose unbiased variance is 0, as that of one row unlike all others, has correlation 0.
+    It is HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) of squared HSIC with the distance-induced kernel.
+    The test statistic is n times the squared distance correlation. Permutations do not change the
+    denominator, so their p-values are those of `DCov`. If the unbiased variance of a variable is 0,
+    such as that of a column with one row that differs from all others, the correlation is 0.
 
     Parameters
     ----------
     exponent : float, optional
         q of the distances |x - x'|^q, in (0, 2).
     unbiased : bool, optional
-        The bias-corrected estimate of [2]_, which is negative at times.
+        The bias-corrected estimate of [2]_, which may be negative.
     root : bool, optional
-        Report the distance correlation itself, the root of the squared one, as [1]_ defines it
-        and other packages do. The test statistic and the p-value stay as they are.
+        Report the distance correlation, the root of the square, as [1]_ and other packages define
+        it. The test statistic and the p-value do not change.
 
     References
     ----------
@@ -856,9 +856,10 @@ _A_ROOT_OF_BLOCKS = 2.0
 class BlockHSIC(Estimator):
     """Mean of the unbiased HSIC of blocks of consecutive rows, for two variables.
 
-    The cost is that of n times the rows of a block, in one pass. The test statistic is the
-    estimate over its standard error under the null hypothesis, where the mean of many independent
-    blocks is normal. Fewer rows a block bring it closer to the normal and cost power.
+    The cost is n times the number of rows of a block, in one pass. The test statistic is the
+    estimate over its standard error under the null hypothesis, under which the mean of many
+    independent blocks is approximately normal. With fewer rows in a block the distribution is
+    closer to the normal, but power is lower.
 
     With permuted pairs, the standard error is that of the same means over a random permutation
     within every block, whose expectation is 0; the direct one is the root of
@@ -869,9 +870,9 @@ class BlockHSIC(Estimator):
     Parameters
     ----------
     block_rows : int, optional
-        Rows of a block, 4 or more. Blocks take some more where rows would be left over.
+        Rows of a block, 4 or more. Blocks take some rows more if rows would be left over.
     exponent : float, optional
-        g of n^g rows a block, in (0, 1), where `block_rows` is not given.
+        g of n^g rows in a block, in (0, 1), used if `block_rows` is not given.
 
     Raises
     ------

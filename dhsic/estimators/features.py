@@ -1,18 +1,18 @@
 """Estimators from the cross-covariance of features of two variables.
 
-`OnFeatures` says what all of them share, whatever the features are: a plan, replicates, estimates
-and limit laws. Random Fourier features and columns themselves have no landmarks; those of Nystrom
-have landmarks of their own for either variable.
+`OnFeatures` has what all these estimators share: a plan, replicates, estimates and limit laws.
+Random Fourier features and columns need no landmarks; Nystrom features have separate landmarks for
+each variable.
 
-Principal features are the directions of a kernel that weigh the most in a statistic. Under
+Principal features are the directions of a kernel with the largest weights in a statistic. Under
 independence n |C|^2 is a mixture of chi-squares, weighted by products of the eigenvalues of the
-covariances of either side (Zhang et al. 2018, section 4.1.2). A direction of small variance takes
-as many numbers in every replicate as one that decides. So a test keeps the directions that weigh.
-Half of the room of a grid is for its reference, whose kernels serve smooth dependence best; what it
-leaves is for the others, of every kernel the same share. Their lightest directions are left out in
-any case, which hold a hundredth of the null's variance and are most of all, and none has more than
-twice those of the reference of its variable, or 48: narrow kernels of many columns have hundreds of
-directions that weigh alike, and each takes as long as one of the reference.
+covariances of both sides (Zhang et al. 2018, section 4.1.2). In every replicate a direction of
+small variance costs as much as one of large variance, so a test keeps only directions with large
+weights. The reference of a grid, whose kernels are best for smooth dependence, has half of the
+products; the other kernels share the rest equally. Their lightest directions, which are most of all
+directions and have a hundredth of the null's variance, are always left out, and no kernel has more
+than twice the directions of the reference of its variable, or 48: narrow kernels of many columns
+have hundreds of directions with equal weights, each of which costs as much as one of the reference.
 """
 
 from __future__ import annotations
@@ -387,21 +387,22 @@ def complex_squared_frobenius_norms(cross: Matrix) -> Vector:
 class RFFHSIC(OnFeatures):
     """HSIC by random Fourier features, for variables with translation-invariant kernels.
 
-    It takes two. With frequencies w_j, j = 1..D, from the spectral law of its kernel, the features
-    of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC is the squared norm
-    of the cross-covariance C of the features. The test statistic is n |C|^2 ([1] equation 39).
+    The estimator takes two variables. With frequencies w_j, j = 1..D, from the spectral law of its
+    kernel, the features of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC
+    is the squared norm of the cross-covariance C of the features. The test statistic is n |C|^2
+    ([1] equation 39).
 
     Parameters
     ----------
     n_features : int, optional
-        Frequencies D of every variable, each with a cosine and a sine.
+        Number D of frequencies of each variable, each with a cosine and a sine.
     form : {"cos-sin", "complex"}, optional
-        Covariances of cosines and sines [1]_; or of exp(i w_j' x) / sqrt(D) [2]_, half as many
-        numbers, for which the gamma and spectral nulls do not stand.
+        Take covariances of cosines and sines [1]_; or of exp(i w_j' x) / sqrt(D) [2]_, which are
+        half as many numbers, without gamma and spectral nulls.
     orthogonal : bool, optional
-        Frequencies that are orthogonal in groups of as many as the variable has columns [3]_. The
-        law of each is the same; together they approximate the kernel better. For one column
-        nothing changes.
+        Draw groups of orthogonal frequencies, as many in a group as the variable has columns [3]_.
+        Each frequency has the same law, and orthogonal frequencies approximate the kernel better.
+        For one column the option has no effect.
 
     Raises
     ------
@@ -521,12 +522,12 @@ def _codes(d: int, session: Session) -> ColumnFeatures:
 @final
 @dataclass(frozen=True)
 class SubCorr(OnFeatures):
-    """Mean squared Pearson correlation of all pairs of columns, one of either variable.
+    """Mean squared Pearson correlation over all pairs of a column of x and a column of y.
 
-    It is HSIC with linear kernels of standardised columns over the product of the numbers of
-    columns, and sees linear dependence only. The test statistic is n times it. A column that is
-    constant has correlation 0 with all others. The gamma and spectral nulls need columns with
-    fourth moments: where tails are heavy take permutations, or ranks.
+    It is HSIC with linear kernels of standardised columns, divided by the product of the numbers of
+    columns, and detects linear dependence only. The test statistic is n times the estimate. A
+    constant column has correlation 0 with all others. The gamma and spectral nulls need columns
+    with finite fourth moments: for heavy tails use shifts, permutations or ranks.
 
     References
     ----------
@@ -975,49 +976,49 @@ class OnLandmarks(OnFeatures):
 class NystromHSIC(OnLandmarks):
     """Nystrom HSIC of Zhang et al. (2018), for two variables.
 
-    With L_m the Cholesky factor of the Gram matrix of the landmarks of variable m, its features
-    are phi_m(x) = L_m^-1 k_m(z_m, x), and HSIC is the squared norm of their cross-covariance C.
-    The test statistic is n |C|^2 ([1] equation 31). Landmarks are drawn independently for either
-    variable, so that they know nothing of the pairing.
+    With L_m the Cholesky factor of the Gram matrix of the landmarks of variable m, its features are
+    phi_m(x) = L_m^-1 k_m(z_m, x), and HSIC is the squared norm of their cross-covariance C. The
+    test statistic is n |C|^2 ([1] equation 31). Landmarks are drawn independently for each
+    variable, so that they do not depend on the pairing of rows.
 
-    For more than two variables the cross-covariance becomes a tensor with as many entries as the
-    product of the numbers of landmarks. Its values at landmark tuples alone are what
-    `NystromMHSIC` works with: take that.
+    For more than two variables the cross-covariance is a tensor with as many entries as the product
+    of the numbers of landmarks. Use `NystromMHSIC`, which computes its values at landmark tuples
+    only.
 
     Parameters
     ----------
     n_landmarks : int or str, optional
-        Landmarks to draw for either variable: a number, or a multiple of sqrt(n) as "2sqrt".
+        Landmarks to draw for each variable: a number, or a multiple of sqrt(n) such as "2sqrt".
     replace : bool, optional
         Draw landmarks with replacement.
     tolerance : float, optional
-        A landmark is dropped where its squared distance to the span of the others, relative to
-        the largest, is below it. The default follows the precision: 1e-8 for float64 features,
-        1e-4 for float32.
+        A landmark is dropped if its squared distance to the span of the others, relative to the
+        largest, is below the tolerance. The default follows the precision: 1e-8 for float64
+        features, 1e-4 for float32.
     n_features : int or str or None, optional
-        How many principal directions of the features of a kernel a test with replicates keeps, by
-        their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
-        number is the most; "auto" takes those with at least 10 / n of the largest variance, but
-        for the lightest, which hold a thousandth of the squared variances, and of the kernels of a
-        grid beside its reference a hundredth. These have at most twice as many as the reference of
-        their variable, or 48. Where the products of the reference of a grid would be more than
-        6,144, or all of them more than 12,288, a larger share is left out, the same of every
-        kernel. None takes all. Replicates take as long, and as much memory, as there are products,
-        and light directions have little power. Where it is given, kernels of which landmarks hold
-        less than a twentieth are left out, and means over columns, `Columns`, have 2 to 48
-        quantiles of every column as landmarks. Tests of rows with weights take "auto" in place of
-        None, and at most 256 products.
+        Number of principal directions of a kernel that a test with replicates keeps, by their
+        variances in a sample of 1,000 rows, drawn separately for each variable. An integer is the
+        largest number. "auto" keeps directions with at least 10 / n of the largest variance, except
+        the lightest, which have a thousandth of the sum of squared variances, or a hundredth for
+        kernels of a grid other than the reference. These other kernels keep at most twice as many
+        directions as the reference of their variable, or 48. If the products of the reference of a
+        grid would be more than 6,144, or all products more than 12,288, a larger share of
+        directions is left out, the same for every kernel. None keeps all. Time and memory of
+        replicates grow with the number of products, and light directions have little power. Unless
+        it is None, kernels of which landmarks hold less than a twentieth are left out, and means
+        over columns, `Columns`, have 2 to 48 quantiles of each column as landmarks. Tests of rows
+        with weights take "auto" in place of None, and at most 256 products.
     unbiased_estimate : bool, optional
-        Whether estimates, those of `hsic` and of tests by shifts or permutations, have the
-        expectation of U-HSIC, and are negative at times. |C|^2 is larger by a share of 1 / n, and
-        smaller by what the features do not hold of a kernel, a quarter in 90 columns. Both are put
-        right by the U-statistics of kernels and of features in blocks of 128 to 512 rows. The test
-        statistic stays.
+        Whether the estimates of `hsic` and of tests by shifts or permutations have the expectation
+        of U-HSIC, so that they may be negative. |C|^2 is larger by a share of 1 / n, and smaller by
+        the part of the kernel that the features do not hold, a quarter in 90 columns. The
+        U-statistics of kernels and of features in blocks of 128 to 512 rows correct both. The test
+        statistic does not change.
 
     Raises
     ------
     InvalidArgumentError
-        A number of landmarks or features, a tolerance or a flag that cannot be.
+        A number of landmarks or features, a tolerance or a flag is not valid.
 
     References
     ----------
@@ -1098,16 +1099,16 @@ class _Normalised(OnLandmarks):
 class CKA(_Normalised):
     """Centred kernel alignment of two variables: HSIC between 0 and 1.
 
-    With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is
-    |C_xy|^2 / (|C_x| |C_y|) in Frobenius norms [1]_ [2]_, that is
-    HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)): 0 under independence as the rows grow, and 1 where
-    the features of one variable are those of the other but for rotation and scale. The landmarks
-    of either variable are its own, so that of a variable with itself it reaches 1 as they grow.
-    The test statistic is n times it.
+    With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is |C_xy|^2 / (|C_x|
+    |C_y|) in Frobenius norms [1]_ [2]_, that is HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)). Under
+    independence it tends to 0 as the number of rows grows, and it is 1 if the features of both
+    variables agree up to rotation and scale. Each variable has its own landmarks, so the CKA of a
+    variable with itself tends to 1 as the number of landmarks grows. The test statistic is n times
+    the estimate.
 
-    The divisor is made of either variable alone and is held fixed in every null distribution, so
-    p-values are those of `NystromHSIC`; what is gained is an estimate that compares across pairs
-    of variables. A variable whose features do not differ has CKA 0.
+    The denominator depends on each variable alone and is fixed in every null distribution, so
+    p-values are those of `NystromHSIC`; the advantage is an estimate that can be compared between
+    pairs of variables. If the features of a variable do not vary, CKA is 0.
 
     Parameters
     ----------
@@ -1150,18 +1151,19 @@ class CKA(_Normalised):
 class NOCCO(_Normalised):
     """Squared norm of the normalised cross-covariance operator of two variables.
 
-    With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is
-    |(C_x + e_x I)^-1/2 C_xy (C_y + e_y I)^-1/2|^2 in the Frobenius norm [1]_: the sum of the
-    squared canonical correlations of the features, those of little variance damped. HSIC weighs
-    dependence by the variance that the kernels give it, which is small for functions that change
-    fast; NOCCO weighs all well above e alike. So it finds such dependence with fewer rows, and
-    needs more for the linear kind. The test statistic is n times it.
+    With C_x, C_y and C_xy the covariances of the features of `NystromHSIC`, it is |(C_x + e_x
+    I)^-1/2 C_xy (C_y + e_y I)^-1/2|^2 in the Frobenius norm [1]_: the sum of the squared canonical
+    correlations of the features, regularised for features of little variance. HSIC weights
+    functions by their variance under the kernel, which is small for functions that change fast;
+    NOCCO weights all functions with a variance well above e alike. So it detects dependence of fast
+    functions with fewer rows, and needs more rows for linear dependence. The test statistic is n
+    times the estimate.
 
-    C_x and C_y are made of either variable alone and are held fixed in every null distribution.
-    The spectral null does not stand with it: where directions of little variance count as much as
-    others, the limit is reached too late. The gamma null has the mean and the variance over all
-    permutations; below 0.01, and the more so the smaller e, its p-values claim too much evidence,
-    and permutations alone are exact.
+    C_x and C_y depend on each variable alone and are fixed in every null distribution. NOCCO does
+    not support the spectral null: because directions of little variance count as much as others,
+    the limit is reached only for very many rows. The gamma null has the mean and the variance over
+    all permutations; its p-values below 0.01 are too small, the more so the smaller e. Shifts and
+    permutations are exact.
 
     Parameters
     ----------
@@ -1173,15 +1175,15 @@ class NOCCO(_Normalised):
         As in `NystromHSIC`.
     regularisation : float, optional
         e_m as a share of the largest eigenvalue of C_m, so that units and the scale of the kernel
-        change nothing. Small shares find dependence of faster functions, large ones tend to the
-        p-values of `NystromHSIC`. The default is 0.3 n^(-1/4): for e that tends to 0 while e^3 n
-        grows without bound the estimate converges [1]_, and 0.08 at 200 rows or 0.05 at 1,000 costs
-        some power for slow functions and gains much for faster ones.
+        have no effect. With small shares the test detects dependence of faster functions; with
+        large shares the p-values tend to those of `NystromHSIC`. The default is 0.3 n^(-1/4): for e
+        that tends to 0 while e^3 n grows without bound the estimate converges [1]_, and 0.08 at 200
+        rows or 0.05 at 1,000 costs some power for slow functions and gains much for faster ones.
 
     Raises
     ------
     InvalidArgumentError
-        A number of landmarks or a tolerance that cannot be, or a regularisation that is too small.
+        A number of landmarks, a tolerance or the regularisation is not valid.
 
     References
     ----------
@@ -1233,11 +1235,11 @@ class WitnessFunction:
     Parameters
     ----------
     kernel : Kernel
-        As fitted.
+        The fitted kernel.
     points : ndarray, shape (r, d)
         z_j.
     weights : ndarray, shape (r,)
-        Those of a function of norm 1.
+        Weights of a function of norm 1.
 
     References
     ----------
@@ -1270,12 +1272,13 @@ class WitnessFunctions(BarResult):
     Parameters
     ----------
     coco : float
-        Their covariance over the data.
+        Covariance of the two functions over the data.
     first, second : WitnessFunction
-        Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel; both
-        may change sign together.
+        Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel. Their
+        common sign is arbitrary.
     estimator_reason : str
-        Why the estimator, and why fewer landmarks than usual where the usual ones do not fit.
+        Why the estimator was chosen, and why it takes fewer landmarks than usual if the usual
+        number does not fit.
 
     References
     ----------
@@ -1325,12 +1328,12 @@ class WitnessFunctions(BarResult):
         ]
 
     def plot(self, ax: Axes | None = None, *, of: str = "first") -> Axes:
-        """A function of one or two columns as a line or colours; of more, its largest values.
+        """Draw a function of one or two columns as a line or colours, of more its largest values.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         of : {"first", "second"}, optional
             The function.
 
@@ -1379,9 +1382,9 @@ def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
 class COCO(OnLandmarks):
     """The largest covariance of functions in the unit balls of their RKHS, for two variables.
 
-    It is the largest singular value of the cross-covariance of the features of `NystromHSIC`, of
-    which HSIC is the sum of squares ([1] section 4.1). The test statistic is n COCO^2, whose
-    null distribution has a limit, as that of n HSIC.
+    It is the largest singular value of the cross-covariance of the features of `NystromHSIC`; HSIC
+    is the sum of the squares of all singular values ([1] section 4.1). The test statistic is n
+    COCO^2, whose null distribution has a limit, like that of n HSIC.
 
     Parameters
     ----------
@@ -1396,7 +1399,7 @@ class COCO(OnLandmarks):
     Raises
     ------
     InvalidArgumentError
-        A number of landmarks, a tolerance or `replace` that cannot be.
+        A number of landmarks, a tolerance or `replace` is not valid.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Estimators of plain functions of rows, which anyone can write in a few lines."""
+"""Base class of estimators from functions of rows, which users can write in a few lines."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ RowFunction = Callable[[Matrix], Matrix]
 
 
 class Functions(Estimator):
-    """A dependence that r functions of each variable show, to derive an estimator from.
+    """Base class of estimators that compare r functions of each variable.
 
-    With f_mj function j of variable m, u_j = mean prod_m f_mj - prod_m mean f_mj is 0 where the
-    variables are independent; the estimate is a norm of u, and the test statistic n times that. A
-    class that derives from this one is a frozen dataclass with a name and the method `function`.
-    Plans, shifts and permutations, strata and groups of rows, several kernels, chains of tests,
-    rankings, rounding, threads and clusters are made of it.
+    With f_mj function j of variable m, u_j = mean prod_m f_mj - prod_m mean f_mj has expectation 0
+    under independence; the estimate is a squared norm of u, and the test statistic n times the
+    estimate. A derived class is a frozen dataclass with a name and the method `function`. The base
+    class provides plans, shifts and permutations, strata and groups of rows, several kernels,
+    chains of tests, rankings, bounds on rounding, threads and clusters.
 
     Examples
     --------
@@ -73,21 +73,22 @@ class Functions(Estimator):
 
     @abstractmethod
     def function(self, kernel: Kernel, sample: Vector, rng: np.random.Generator) -> RowFunction:
-        """Make r functions of a variable, from some of its rows.
+        """Return r functions of a variable, from a sample of its rows.
 
         Parameters
         ----------
         kernel : Kernel
-            The kernel of the variable, fitted; it may be left unused.
+            The fitted kernel of the variable, which the method may ignore.
         sample : ndarray, shape (s, d)
-            Rows of the variable, at most 1,000, drawn independently of those of the others.
+            At most 1,000 rows of the variable, drawn independently of the samples of other
+            variables.
         rng : Generator
-            Draws of this variable alone.
+            Random stream of this variable.
 
         Returns
         -------
         callable
-            From rows (b, d) to their values (b, r), with the same r for all variables.
+            Maps rows (b, d) to values (b, r), with the same r for all variables.
         """
 
     def norm(self, u: Vector) -> Vector:

@@ -1,6 +1,6 @@
 """NFSIC: covariances of analytic kernels at a few locations, normalised.
 
-Locations are placed where the statistic is large on training rows, which the test leaves out.
+Locations maximise the statistic on training rows, which the test leaves out.
 """
 
 from __future__ import annotations
@@ -90,30 +90,31 @@ class NFSIC(Estimator):
     T = n u'(S + r t I)^-1 u, with S the covariance of sqrt(n) u under independence, t the mean of
     its diagonal, and its limit chi-square with J degrees of freedom. The estimate is T / n.
 
-    S is made of the covariances C_m and means of the kernels of every variable; for two it is the
-    product of C_1 and C_2, entry by entry. [1]_ takes the covariance of the terms of u instead,
-    whose limit under independence is the same. But kernels that are narrow enough for no row to
-    be near a location in both variables leave it far too small, and such locations are what
-    optimisation then finds. S does not change under permutation, either.
+    S follows from the covariances C_m and means of the kernels of each variable; for two variables
+    it is the entrywise product of C_1 and C_2. [1]_ takes the covariance of the terms of u instead,
+    which has the same limit under independence. But if kernels are so narrow that no row is near a
+    location in both variables, that covariance is far too small, and the optimisation finds such
+    locations. S also does not change under permutation.
 
     Parameters
     ----------
     n_locations : int or str, optional
-        J. "auto" is 10, or as many as there are 50 training rows for each.
+        J. "auto" takes 10 locations, or fewer, so that there are 50 training rows for each.
     placement : {"optimised", "random"}, optional
-        Locations and bandwidths that maximise T on training rows, which the test then leaves
-        out, so that it is as exact as without; or rows of the data, drawn independently for every
-        variable, with the bandwidths of the kernels, and all rows in the test. Bandwidths of
-        radial kernels alone are optimised, and locations of differentiable ones.
+        "optimised" maximises T over locations and bandwidths on training rows, which the test
+        leaves out, so that the test remains exact. "random" draws rows of the data as locations,
+        independently for each variable, keeps the bandwidths of the kernels, and tests all rows.
+        Optimisation changes bandwidths only of radial kernels, and locations only of differentiable
+        kernels.
     training_rows : int, optional
-        The most rows to train on; half of them where the data have fewer than twice as many.
+        The largest number of training rows; at most half of the rows.
     regularisation : float, optional
         r.
 
     Raises
     ------
     InvalidArgumentError
-        A number of locations or rows that is too small, no such placement, or a regularisation that
+        A number of locations or rows is too small, the placement is unknown, or the regularisation
         is not between 0 and 1.
 
     References

@@ -225,42 +225,43 @@ class LandmarkFit(NamedTuple):
 class NystromMHSIC(Estimator):
     """Nystrom M-HSIC of Kalinke and Szabo (2023), for two or more variables.
 
-    The cost is linear in the rows. Let z_j = (z_1j, ..., z_Mj), j = 1..p, be landmarks,
+    The cost is linear in the number of rows. Let z_j = (z_1j, ..., z_Mj), j = 1..p, be landmarks,
     kappa_m(z_j) the mean over all rows of k_m(z_mj, x_m), kappa_J(z_j) that of the product of the
-    kernels, and K_J the Hadamard product of the landmarks' Gram matrices. With
-    u = kappa_J - prod_m kappa_m, the test statistic is T = n u' K_J^-1 u. It differs from n times
-    the estimate of their Lemma 4.2 by a term that depends on the marginals alone.
+    kernels, and K_J the Hadamard product of the landmarks' Gram matrices. With u = kappa_J - prod_m
+    kappa_m, the test statistic is T = n u' K_J^-1 u. It differs from n times the estimate of Lemma
+    4.2 of [1]_ by a term that depends on the marginals alone.
 
     Parameters
     ----------
     n_landmarks : int or str, optional
-        Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt".
+        Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) such as "8sqrt".
     pairing : {"independent", "joint"}, optional
-        Landmarks drawn independently for every variable, the default for tests; or rows of the
-        data as in the paper, the default for estimates, which need landmarks where the data are.
-        With independent landmarks a permutation test that keeps them is exact, over the draw of
-        the seed too; landmarks that are rows of the data know of the pairing, and reject true
-        nulls too often at small n. The estimate in the result of a test is the one at its
-        landmarks.
+        Draw landmarks independently for each variable, the default for tests; or draw rows of the
+        data as in the paper, the default for estimates, which need landmarks where the joint
+        distribution has mass. With independent landmarks a permutation test with fixed landmarks is
+        exact. Joint landmarks depend on the pairing of rows, and with few rows the test rejects
+        true nulls too often. The estimate in the result of a test is that at the landmarks of the
+        test.
     replace : bool, optional
         Draw landmarks with replacement, as the paper does.
     tolerance : float, optional
-        A landmark is dropped where its squared distance to the span of the others, relative to
-        the largest, is below it. The default follows the precision: 1e-8 for float64 tiles, 1e-4
-        for float32.
+        A landmark is dropped if its squared distance to the span of the others, relative to the
+        largest, is below the tolerance. The default follows the precision: 1e-8 for float64 tiles,
+        1e-4 for float32.
     selection : str, optional
-        "uniform", or how they are chosen from a pool of uniformly drawn rows, of every variable by
-        itself unless they are joint: "rpcholesky" or "leverage", see `dhsic.landmarks.select`. The
-        pool alone decides, so that permutation tests stay exact. Where a variable has several
-        kernels, the one nearest to the median heuristic selects.
+        "uniform", or a method that selects landmarks from a pool of uniformly drawn rows, for each
+        variable separately unless pairing is joint: "rpcholesky" or "leverage", see
+        `dhsic.landmarks.select`. The selection depends only on the pool, so permutation tests
+        remain exact. If a variable has several kernels, the kernel nearest to the median heuristic
+        is used.
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
 
     Raises
     ------
     InvalidArgumentError
-        A number of landmarks, a tolerance or a flag that cannot be, or names of no selection or
-        pairing; or landmarks that are selected beside `replace`.
+        A number of landmarks, tolerance, flag, selection or pairing is not valid; or `replace` is
+        combined with a selection.
 
     References
     ----------

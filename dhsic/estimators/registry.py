@@ -1,8 +1,8 @@
-"""Estimators and nulls by name, which stand with which, and what is added to them.
+"""Estimators and nulls by name, the nulls of each estimator, and registered classes.
 
-Names are types, too: an editor completes them, a checker knows them. Those that `dhsic.register`
-adds are known when a program runs. Where a checker is to know them as well, pass the class or a
-value of it in the place of its name.
+Names are also types: an editor completes them, and a type checker knows them. Names that
+`dhsic.register` adds are known only at run time. For a type checker pass the class or a value of it
+in place of the name.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def drawn_by(null: Null) -> Null:
 
 
 def nulls_of(estimator: type[Estimator]) -> tuple[type[Null], ...]:
-    """The null distributions that stand with an estimator, those that were added last."""
+    """Return the null distributions that an estimator supports, registered ones last."""
     # Those that were removed since stand with none.
     own = tuple(null for null in _named(estimator.nulls, NULLS) if null in NULLS.values())
 
@@ -173,7 +173,7 @@ def takes_variables(estimator: Estimator | type[Estimator], count: int) -> bool:
 
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
-    """Whether a null stands with an estimator; "auto" does, and none for estimates."""
+    """Whether an estimator supports a null; "auto" is supported, and None for estimates."""
     nulls = nulls_of(type(estimator))
     # By name before classes: nulls of plugins have no class that is known here.
     if null is None or isinstance(null, str):
@@ -259,8 +259,8 @@ def _find_weighted(
     law = Spectral() if isinstance(null, str) and null in ("auto", Spectral.name) else null
     if not isinstance(law, Spectral):
         msg = (
-            f"null {shown(null)} would give weights to rows of other values: take 'auto', which is "
-            "the limit law 'spectral'"
+            f"null {shown(null)} would pair weights with the values of other rows: take 'auto', "
+            "which is the limit law 'spectral'"
         )
         raise InvalidArgumentError(msg)
     if n_resamples is not None:
@@ -274,7 +274,7 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
     if not estimator.moves_sets():
         names = ", ".join(name for name, cls in ESTIMATORS.items() if cls.moves_sets())
         msg = (
-            f"estimator {estimator.name!r} cannot keep to strata, groups or the order of rows: "
+            f"estimator {estimator.name!r} does not support strata, groups or the order of rows: "
             f"take 'auto' or one of {names}"
         )
         raise InvalidArgumentError(msg)
@@ -293,7 +293,7 @@ def _check_moves(null: Null, estimator: Estimator, n_variables: int, moves: Move
         )
         kept = "a series in time" if moves.serial else "strata or groups"
         msg = (
-            f"null {drawn.name!r} cannot keep to {kept} of {n_variables} variables: "
+            f"null {drawn.name!r} does not support {kept} for {n_variables} variables: "
             f"take 'auto', {names or 'or another estimator'}"
         )
         raise InvalidArgumentError(msg)
@@ -397,39 +397,38 @@ def _sharing() -> set[str]:
 
 
 def register(extension: Class | None = None, /, **told: Any) -> Class:
-    """Make a class known by its name: a kernel, a null distribution or an estimator.
+    """Register a class under its name: a kernel, a null distribution or an estimator.
 
-    The name is the attribute `name` of the class, and then works wherever names do: in
-    `independence_test`, `plan`, `hsic` and on the command line, in the texts of kernels, and in the
-    lists of error messages. It lasts as long as the process, or until `unregister`. An installed
-    package whose entry points of the group ``dhsic.plugins`` name a module that registers classes
-    adds their names by itself. Worker processes need no names, but must be able to import the
+    The name is the attribute `name` of the class. It works in `independence_test`, `plan`, `hsic`
+    and other functions, on the command line and in the texts of kernels, and error messages list
+    it. Registration lasts until the end of the process, or until `unregister`. An installed package
+    can register classes in every process if an entry point of the group ``dhsic.plugins`` names a
+    module that does so. Worker processes need no registration, but must be able to import the
     class.
 
     Parameters
     ----------
     extension : type
-        A frozen dataclass that can be made without arguments. A class derived from `Kernel`, whose
-        fields are its parameters in text, in their order, as in "gaussian:0.5". Or one derived from
-        `FromReplicates` or from another null, which stands with all estimators that take what it
-        derives from, or what its `replicates` are; or with those alone that its attribute
-        `estimators` names, which classes derived from it do not inherit. Or one derived from
-        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`, whose
-        attributes say which `nulls` stand with it, by name or class, how many variables it takes,
-        `most_variables`, and how its time grows with the rows, `cost`.
+        A frozen dataclass whose fields have defaults, derived from one of these classes. `Kernel`:
+        the fields are the parameters in the text of the kernel, in their order, as in
+        "gaussian:0.5". `FromReplicates` or another null: all estimators that support the base
+        class, or the null `replicates`, support the new null; an attribute `estimators` limits it
+        to the named estimators, and derived classes do not inherit this attribute.
+        `dhsic.estimators.Functions` or, for other statistics, `dhsic.estimators.Estimator`:
+        attributes are the supported `nulls`, by name or class, the largest number of variables,
+        `most_variables`, and the growth of time with the rows, `cost`.
     **told
-        None: what is told of a class are its attributes.
+        Not supported: set attributes of the class.
 
     Returns
     -------
     type
-        The class, as it is.
+        The unchanged class.
 
     Raises
     ------
     InvalidArgumentError
-        The name is taken or is no name, the class lacks a method, or an argument is of another
-        kind of class.
+        The name is taken or not valid, the class lacks a method, or an argument is given.
 
     Examples
     --------
@@ -465,7 +464,7 @@ def register(extension: Class | None = None, /, **told: Any) -> Class:
 
 
 def unregister(extension: str | type[Any]) -> None:
-    """Forget a class that `register` made known.
+    """Remove a class that `register` registered.
 
     Parameters
     ----------
@@ -475,7 +474,7 @@ def unregister(extension: str | type[Any]) -> None:
     Raises
     ------
     InvalidArgumentError
-        Not registered. The names of dhsic itself stay.
+        The class is not registered. Names of dhsic cannot be removed.
 
     Examples
     --------

@@ -31,16 +31,17 @@ _TINY = 1e-100
 class Kernel(ABC):
     """A positive definite kernel on rows of real numbers.
 
-    A kernel is a frozen value. Parameters that are None are filled by `fit` from a sample of
-    the variable, so that they follow its units. Prepared rows and columns are plain 2-d arrays
-    whose slices along axis 0 are the prepared slices of the data; a tile of the Gram matrix is
-    computed from such slices, in place. Kernels add and multiply: ``k1 + k2``, ``k1 * k2``.
+    A kernel is a frozen value. `fit` replaces parameters that are None by values from a sample of
+    the variable, so that they follow its units. Prepared rows and columns are plain 2-d arrays;
+    slices along axis 0 are the prepared slices of the data. `tile` computes a tile of the Gram
+    matrix from such slices, in place. Kernels can be added and multiplied: ``k1 + k2``,
+    ``k1 * k2``.
 
     Parameters
     ----------
     origin : tuple of float, optional
-        Subtracted from every row first. For translation-invariant kernels it changes rounding
-        only; for the others it is part of the kernel. `fit` sets it to the median of the sample.
+        Row that is subtracted from every row. For translation-invariant kernels it affects rounding
+        only; for other kernels it is part of the kernel. `fit` sets it to the median of the sample.
 
     Examples
     --------
@@ -132,11 +133,11 @@ class Kernel(ABC):
 
     @property
     def has_length(self) -> bool:
-        """Whether it has a length scale that `widened` multiplies."""
+        """Whether the kernel has a length scale that `widened` multiplies."""
         return bool(self.scale_name)
 
     def widened(self, factor: float) -> Self:
-        """The fitted kernel with its length scale multiplied; itself where it has none."""
+        """Return the fitted kernel with its length scale multiplied; itself if it has none."""
         if not self.has_length:
             return self
         value = self._fitted(self.scale_name)
@@ -150,7 +151,7 @@ class Kernel(ABC):
 
     @property
     def work_tiles(self) -> int:
-        """How many scratch tiles of the output's shape and dtype `tile` needs."""
+        """Number of scratch tiles with the shape and dtype of the output that `tile` needs."""
         return 0
 
     def width(self, d: int) -> int:
@@ -199,7 +200,7 @@ class Kernel(ABC):
         """
 
     def gram(self, rows: Matrix, columns: Matrix, dtype: DTypeLike = np.float64) -> Matrix:
-        """Gram matrix of prepared rows and columns, by `tile`, in an array of its own.
+        """Compute the Gram matrix of prepared rows and columns, by `tile`, in a new array.
 
         Parameters
         ----------
@@ -218,7 +219,7 @@ class Kernel(ABC):
 
     @property
     def differentiable(self) -> bool:
-        """Whether it has a `gradient`."""
+        """Whether the kernel has a `gradient`."""
         return type(self).gradient is not Kernel.gradient
 
     @property
@@ -229,7 +230,7 @@ class Kernel(ABC):
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
-        """Gradients sum_j weights_ij grad_x k(x_i, z_j), where the second argument is held.
+        """Compute gradients sum_j weights_ij grad_x k(x_i, z_j) with respect to the first argument.
 
         Parameters
         ----------
@@ -245,8 +246,8 @@ class Kernel(ABC):
         Returns
         -------
         ndarray, shape (b, d)
-            In units of the kernel per unit of the variable. Where a kernel has a kink at equal
-            rows or columns, the derivative there counts as 0.
+            In units of the kernel per unit of the variable. At a kink of a kernel at equal rows or
+            columns the derivative counts as 0.
 
         Raises
         ------
@@ -277,8 +278,8 @@ class Kernel(ABC):
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> Vector:
         """Draw s so that k(x, y) = E cos(<s * g, x - y>) for normal g: frequencies are s * g.
 
-        Every translation-invariant kernel here but `Delta` is such a mixture of Gaussians, by the
-        theorem of Bochner.
+        Every translation-invariant kernel of dhsic but `Delta` is such a mixture of Gaussians, by
+        the theorem of Bochner.
 
         Parameters
         ----------
@@ -324,7 +325,7 @@ class Kernel(ABC):
         x : ndarray, shape (b, d)
             Rows.
         y : ndarray, shape (p, d), optional
-            Rows; `x` where not given.
+            Rows. The default is `x`.
 
         Returns
         -------
@@ -569,8 +570,8 @@ class _Combination(Composite):
 class Sum(_Combination):
     """Sum of kernels on the same variable.
 
-    Its parts should not change with the units of the variable, or the units decide which part
-    counts: add ``Polynomial(degree=1, coef0=0)`` to a Gaussian, not ``Linear()``.
+    The parts should not change with the units of the variable, or else the units determine which
+    part dominates: add ``Polynomial(degree=1, coef0=0)`` to a Gaussian, not ``Linear()``.
 
     Parameters
     ----------
@@ -673,7 +674,7 @@ def median_distance(
     Returns
     -------
     float
-        Where the median is 0 because of ties, the mean of the distances that are not 0.
+        The median; if it is 0 because of ties, the mean of the distances that are not 0.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Kernels that are inner products: of centred rows, of indicators of categories, and of trends."""
+"""Kernels that are inner products of centred rows, of indicators, or of trends."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Polynomial(Kernel):
     coef0 : float, optional
         Weight of the lower degrees, at least 0.
     gamma : float, optional
-        In 1 / (units of the variable)^2. Where not given, `fit` takes 1 / (median of
-        |x - origin|^2) of the sample, so that the units do not weigh the degrees.
+        In 1 / (units of the variable)^2. By default `fit` takes 1 / (median of |x - origin|^2) of
+        the sample, so that units do not affect the weights of the degrees.
     origin : tuple of float, optional
         The row that is 0 before coef0 is added; `fit` takes the median of the sample.
 
@@ -209,9 +209,8 @@ class AndersonDarling(Kernel):
     """Anderson-Darling kernel, -log max(u, v) - log(1 - min(u, v)) - 1, of numbers within 0 and 1.
 
     It is the inner product of indicators, int (1[u <= t] - t) (1[v <= t] - t) / (t (1 - t)) dt,
-    with the weight that Anderson and Darling [1] give to the tails; of several columns it is their
-    mean. Its feature space is that of trends: with `Ranked` it finds monotone dependence and
-    differences in the tails.
+    with the weight of the tails by Anderson and Darling [1]; for several columns it is the mean
+    over columns. With `Ranked` it detects monotone dependence and differences in the tails.
 
     References
     ----------

@@ -1,8 +1,8 @@
-"""Which kernels a test tries: one combination, or a grid of several, so that no one has to choose.
+"""The kernels that a test tries: one combination, or a grid of several combinations.
 
-The kernels that are tried where none are given, and in which pairs of two variables, were chosen by
-power on public scenarios, which `python -m benchmarks run leaderboard` measures; those that lead,
-by power on columns of real tables, `python -m benchmarks run power`.
+The default kernels, and their pairs for two variables, were chosen by power on public scenarios,
+which `python -m benchmarks run leaderboard` measures; the leading pairs by power on columns of real
+tables, `python -m benchmarks run power`.
 """
 
 from __future__ import annotations
@@ -161,23 +161,24 @@ class Candidates:
     Parameters
     ----------
     kernels : str, Kernel or a sequence of them, optional
-        Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
-        heuristic. Where neither kernels nor factors are given: Gaussian kernels of the normal
-        scores of the columns, which find smooth dependence in any units, of four bandwidths; two
-        narrow ones of the values, for fast dependence; the mean over columns of a narrow Laplacian
-        one of each, for dependence on one of many; and a linear one of their spreads, see `Ranked`.
-        A variable of a single number has a Gaussian kernel of its scores, two narrow ones of its
-        values, two narrow ones of its ranks, the Anderson-Darling kernel of its ranks, the distance
-        kernel and a linear one of its scores, for trends, and the Anderson-Darling kernel of its
-        spread. Some are tried in pairs of variables without given candidates alone.
+        Families, such as "gaussian" and "laplacian". Bandwidths that are not given follow the
+        median heuristic. If neither kernels nor factors are given, a variable of several columns
+        has Gaussian kernels of the normal scores of the columns, with four bandwidths, for smooth
+        dependence in any units; two narrow Gaussian kernels of the values, for fast dependence; the
+        mean over columns of narrow Laplacian kernels, for dependence on one of many columns; and a
+        linear kernel of the spreads, see `Ranked`. A variable of a single number has a Gaussian
+        kernel of its scores, two narrow kernels of its values, two narrow kernels of its ranks, and
+        for trends the Anderson-Darling kernel of its ranks, the distance kernel and a linear kernel
+        of its scores, and the Anderson-Darling kernel of its spread. Some of these are used only in
+        pairs of variables without given candidates.
     factors : sequence of float, or one such sequence for each family, optional
-        Multiples of the length scale of a kernel: 0.5 halves the length; (1, 1/8, 1/2, 4)
-        where not given. Kernels without one, as "delta", are tried once.
+        Multiples of the length scale of a kernel: 0.5 halves the length. The default is (1, 1/8,
+        1/2, 4). Kernels without a length scale, such as "delta", are tried once.
 
     Raises
     ------
     InvalidArgumentError
-        There is no kernel, one is twice there, or a name or a factor is none.
+        There is no kernel, a kernel is repeated, or a name or a factor is not valid.
 
     References
     ----------
@@ -288,54 +289,56 @@ def _are_factors(given: tuple[Any, ...]) -> bool:
 class Grid:
     """Kernels to try on the variables of a test, whose p-value accounts for the choice.
 
-    One bandwidth finds dependence at its own scale only. A grid takes several kernels of every
-    variable, computes the statistics of their combinations and of the same replicates under the
-    null hypothesis in one run, and compares one score of all the statistics with the same score of
-    every replicate. Given replicates that are exchangeable with the data, as permutations are, the
-    level is exact for any grid.
+    One bandwidth detects dependence only at its own scale. A grid takes several kernels of every
+    variable, computes the statistics of their combinations, for the data and for shared replicates,
+    in one run, and compares a score of all statistics of the data with the same score of every
+    replicate. If the replicates are exchangeable with the data, as permutations are, the level is
+    exact for any grid.
 
     Among many combinations the median heuristic, which is best for smooth dependence, loses power.
-    So the reference, the combination of the kernels nearest to it, has a share of the weight to
-    itself, and all the others together have the rest. Its estimate is reported. In it a number that
-    no kernel was given for, beside a variable of several columns, has the Anderson-Darling kernel
-    of its ranks.
+    So the reference, the combination of the kernels nearest to the median heuristic, has its own
+    share of the weight, and all other combinations share the rest. A test reports the estimate of
+    the reference. By default, for a variable of several columns and a number, the reference kernel
+    of the number is the Anderson-Darling kernel of its ranks.
 
-    All pairs of rows and principal features leave out combinations with a kernel that is 0 between
-    nearly all rows, as narrow ones are in many columns; the result counts them. Its statistic is
-    that of the few pairs that lie near each other, and its replicates have heavy tails.
+    Estimators of all pairs of rows and of principal features leave out combinations with a kernel
+    that is 0 between nearly all rows, such as a narrow kernel of many columns; the result counts
+    these combinations. The statistic of such a kernel depends on few near pairs of rows, and its
+    replicates have heavy tails.
 
     Parameters
     ----------
     candidates : Candidates or a sequence of Candidates, optional
-        For all variables, or one for each.
+        Candidates for all variables, or for each variable.
     combine : {"auto", "all", "matched"} or a sequence of tuples of int, optional
         "all" takes every combination. "matched" takes the first candidates of all variables, the
-        second of all, and so on. A sequence lists the combinations by numbers of candidates, one
-        a variable. "auto" takes the reference, and every combination of the other candidates where
-        that makes no more than `most`; else as many of them, in which every candidate of a
-        variable is as often as the others. Two variables whose candidates were not
-        given have 8 to 15 pairs, chosen by power: trends of a number with all lengths of the other
-        variable, kernels of the same length with each other, and those of the spread, which find
-        what is round, as a circle, and what varies with the other.
+        second candidates of all, and so on. A sequence lists combinations by the number of a
+        candidate for each variable. "auto" takes the reference and every combination of the other
+        candidates, if there are at most `most`; otherwise `most` combinations, in which the
+        candidates of a variable are equally frequent. Two variables without given candidates have 8
+        to 15 pairs, chosen by power: trends of a number with kernels of the other variable, kernels
+        of the same length, and kernels of the spread, which detect circles and scales that depend
+        on the other variable.
     aggregate : {"soft", "max", "min-p"}, optional
-        Standardise statistics by the mean and standard deviation of their replicates and take
-        their soft maximum [3], log sum_c w_c exp(2 z_c), which gathers what several combinations
-        find; or the largest of them; or take the smallest of their p-values.
+        "soft" standardises statistics by the mean and standard deviation of their replicates and
+        takes the soft maximum [3], log sum_c w_c exp(2 z_c), which adds the evidence of several
+        combinations; "max" takes the largest standardised statistic; "min-p" takes the smallest
+        p-value.
     reference_share : float, optional
-        Share of the weight, or of the level with "max" and "min-p", at least 0 and less than 1; 0
-        treats all combinations alike. The reference has the kernels whose factor is nearest to 1,
-        those of the first family; with no choice of factors a kernel of ranks counts as 1. Two
-        numbers that no kernel was given for have two pairs that lead in its place with "soft",
-        trend with trend and distances with distances, with 3/5 and 2/5 of its share. With
-        "max" and "min-p" the others need about 1 / (share level) replicates to reject by
-        themselves, where share is theirs: 40 at 5 %.
+        Share of the reference in the weight, or in the level with "max" and "min-p", at least 0 and
+        less than 1; 0 treats all combinations alike. The reference has the kernels of the first
+        family whose factor is nearest to 1; a kernel of ranks without factors counts as 1. For two
+        numbers without given kernels and "soft", two leading pairs take the share of the reference:
+        trend with trend 3/5, and distances with distances 2/5. With "max" and "min-p" the other
+        combinations need about 1 / (share level) replicates to reject alone, with their share: 40
+        at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
 
     Raises
     ------
     InvalidArgumentError
-        A candidate is none, a choice has no such name, or a number is out of its range.
+        A candidate is not valid, a choice is unknown, or a number is out of its range.
 
     References
     ----------
@@ -383,7 +386,7 @@ class Grid:
 
     @classmethod
     def auto(cls) -> Self:
-        """The grid that a test takes where no kernels are given."""
+        """Return the default grid of a test."""
         return cls()
 
     def by_type(self, kinds: Sequence[Sequence[str]], *, invariant: bool = False) -> Self:

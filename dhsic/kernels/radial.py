@@ -1,8 +1,8 @@
-"""Kernels of the distance between rows: a profile each, over tiles of distances once for all.
+"""Kernels of the distance between rows: a profile for each, and shared tiles of distances.
 
-Euclidean distances between prepared rows are one matrix product, -|x - z|^2 =
-<(2x, -|x|^2, 1), (z, 1, -|z|^2)>. One column is kept as it is: its differences are exact, and the
-expanded square is not.
+One matrix product computes Euclidean distances between prepared rows, -|x - z|^2 = <(2x, -|x|^2,
+1), (z, 1, -|z|^2)>. A single column is not expanded: its differences are exact, and the expanded
+square is not.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs wo
 class Radial(Kernel):
     """A function of the Euclidean distance in units of the kernel.
 
-    A subclass has a parameter, named by `scale_name`, that follows the median distance of a sample,
-    and a `profile`. With a `slope` it has a gradient, with `spectral_scales` random frequencies.
+    A subclass has a `profile`, and a parameter, named by `scale_name`, that follows the median
+    distance of a sample. A subclass with `slope` has a gradient, and one with `mixing` has random
+    frequencies.
 
     Parameters
     ----------
     origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
+        Row that is subtracted from every row; affects rounding only.
 
     Examples
     --------
@@ -116,10 +117,10 @@ class Gaussian(Radial):
     Parameters
     ----------
     gamma : float, optional
-        Inverse squared length, in 1 / (units of the variable)^2. Where not given, `fit` takes
+        Inverse squared length, in 1 / (units of the variable)^2. By default `fit` takes
         1 / (median distance)^2 of the sample.
     origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
+        Row that is subtracted from every row; affects rounding only.
 
     Raises
     ------
@@ -196,10 +197,10 @@ class InverseMultiquadric(_Rational):
     Parameters
     ----------
     gamma : float, optional
-        Inverse squared length, in 1 / (units of the variable)^2. Where not given, `fit` takes
+        Inverse squared length, in 1 / (units of the variable)^2. By default `fit` takes
         1 / (median distance)^2 of the sample.
     origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
+        Row that is subtracted from every row; affects rounding only.
 
     References
     ----------
@@ -225,20 +226,20 @@ class InverseMultiquadric(_Rational):
 class RationalQuadratic(_Rational):
     """Rational quadratic kernel, (1 + gamma |x - y|^2 / alpha)^(-alpha).
 
-    A mixture of Gaussian kernels of all lengths, so that dependence at several scales shows by one
-    kernel; characteristic for every alpha. With alpha 1 it is the Cauchy kernel, with alpha 1/2
-    the inverse multiquadric one, and the Gaussian kernel of the same gamma is its limit as alpha
-    grows [1]_.
+    It is a mixture of Gaussian kernels of all lengths, so that one kernel detects dependence at
+    several scales; it is characteristic for every alpha. With alpha 1 it is the Cauchy kernel, with
+    alpha 1/2 the inverse multiquadric kernel, and the Gaussian kernel with the same gamma is its
+    limit as alpha grows [1]_.
 
     Parameters
     ----------
     alpha : float, optional
-        How fast the tails fall; the smaller, the heavier.
+        Decay of the tails; a smaller alpha means heavier tails.
     gamma : float, optional
-        Inverse squared length, in 1 / (units of the variable)^2. Where not given, `fit` takes
+        Inverse squared length, in 1 / (units of the variable)^2. By default `fit` takes
         1 / (median distance)^2 of the sample.
     origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
+        Row that is subtracted from every row; affects rounding only.
 
     Raises
     ------
@@ -285,10 +286,10 @@ class Matern(Radial):
     nu : {0.5, 1.5, 2.5}, optional
         Smoothness; written matern12, matern32 and matern52 in text.
     length : float, optional
-        Length scale, in units of the variable. Where not given, `fit` takes the median distance
+        Length scale, in units of the variable. By default `fit` takes the median distance
         of the sample.
     origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
+        Row that is subtracted from every row; affects rounding only.
 
     Raises
     ------
@@ -368,10 +369,10 @@ class Laplacian(Kernel):
     Parameters
     ----------
     gamma : float, optional
-        Inverse length, in 1 / units of the variable. Where not given, `fit` takes 1 / (median
+        Inverse length, in 1 / units of the variable. By default `fit` takes 1 / (median
         city-block distance) of the sample.
     origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
+        Row that is subtracted from every row; affects rounding only.
 
     Raises
     ------
@@ -428,14 +429,14 @@ class Laplacian(Kernel):
 class Distance(Kernel):
     """Distance-induced kernel, (|x - o|^q + |y - o|^q - |x - y|^q) / 2.
 
-    The covariance of fractional Brownian motion with Hurst index q/2 (Zhang et al. 2018, section
-    2). With exponent 1, four times HSIC is the squared distance covariance, whatever the origin o
-    (Sejdinovic et al. 2013, Annals of Statistics 41; Zhang et al. 2018, appendix A).
+    It is the covariance of fractional Brownian motion with Hurst index q/2 (Zhang et al. 2018,
+    section 2). With exponent 1, four times HSIC is the squared distance covariance, whatever the
+    origin o (Sejdinovic et al. 2013, Annals of Statistics 41; Zhang et al. 2018, appendix A).
 
     Parameters
     ----------
     exponent : float, optional
-        q, in (0, 2]; with 2 the kernel is linear and sees linear dependence only.
+        q, in (0, 2]; with 2 the kernel is linear and detects linear dependence only.
     origin : tuple of float, optional
         The row that is 0 in feature space; `fit` takes the median of the sample.
 

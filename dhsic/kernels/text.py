@@ -1,4 +1,4 @@
-"""Kernels as text and as plain values, and back."""
+"""Convert kernels to text and to plain values, and back."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def parse(text: str) -> Kernel:
     ----------
     text : str
         A name with parameters after colons, in the order of the table or by name, as in
-        "rq:gamma=2"; those left out keep their defaults. Kernels on the same variable add and
-        multiply, with parentheses.
+        "rq:gamma=2"; omitted parameters keep their defaults. "+", "*" and parentheses combine
+        kernels of the same variable.
 
         ================================  =====================================
         text                              kernel
@@ -85,12 +85,12 @@ def parse(text: str) -> Kernel:
         kernel@0,2                        `OnColumns`, of these columns alone
         ================================  =====================================
 
-        `dhsic.register` adds names to it.
+        `dhsic.register` adds names.
 
     Returns
     -------
     Kernel
-        Parameters left out are filled by `Kernel.fit`. ``parse(k.spec())`` is k without origin.
+        `Kernel.fit` fills omitted parameters. ``parse(k.spec())`` is k without origin.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Kernels of rows that are chosen, missing or ranked before others see them, and of columns."""
+"""Kernels that select columns, fill missing rows or rank values before other kernels."""
 
 from __future__ import annotations
 
@@ -85,21 +85,21 @@ class OfKernel(Composite):
 
 @dataclass(frozen=True)
 class OnColumns(OfKernel):
-    """A kernel that sees some columns of a variable, as if they were all of it.
+    """A kernel of some columns of a variable.
 
-    Several of them on one variable share its rows, as the features of a ranking do.
+    Several such kernels of one variable share its rows, such as the features of a ranking.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel of these columns.
     at : tuple of int
-        Their numbers, each once.
+        Numbers of these columns, without repeats.
     scaled : bool, optional
-        Divide every column by its standard deviation in the sample that the kernel is fitted to,
-        so that units of the columns make no difference.
+        Divide every column by its standard deviation in the sample to which the kernel is fitted,
+        so that units of the columns have no effect.
     scales : tuple of float, optional
-        Divisors of the columns; `fit` sets them where columns are to be scaled.
+        Divisors of the columns; `fit` sets them if `scaled`.
 
     Raises
     ------
@@ -257,7 +257,7 @@ class WithMissing(OfKernel):
         if not len(present):
             msg = (
                 f"a kernel is fitted to complete rows, and none of {len(sample):,} that were drawn "
-                "is complete: leave out the columns that miss the most"
+                "is complete: leave out the columns with the most gaps"
             )
             raise DataError(msg)
         return replace(self, kernel=self.kernel.fit(present), present=present[:_ROWS].copy())
@@ -352,17 +352,17 @@ def _joined(prepared: Matrix, means: Matrix | float, missing: NDArray[Any]) -> M
 
 @dataclass(frozen=True)
 class Columns(Composite):
-    """Mean over the columns of a kernel of one column, each fitted to its own column.
+    """Mean over the columns of kernels of single columns, each fitted to its column.
 
-    HSIC is linear in a kernel, so with it HSIC is the mean over columns of their HSIC (SubHSIC of
-    Zhang et al. 2018, section 5.1).
+    HSIC is linear in a kernel, so HSIC with this kernel is the mean of HSIC over the columns
+    (SubHSIC of Zhang et al. 2018, section 5.1).
 
     Parameters
     ----------
     parts : Kernel or tuple of Kernel
-        One for all columns, or one a column. `fit` gives every column its own; None stands for a
-        column whose scale cannot be fitted because it is constant in the sample, and counts as 0
-        in the mean.
+        One kernel for all columns, or one for each column. `fit` fits a kernel to each column. None
+        marks a column whose scale cannot be fitted because it is constant in the sample; it counts
+        as 0 in the mean.
 
     Raises
     ------
@@ -548,21 +548,21 @@ class Ranked(OfKernel):
     """A kernel of the ranks of every column, of their normal scores, or of their spread.
 
     The rank of a value is the share of a sample that lies below it, where ties count by half: its
-    mid-distribution function. Between values of the sample it is interpolated, so that each row
-    is transformed by itself, and beyond them it stays. HSIC with such a kernel is a dependence
-    measure of the copula (Poczos et al. 2012), which increasing transformations of columns do not
-    change where the sample holds all rows. The spread of a value is the rank of its distance from
-    the middle, in ranks: small at the median, near 1 at both ends. A trend of it is one of how
-    much a variable varies.
+    mid-distribution function. Ranks are interpolated between values of the sample, so that each row
+    is transformed separately, and constant beyond the sample. HSIC with such a kernel is a
+    dependence measure of the copula (Poczos et al. 2012); increasing transformations of columns do
+    not change it if the sample contains all rows. The spread of a value is the rank of the distance
+    of its rank from 1/2: small at the median, near 1 at both ends. A trend of the spread is a trend
+    of the scale of the variable.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel of the transformed columns.
     scale : {"ranks", "scores", "spread"}, optional
-        Ranks from 0 to 1, the normal quantiles of them, or the ranks of their distances from 1/2.
+        Ranks from 0 to 1, normal quantiles of the ranks, or the ranks of their distances from 1/2.
     knots : tuple of tuple of tuple of float, optional
-        For every column up to 512 values, ascending, and what they become; `fit` sets them.
+        For each column up to 512 ascending values, and their transforms; `fit` sets them.
 
     Raises
     ------

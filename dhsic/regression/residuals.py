@@ -230,17 +230,17 @@ class Splines:
     Parameters
     ----------
     n_knots : int, optional
-        Knots of a column, at quantiles of up to 10,000 of its rows.
+        Number of knots of a column, at quantiles of up to 10,000 rows.
     degree : int, optional
         Degree of the polynomials between knots, 2 or more.
     penalty : {"curvature", "ridge"}, optional
-        Weight of the integrals of squared second derivatives, which leaves what is linear as it is;
-        or of the squared coefficients.
+        Penalise the integrals of squared second derivatives, which does not shrink linear
+        functions, or the squared coefficients.
     extrapolation : {"linear", "constant"}, optional
-        Extrapolation of a function beyond these rows.
+        Extrapolation of a function beyond the range of the rows.
     n_folds : int, optional
-        Where more than 1, the residual of a row is from a regression without its fold; row i is
-        in fold i mod n_folds. 1 fits all rows at once; at most 1,000.
+        If more than 1, the residual of a row comes from a regression without the fold of the row;
+        row i is in fold i mod n_folds. 1 fits all rows at once; at most 1,000.
 
     Raises
     ------
@@ -443,7 +443,7 @@ def _check_varied(rows: NDArray[Any], name: str) -> None:
 class Regression(Protocol):
     """A regression, as a frozen value that computes residuals.
 
-    Whatever has a name and `residuals` can be given as `regression`.
+    Any object with `name` and `residuals` can be passed as `regression`.
 
     Examples
     --------
@@ -473,14 +473,14 @@ class Regression(Protocol):
 
 @dataclass(frozen=True)
 class CrossFitted:
-    """Residuals of a scikit-learn regressor, each from a fit that has not seen its row.
+    """Residuals of a scikit-learn regressor, each from a fit to other rows.
 
     Parameters
     ----------
     regressor : str or scikit-learn regressor
-        "random-forest", "gaussian-process", or whatever has `fit` and `predict`, which is cloned.
+        "random-forest", "gaussian-process", or an object with `fit` and `predict`, which is cloned.
     n_folds : int, optional
-        Parts that the rows are cut into at random.
+        Number of random folds.
 
     Raises
     ------
@@ -686,7 +686,7 @@ def open_nodes(
     variables : sequence of array-like
         As for `dhsic.independence_test`; one of two columns or more stands for its columns.
     names : sequence of str or None
-        Names of the nodes; their own where not given, as those of the columns of a data frame.
+        Names of the nodes. The default is the names in the data.
     data, missing
         As for `dhsic.independence_test`.
     rows : RowLabels, optional
@@ -829,7 +829,7 @@ class FittedRegressions:
             others = ", ".join(repr(names[j]) for j in given)
             msg = (
                 f"variable {names[target]!r} is a function of {others} up to rounding, so its "
-                "residuals say nothing: leave one of them out"
+                "residuals are rounding errors: leave one of them out"
             )
             raise DataError(msg)
 

@@ -54,11 +54,11 @@ class MemoryUse:
     Parameters
     ----------
     process : str
-        Whose it is, as "a worker".
+        Name of the process, such as "a worker".
     planned : int
         Predicted peak.
     peak : int or None
-        The most that it had; None where that is not known.
+        Measured peak; None if it is not known.
 
     Examples
     --------
@@ -75,18 +75,18 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class Run:
-    """How a result came about.
+    """The command, code and machine of a result.
 
     Parameters
     ----------
     data : str, optional
-        Where the data are.
+        Place of the data.
     command : str, optional
-        A line for a shell that gives the result again; without credentials.
+        Shell command that repeats the result, without credentials.
     python : str, optional
-        Code that does.
+        Python code that repeats the result.
     ran_on : str, optional
-        On what it ran.
+        The machine or cluster of the run.
     memory : sequence of MemoryUse, optional
         Memory of every kind of process.
 
@@ -167,24 +167,24 @@ def write_report(
     control: str = "bh",
     run: Run | None = None,
 ) -> None:
-    """Write a result as one HTML file that needs nothing else, with pictures and sortable tables.
+    """Write a result as one self-contained HTML file, with pictures and sortable tables.
 
-    It is written whole or not at all, and has what was found, the data, the method, parameters,
-    seed, time and memory, and how to get it again. Names of the data are shown as text, whatever
-    they hold.
+    The file has the finding, the data, the method, parameters, seed, time and memory, and the
+    command and code that repeat the result. It is written whole or not at all. Names in the data
+    are escaped.
 
     Parameters
     ----------
     result : dhsic.results.Result
         The value that a function of dhsic returned.
     path : str or Path
-        The file; one that is there is replaced.
+        The file; an existing file is replaced.
     alpha : float, optional
-        The level of decisions, where there are any.
+        The level of decisions.
     control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
-        How the decisions of a ranking account for the number of features.
+        Correction of the decisions of a ranking for the number of features.
     run : Run, optional
-        How it came about, as far as the result does not tell.
+        The command, code and machine, which the result does not have.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Sensitivity maps: the result, the function and its plan, closed forms of gradients, passes.
 
-A closed form, one an estimator, has the plan of its measure, a gradient that costs at most what the
-measured one does, and the measure, in the passes of its estimator, with its gradient.
+The closed form of an estimator has a plan of the measure, a gradient for plans that costs at least
+as much as the measured one, and the measure with its gradient, in the passes of the estimator.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MapPoints(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SensitivityMap(Result):
-    """The derivatives of a measure of dependence in every entry of the data.
+    """The derivatives of a measure of dependence with respect to every entry of the data.
 
     With S the map of all variables side by side, shape (n, d), the sensitivity of column j is
     s_j = (1/n) sum_i S_ij^2 and that of row i is s_i = (1/d) sum_j S_ij^2 ([1] section 3.2).
@@ -85,19 +85,19 @@ class SensitivityMap(Result):
     of : {"statistic", "estimate"}
         Quantity that is differentiated.
     value : float
-        Its value: that of `dhsic.independence_test` or `dhsic.hsic` with the same seed.
+        Its value, that of `dhsic.independence_test` or `dhsic.hsic` with the same seed.
     features : mapping of str to ndarray, shapes (d_m,)
-        The sensitivities s_j of the columns of every variable, by its name.
+        The sensitivities s_j of the columns of each variable, by the name of the variable.
     measured : DependenceEstimate
-        The estimate with all that it was computed with.
+        The estimate with its kernels, landmarks and run.
     rows : LazyRows or None
-        The map, which is computed block by block when it is asked for. None of a map that was
-        pickled or read from JSON, which has no data.
+        The map, which is computed block by block on first access. None for a map that was pickled
+        or read from JSON, which has no data.
 
     Raises
     ------
     InvalidArgumentError
-        By what is computed of the rows: the map was pickled or read from JSON, which have no data.
+        By methods that compute the map: the map was pickled or read from JSON, and has no data.
 
     References
     ----------
@@ -172,8 +172,8 @@ class SensitivityMap(Result):
     def maps(self) -> Mapping[str, Any]:
         """The map of every variable by its name, a lazy Dask array of shape (n, d_m).
 
-        In units of the measure per unit of the variable, in the precision asked for. Arrays that
-        are computed together share their work.
+        Units are those of the measure per unit of the variable; the dtype follows `precision`.
+        Arrays that are computed together share their work.
         """
         dtype = np.dtype(self.measured.precision)
         named = enumerate(self.features.items())
@@ -187,14 +187,14 @@ class SensitivityMap(Result):
         return self._rows.array(len(self.features), None, np.dtype(self.measured.precision))
 
     def top(self, name: str, count: int = _SHOWN) -> list[int]:
-        """Columns of a variable, the most sensitive first.
+        """Return columns of a variable, the most sensitive first.
 
         Parameters
         ----------
         name : str
             Name of the variable.
         count : int, optional
-            At most so many.
+            The largest number of columns.
 
         Returns
         -------
@@ -223,14 +223,14 @@ class SensitivityMap(Result):
         return dims == [1, 1] and len(self.features) == len(dims)
 
     def points(self, most: int = _POINTS) -> MapPoints:
-        """Rows of two variables of a column each, at equal distances, with their derivatives.
+        """Return equally spaced rows of two variables of one column each, with their derivatives.
 
-        The map is computed for it, block by block.
+        The map is computed block by block.
 
         Parameters
         ----------
         most : int, optional
-            Rows at most.
+            The largest number of rows.
 
         Returns
         -------
@@ -265,19 +265,20 @@ class SensitivityMap(Result):
         return self.points()
 
     def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = _MOST) -> Axes:
-        """A picture: the points of two variables of a column each, or bars of columns.
+        """Draw the points of two variables of one column each, or bars of columns.
 
-        Points are computed with the map, see `points`, and have arrows to where the measure grows.
+        The map is computed for points, see `points`; arrows show the direction in which the measure
+        grows.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Axes to draw in. The default is a new figure.
         of : str, optional
-            Name of the variable whose columns are bars; where not given, that with the most
-            columns, or the points.
+            Name of the variable whose columns are bars. The default is the points, if both
+            variables have one column, or else the variable with the most columns.
         most : int, optional
-            Bars at most, of the largest sensitivities.
+            The largest number of bars.
 
         Returns
         -------
@@ -304,21 +305,20 @@ class SensitivityMap(Result):
     def to_zarr(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True
     ) -> WrittenGroup:
-        """Write the map block by block, an array (n, d_m) a variable, into a new zarr group.
+        """Write the map block by block to a new zarr group, one array (n, d_m) for each variable.
 
-        Beside them are the sensitivities of the rows, ``sample_sensitivity``, shape (n, 1); those
-        of the columns are attributes of the arrays. The group is there when it is complete; an
-        interrupt leaves nothing.
+        The array ``sample_sensitivity``, shape (n, 1), has the sensitivities of the rows;
+        attributes of the arrays have those of the columns. The group appears when it is complete;
+        an interrupt leaves no group.
 
         Parameters
         ----------
         path : path or URL
-            A path that does not exist, in a folder that does; or the URL of an object store under
-            which there is nothing.
+            A new path in an existing folder, or an unused URL in an object store.
         overwrite : bool, optional
             Replace a zarr group. Not for URLs.
         compress : bool, optional
-            By Zstandard.
+            Compress by Zstandard.
 
         Returns
         -------
@@ -327,7 +327,7 @@ class SensitivityMap(Result):
         Raises
         ------
         InvalidArgumentError
-            Something is there, or a variable has a name that no array can have.
+            The path exists, or a variable has a name that no array can have.
         DataError
             The disk or the store refuses, or the data cannot be read.
         """
@@ -453,10 +453,11 @@ def sensitivity_map(
 ) -> SensitivityMap:
     """Compute the derivatives of a measure of dependence by each entry of the data.
 
-    The map S of a variable holds the derivatives of the measure in its entries, with landmarks,
-    frequencies and bandwidths held. Large means squares over the rows mark the columns, and over
-    the columns the rows, that matter most to the dependence. The data are read once more than for
-    the measure itself, block by block; the map is computed when it is asked for.
+    The map S of a variable contains the derivatives of the measure with respect to its entries,
+    with landmarks, frequencies and bandwidths fixed. Large mean squares over the rows mark the
+    columns that matter most to the dependence, and large mean squares over the columns mark the
+    rows. The function reads the data once more than the measure itself, block by block; the map is
+    computed on first access.
 
     Parameters
     ----------
@@ -464,18 +465,18 @@ def sensitivity_map(
         As for `independence_test`.
     of : {"statistic", "estimate"}, optional
         Quantity to differentiate: the statistic of `independence_test` or the estimate of `hsic`,
-        with the same seed and kernels. For "v-hsic" and "rff-hsic" one is n times the other; for
-        "nystrom-m" they have landmarks of their own, see `NystromMHSIC`.
+        with the same seed and kernels. For "v-hsic" and "rff-hsic" the statistic is n times the
+        estimate; for "nystrom-m" the two have different landmarks, see `NystromMHSIC`.
     wrt : sequence of str, optional
-        Names of the variables whose entries are varied; where not given all that hold numbers.
-        Their kernels must be differentiable; of kernels with a kink, as the Laplacian, the
-        derivative at it counts as 0.
+        Names of the variables whose entries are varied. The default is all variables of numbers.
+        Their kernels must be differentiable; at the kink of a kernel such as the Laplacian the
+        derivative counts as 0.
     kernels : str, Kernel or a sequence of them, optional
         As for `hsic`.
     estimator : str or Estimator, optional
         "nystrom-m", "rff-hsic" ([1]_ equations 10 and 11, and for more than two variables), or
         "v-hsic" ([1]_ equations 8 and 9), whose cost is quadratic and which holds all rows in
-        memory; or a value with its options.
+        memory; or a value with options.
     rng, names, data, missing, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. The map is returned in the given precision.
 
@@ -486,7 +487,7 @@ def sensitivity_map(
     Raises
     ------
     InvalidArgumentError, DataError, MemoryBudgetError
-        As for `independence_test`; or the estimator has no map, or a kernel no derivative.
+        As for `independence_test`; the estimator has no map; or a kernel has no derivative.
 
     References
     ----------

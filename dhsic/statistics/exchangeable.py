@@ -1,7 +1,7 @@
 """Rows that may change places: by strata, as whole groups, in the order of time.
 
-Labels of rows become the moves that leave the law of the data as it is under the null hypothesis,
-and these the groups of rows that a null distribution permutes or shifts.
+Labels of rows determine the permutations that do not change the law of the data under the null
+hypothesis, and the groups of rows that a null distribution permutes or shifts.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _STAYING = 0.02
 class Groups(RowGroups):
     """All rows in groups of equal size, but for a few that are drawn at random and left over.
 
-    The rows are cut into segments, and a group takes consecutive rows of each, so that data which
-    are stored sorted or in series keep their differences within a group. Segments are rotated by
-    independent offsets: a design that repeats itself would meet its own copies otherwise. The rows
-    of a group then come in a random order, since a shift by one of the order of storage would pair
-    neighbours. All of it depends on `n`, `size` and `seed` alone.
+    The rows are cut into segments, and a group takes consecutive rows of each segment, so that
+    groups of sorted data or series contain different values. Segments are rotated by independent
+    offsets: otherwise a periodic design would be paired with its own copies. The rows of a group
+    then have a random order, since a shift by one in the order of storage would pair neighbours.
+    All of it depends on `n`, `size` and `seed` alone.
 
     Parameters
     ----------
@@ -624,13 +624,13 @@ def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
     time_order = TimeOrder() if isinstance(order, str) and order == "time" else order
     if not isinstance(time_order, TimeOrder):
         msg = (
-            f"order must be 'time' or a TimeOrder, got {shown(order)}: leave it out where rows are "
-            "in no order"
+            f"order must be 'time' or a TimeOrder, got {shown(order)}: leave it out if rows have "
+            "no order"
         )
         raise InvalidArgumentError(msg)
     if strata:
         msg = (
-            "order and strata cannot go together: a shift in time moves rows to other strata. "
+            "order and strata cannot be combined: a shift in time moves rows to other strata. "
             "Label several series as groups of rows, or give the period of a cycle, as "
             "TimeOrder(period=24)"
         )
@@ -785,15 +785,15 @@ def _check_sets(sets: RowSets, strata: Indices | None, groups: Indices | None) -
         share = f"{100 * sets.movable:.3g} % of the rows"
         if groups is None:
             msg = (
-                f"strata must have two rows or more each: {share} can change places, since the "
+                f"strata must have two rows or more each: {share} can be permuted, since the "
                 "others are alone in their stratum. Take coarser strata"
             )
         else:
             msg = (
-                "whole groups change places with groups of equally many rows, "
-                f"{'' if strata is None else 'of the same stratum, '}since only then nothing else "
-                f"changes: {share} can. Make groups equally large, as by leaving out rows at "
-                "random, or test means of the groups, a row each"
+                "the null permutes whole groups with equally many rows"
+                f"{'' if strata is None else ' of the same stratum'}, and only {share} belong to "
+                "groups that can be permuted. Make groups equally large, as by leaving out rows at "
+                "random, or test the means of the groups"
             )
         raise DataError(msg)
     # The logarithm of the number of moves: prod (k!) over sets of k items that change places.
@@ -802,7 +802,7 @@ def _check_sets(sets: RowSets, strata: Indices | None, groups: Indices | None) -
     )
     if moves < math.log(_FEWEST_MOVES):
         msg = (
-            f"{sets.what} can change places in {round(math.exp(moves))} ways only, so that no "
-            "p-value is below 1 over that: have more groups or larger strata"
+            f"{sets.what} can be permuted in {round(math.exp(moves))} ways only, so that no "
+            "p-value is below 1 over that number: take more groups or larger strata"
         )
         raise DataError(msg)

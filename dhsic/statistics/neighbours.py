@@ -1,4 +1,4 @@
-"""Whether rows that are stored side by side are alike, so that they are no exchangeable draws."""
+"""Check whether rows that are stored side by side are alike, and thus not exchangeable."""
 
 from __future__ import annotations
 
@@ -218,9 +218,9 @@ class Neighbours:
             msg = (
                 "rows that are stored side by side are alike in "
                 f"{session.names[found.first]!r} and {session.names[found.second]!r} "
-                f"({100 * found.share:.2g} % of a row with itself, {found.errors:.0f} standard "
-                "errors), as in series and groups. P-values assume exchangeable rows and are too "
-                f"small for these. {_remedy(self._arguments)}"
+                f"(similarity {100 * found.share:.2g} % of that of a row with itself, "
+                f"{found.errors:.0f} standard errors), as in series and groups. P-values assume "
+                f"exchangeable rows and are too small for such rows. {_remedy(self._arguments)}"
             )
             warnings.warn(msg, DependentRowsWarning, stacklevel=_calls_of_the_package())
 

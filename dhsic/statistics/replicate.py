@@ -1,9 +1,9 @@
 """Statistics of the data and of all permutations of an orbit, in as few passes as fit in memory.
 
-A contraction says how a pass sums for C statistics under some cosets of an orbit, and what the sums
-make of them: a `Statistic`. All that does not depend on the contraction stands here: which
-permutations a null takes, how the work is cut where sums do not fit in memory, and how parts become
-statistics, replicates and ties.
+A contraction is a `Statistic`: it defines how a pass sums for C statistics under some cosets of an
+orbit, and how sums become values. This module has the parts that do not depend on the contraction:
+which permutations a null takes, how work is split if sums do not fit in memory, and how the parts
+become statistics, replicates and ties.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Are two variables independent?
 ==============================
 
-The histogram has the scores of rearranged rows, the line that of the data.
+The histogram shows the scores of rearranged rows, and the line the score of the data.
 """
 
 import numpy as np

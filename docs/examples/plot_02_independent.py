@@ -1,8 +1,8 @@
 """
-Two variables that are independent
-==================================
+Two independent variables
+=========================
 
-The score of the data lies among those of rearranged rows.
+The score of the data lies among the scores of rearranged rows.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """
-Dependence that correlation does not see
-========================================
+Dependence that correlation does not detect
+===========================================
 
 Six shapes of 300 rows: the correlation r is near 0 in most of them, and the p-value is small
 in all but the last.

@@ -1,9 +1,9 @@
 """
-One bandwidth is blind at other scales
-======================================
+One bandwidth misses other scales
+=================================
 
-P-values of waves of more and more periods in 500 rows: the median heuristic loses fast waves,
-and the grid of the default does not.
+P-values of waves with increasing numbers of periods in 500 rows: the median heuristic misses
+fast waves, and the default grid does not.
 """
 
 import matplotlib.pyplot as plt

@@ -1,6 +1,6 @@
 """
-Which kernels found it
-======================
+Which kernels detect it
+=======================
 
 P-values of the single combinations of the default grid. They are exploratory; the p-value of
 the test accounts for the choice.

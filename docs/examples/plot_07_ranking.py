@@ -2,7 +2,7 @@
 Which columns matter
 ====================
 
-Thirty columns against one target. Coloured bars are found at a family-wise error of 5 %.
+Thirty columns and one target. Coloured bars are rejected at a family-wise error of 5 %.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 The functions that show the dependence
 ======================================
 
-COCO is the covariance of two functions, one of each variable. They tell how the variables
+COCO is the covariance of two functions, one of each variable. They show how the variables
 depend on each other.
 """
 

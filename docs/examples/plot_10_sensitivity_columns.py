@@ -2,7 +2,7 @@
 Which columns drive the dependence
 ==================================
 
-Mean squares of the derivatives, of columns that matter only together.
+Mean squares of the derivatives, for columns that matter only together.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 All causal graphs of three variables
 ====================================
 
-The p-value of every graph, by residuals of splines, and the best one.
+The p-value of every graph, by residuals of splines, and the best graph.
 """
 
 import numpy as np

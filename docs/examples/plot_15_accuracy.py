@@ -1,9 +1,8 @@
 """
-How right are directions?
-=========================
+How accurate are directions?
+============================
 
-Which of two variables is the cause, in thirty pairs that are known: the share of right decisions
-among the most confident ones.
+Thirty pairs with known causes: the share of right decisions among the most confident ones.
 """
 
 import numpy as np

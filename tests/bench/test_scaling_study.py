@@ -120,7 +120,7 @@ def test_study__on_a_client_takes_its_workers(client):
     (row,) = study.records()
     assert (row["workers"], row["scheduler"]) == (2, "processes")
     assert row["p_value"] == study_of(vary={"rows": [300]}).records()[0]["p_value"]
-    with pytest.raises(InvalidArgumentError, match="must be 'processes' where a client is given"):
+    with pytest.raises(InvalidArgumentError, match="must be 'processes' if a client is given"):
         scaling_study(X, Y, vary={"scheduler": ["threads"]}, client=client, **QUICK)
     with (
         Client(client.scheduler.address, set_as_default=False) as other,
@@ -201,8 +201,8 @@ ODD = [
     ({"vary": {"n_resamples": [9]}}, "n_resamples must be given once"),
     ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
     ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
-    ({"csv": "nowhere/study.csv"}, "csv must be in a folder that is there"),
-    ({"vary": {"landmarks": [10], **HERE}, "estimator": "v-hsic"}, "landmarks are varied of an"),
+    ({"csv": "nowhere/study.csv"}, "csv must be in an existing folder"),
+    ({"vary": {"landmarks": [10], **HERE}, "estimator": "v-hsic"}, "landmarks need an estimator"),
 ]
 
 

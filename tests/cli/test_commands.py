@@ -388,7 +388,7 @@ def test_plan_option__runs_nothing(line, files, invoke):
 def test_plan__has_nothing_to_write(option, line, files, invoke):
     done = invoke(f"{line} {option} out.png")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{option} is of a run, and a plan runs nothing: drop it" in done.stderr
+    assert f"{option} needs a run, and a plan runs nothing: drop it" in done.stderr
 
 
 def test_plan__of_what_does_not_fit_is_shown_and_refused(files, invoke):
@@ -660,8 +660,8 @@ def test_table__is_taken_as_people_have_it(files, invoke):
     [
         ("rank table.csv --target a --exclude bb", "needs column 'bb', which is not in"),
         ("matrix table.csv --exclude bb", "needs column 'bb', which is not in"),
-        ("rank table.csv --target a --features b --exclude c", "and --features names them"),
-        (f"{MATRIX} --exclude z", "and --variable names them"),
+        ("rank table.csv --target a --features b --exclude c", "and --features names some"),
+        (f"{MATRIX} --exclude z", "and --variable names some"),
     ],
 )
 def test_exclude__is_not_ignored(line, words, files, invoke):
@@ -673,7 +673,7 @@ def test_exclude__is_not_ignored(line, words, files, invoke):
 def test_resamples__of_a_null_without_replicates_are_refused(files, invoke):
     done = invoke(f"{QUICK} --estimator block-hsic --null normal:direct")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "--resamples is of a null of replicates, and 'normal' draws none" in done.stderr
+    assert "--resamples needs a null with replicates, and 'normal' draws none" in done.stderr
 
 
 def test_methods__are_listed_with_their_fields(invoke):

@@ -374,7 +374,7 @@ def test_checkpoint__of_dask_arrays_does_not_depend_on_their_chunks(tmp_path):
 def test_checkpoint__takes_a_generator_in_the_same_state_and_needs_a_seed(tmp_path):
     first = run(tmp_path / "kept", rng=np.random.default_rng(5))
     assert_all_is_kept(tmp_path / "kept", first, rng=np.random.default_rng(5))
-    with pytest.raises(InvalidArgumentError, match="rng must be a seed when a checkpoint"):
+    with pytest.raises(InvalidArgumentError, match="rng must be a seed with a checkpoint"):
         run(tmp_path / "new", rng=None)
     with pytest.raises(dhsic.errors.MemoryBudgetError):
         run(tmp_path / "new", memory="1MiB")

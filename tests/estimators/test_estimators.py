@@ -400,7 +400,7 @@ def test_landmarks__where_the_kernel_is_zero_show_nothing_and_warn():
     x = np.zeros((500, 1))
     x[0] = 1.0
     data, made = (x, np.arange(500.0)), dhsic.NystromHSIC(3, tolerance=0.0)
-    match = "the kernel of variable 'x1' is 0 at every landmark, .*: take more of them, or"
+    match = "the kernel of variable 'x1' is 0 at every landmark, .*: take more landmarks, or"
     for null in (dhsic.Permutation(9), dhsic.Shifts(9), "gamma"):
         with pytest.warns(LandmarkWarning, match=match):
             found = dhsic.independence_test(

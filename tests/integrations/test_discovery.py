@@ -120,7 +120,7 @@ def test_causal_learn__finds_the_edges_and_refuses_the_cache_of_another(data, tm
     first.SAVE_CACHE_CYCLE_SECONDS = -1
     assert first(0, 2, ()) == QUICK(data[:, 0], data[:, 2])
     first.save_to_local_cache()
-    with pytest.raises(InvalidArgumentError, match="cache_path must be of a new cache"):
+    with pytest.raises(InvalidArgumentError, match="cache_path must name a new cache"):
         cit.CIT(data, causal_learn_test(PValue()), cache_path=path)
 
 

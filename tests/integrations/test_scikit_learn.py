@@ -125,7 +125,7 @@ def test_categories__are_features_as_numbers_are():
         (Y, {"n_features_to_select": 6}, "at most the 5 features"),
         (Y, {"n_features_to_select": 0}, "n_features_to_select must be an integer >= 1"),
         (Y, {"method": "pvalu"}, "did you mean 'pvalue'"),
-        (Y, {"alpha": 0.1, "method": "forward"}, "alpha goes with a method that ranks"),
+        (Y, {"alpha": 0.1, "method": "forward"}, "alpha needs a method that ranks"),
         (Y, {"alpha": 0.1, "n_features_to_select": 2}, "drop one of them"),
         (Y, {"alpha": 2.0}, "alpha must be"),
         (Y, {"control": "zzz"}, "control must be one of 'bh'"),
