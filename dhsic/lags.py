@@ -26,10 +26,10 @@ from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC, choose_
 from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
-from dhsic.nulls import Shifts, pvalues
+from dhsic.nulls import Shifts, TimeOrder, pvalues
 from dhsic.report import Findings
 from dhsic.results import RunFields, VariableSummary
-from dhsic.statistics.exchangeable import Series, check_order
+from dhsic.statistics.exchangeable import Series
 from dhsic.statistics.orbit import Orbit
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ Vector = NDArray[np.float64]
 
 _LEVEL = 0.05
 _LARGEST = 4  # rows for one of the largest lag: of a lag l, l of n pairs of rows are none
-_PIECE = 2**14  # rows at least, which have 512 shifts by the usual lag
+_PIECE = 2**14  # rows at least
 _TIMES = 64  # the largest lag, or the least L, of a piece
 
 
@@ -158,7 +158,7 @@ class LagScan(RunFields):
     def least_adjusted(self) -> float:
         """The smallest adjusted p-value that shifts can attain.
 
-        Shifts by fewer rows than the lags span meet the strongest lag again, so that it is about
+        Shifts by the difference of two lags meet the strongest of them again, so that it is about
         the number of lags, or L where that is more, over the rows.
         """
         # T(l) is that of lag l - k L after a shift by k L.
@@ -293,7 +293,8 @@ def lag_scan(
         As for `independence_test`; rows with a gap cannot be dropped, since those behind them would
         have other lags.
     order : "time" or TimeOrder, optional
-        The least L, and the period of which it is a multiple.
+        The least L, one row or the period where not given, and the period of which it is a
+        multiple.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -331,11 +332,11 @@ def lag_scan(
             f"{session.dropped:,} rows left out: take order='time', and missing='pairwise' for gaps"
         )
         raise InvalidArgumentError(msg)
-    asked = _read_lags(lags, session.n)
+    asked, ordered = _read_lags(lags, session.n), TimeOrder() if order == "time" else order
+    least = ordered.lag or ordered.period
     # Pieces of a long series, of a length whose features and transforms fit in memory.
-    pieces = session.n // max(_PIECE, _TIMES * max(series.lag, *map(abs, asked))) or 1
+    pieces = session.n // max(_PIECE, _TIMES * max(least, *map(abs, asked))) or 1
     length = session.n // pieces
-    least = check_order(order, strata=False).least_lag(length)
     rows = np.arange(pieces * length).reshape(pieces, length)
     series = replace(series, series=tuple(rows), lag=least)
     steps = series.groups(count.n_resamples)
@@ -401,7 +402,7 @@ def plan_lag_scan() -> None:
 
 def _scanned(
     session: Session, steps: tuple[int, int], lags: Sequence[int], found: GridOutcome
-) -> dict[str, Vector]:
+) -> dict[str, Any]:
     """What a scan says of every lag."""
     n, every = session.n, np.append(found.statistics, found.replicates[:, 0])
     (step, period), dtype = steps, session.dtype
@@ -434,12 +435,11 @@ def _scanned(
 
 def _read_lags(lags: Any, rows: int) -> tuple[int, ...]:
     """Lags that were given one by one, or the largest of them."""
-    most, listed = rows // _LARGEST, lags
+    most = rows // _LARGEST
+    listed: Any = lags if isinstance(lags, Sequence | np.ndarray) else ()
     if isinstance(lags, int):
         listed = range(-lags, lags + 1)
-    elif not isinstance(lags, Sequence | np.ndarray):
-        listed = ()
-    whole = all(isinstance(one, int | np.integer) and abs(one) <= most for one in listed)
+    whole = all(isinstance(one, int | np.integer) and -most <= one <= most for one in listed)
     if not whole or not 0 < len(listed) == len(set(listed)):
         msg = (
             f"lags must be different whole numbers up to {most:,}, a quarter of the rows, or one "

@@ -194,7 +194,7 @@ def count_of(text: Any) -> Any:
 
 def lags_of(text: Any) -> Any:
     """The largest lag, or a range as 0:25, which leaves its end out."""
-    numbers = [click.INT.convert(part, None, None) for part in str(text).split(":")]
+    numbers = [click.INT(part) for part in str(text).split(":")]
     return range(*numbers[:2]) if numbers[1:] else numbers[0]
 
 
