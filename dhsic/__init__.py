@@ -47,6 +47,9 @@ from dhsic.interaction import plan_interaction as plan_interaction
 from dhsic.io.open import stored_array as stored_array
 from dhsic.kernels import Candidates as Candidates
 from dhsic.kernels import Grid as Grid
+from dhsic.lags import LagScan as LagScan
+from dhsic.lags import lag_scan as lag_scan
+from dhsic.lags import plan_lag_scan as plan_lag_scan
 from dhsic.nulls import Chain as Chain
 from dhsic.nulls import ChiSquare as ChiSquare
 from dhsic.nulls import FromReplicates as FromReplicates

@@ -1,7 +1,8 @@
 """Tests and selections for other libraries.
 
 `PValue` is a callable for DoWhy; `causal_learn_test` and `PgmpyTest` are for PC of causal-learn and
-pgmpy; `DependenceSelector` and `dependence_score` are for scikit-learn.
+pgmpy, and `TigramiteTest` for PCMCI of tigramite; `DependenceSelector` and `dependence_score` are
+for scikit-learn.
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ from dhsic.errors import DataError, InvalidArgumentError, needing
 from dhsic.estimators.registry import NULLS, Counted
 from dhsic.io.frames import unknown_column
 from dhsic.io.libraries import is_of, is_sparse
-from dhsic.nulls import Control, Shifts
+from dhsic.nulls import Control, Shifts, TimeOrder
 from dhsic.ranking import ColumnRanking, rank_features
+from dhsic.results import IndependenceTestResult
 from dhsic.selection import select_features
 
-__all__ = ["DependenceSelector", "PValue", "PgmpyTest", "causal_learn_test", "dependence_score"]
+__all__ = [
+    "DependenceSelector",
+    "PValue",
+    "PgmpyTest",
+    "TigramiteTest",
+    "causal_learn_test",
+    "dependence_score",
+]
 
 _FEWEST_ROWS = 20
 _MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
@@ -161,12 +170,16 @@ class PValue:
 
     def of_all(self, x: Any, y: Any, *given: Any) -> float:
         """The p-value of all rows that are passed, by one test."""
+        return self.result_of_all(x, y, *given).pvalue
+
+    def result_of_all(self, x: Any, y: Any, *given: Any) -> IndependenceTestResult:
+        """The result of that test."""
         own = {name: getattr(self, name) for name in ("rng", "client", "threads", "memory")}
         options: dict[str, Any] = {**own, "progress": False}
         if not given:
-            return independence_test(x, y, **options, **self.marginal).pvalue
+            return independence_test(x, y, **options, **self.marginal)
         options["given"] = given[0]
-        return conditional_independence_test(x, y, **options, **self.conditional).pvalue
+        return conditional_independence_test(x, y, **options, **self.conditional)
 
 
 def _in_memory(x: Any) -> bool:
@@ -337,6 +350,108 @@ class PgmpyTest:
         pvalue = self.test(self.data[[X]], self.data[[Y]], given)
         self.p_value_ = pvalue
         return pvalue >= significance_level
+
+
+try:
+    from tigramite.independence_tests.independence_tests_base import CondIndTest
+except ImportError:
+    CondIndTest = object
+
+
+class TigramiteTest(CondIndTest):  # type: ignore[misc]  # tigramite has no types
+    """A test of series given others, as `cond_ind_test` of tigramite's searches.
+
+    The value of a link is the kernel partial correlation coefficient, or CKA where nothing is
+    given: both are from 0 to 1. P-values where nothing is given are of shifts of the series, which
+    keep their serial dependence, see `dhsic.TimeOrder`. Others assume rows that are independent
+    given the others, as all tests of the search do: the parents of a series, which it conditions
+    on, hold its own past. Discrete variables are compared as numbers.
+
+    Parameters
+    ----------
+    test : PValue, optional
+        The tests and their options, of all rows always. Where not given those by CKA and all
+        shifts of the series.
+    **options : object
+        As for `tigramite.independence_tests.CondIndTest`, as ``mask_type`` and ``verbosity``.
+
+    Attributes
+    ----------
+    test : PValue
+        The tests.
+
+    Raises
+    ------
+    MissingDependencyError
+        tigramite is not installed.
+
+    References
+    ----------
+    .. [1] J. Runge, P. Nowack, M. Kretschmer, S. Flaxman, D. Sejdinovic. Detecting and quantifying
+       causal associations in large nonlinear time series datasets. Science Advances 5, 2019.
+
+    Examples
+    --------
+    ::
+
+        from dhsic.integrations import TigramiteTest
+        from tigramite.data_processing import DataFrame
+        from tigramite.pcmci import PCMCI
+        found = PCMCI(DataFrame(data), TigramiteTest()).run_pcmci(tau_max=2, pc_alpha=0.05)
+    """
+
+    measure = "dhsic"
+    two_sided = False
+
+    def __init__(self, test: PValue | None = None, **options: Any) -> None:
+        with needing("tigramite", "discovery", "TigramiteTest"):
+            import tigramite  # noqa: F401
+        # The word for p-values that a test makes of the data, and not of a value alone.
+        super().__init__(**{"significance": "shuffle_test", **options})
+        self.test = test or PValue(marginal={"estimator": "cka", "order": TimeOrder(lag=1)})
+        self._tested: tuple[Any, float] = None, float("nan")
+
+    def get_dependence_measure(self, array: Any, xyz: Any, data_type: Any = None) -> float:
+        """The value of a link.
+
+        Parameters
+        ----------
+        array : ndarray, shape (d, n)
+            The series.
+        xyz : ndarray, shape (d,)
+            0, 1 and 2 for those of x, of y and the given ones.
+        data_type : object, optional
+            Not looked at.
+
+        Returns
+        -------
+        float
+        """
+        x, y, given = (array[np.equal(xyz, part)].T for part in range(3))
+        found = self.test.result_of_all(x, y, *([given] if given.size else []))
+        self._tested = array, found.pvalue
+        return found.estimate
+
+    def get_shuffle_significance(
+        self, array: Any, xyz: Any, value: float, data_type: Any = None
+    ) -> float:
+        """The p-value of the same test.
+
+        Parameters
+        ----------
+        array, xyz, data_type
+            As for `get_dependence_measure`.
+        value : float
+            The value, of which it is not made.
+
+        Returns
+        -------
+        float
+        """
+        # One test has both, and tigramite asks for one after the other.
+        if self._tested[0] is not array:
+            self.get_dependence_measure(array, xyz)
+        return self._tested[1]
 
 
 try:

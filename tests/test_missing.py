@@ -48,6 +48,8 @@ FUNCTIONS = {
     "plan_interaction": lambda a, b, c, **o: dhsic.plan_interaction(a, b, c, **o),
     "dependence_matrix": lambda a, b, c, **o: dhsic.dependence_matrix(a, b, c, rng=0, **o),
     "plan_matrix": lambda a, b, c, **o: dhsic.plan_matrix(a, b, c, **o),
+    "lag_scan": lambda a, b, c, **o: dhsic.lag_scan(a, b, 2, rng=0, **o),
+    "plan_lag_scan": lambda a, b, c, **o: dhsic.plan_lag_scan(a, b, 2, **o),
     "rank_features": lambda a, b, c, **o: dhsic.rank_features(b, a, rng=0, **o),
     "plan_ranking": lambda a, b, c, **o: dhsic.plan_ranking(a, b, **o),
     "select_features": lambda a, b, c, **o: dhsic.select_features(a, b, 1, rng=0, **o),
@@ -71,7 +73,7 @@ FUNCTIONS = {
 }
 PAIRWISE = {
     *("independence_test", "hsic", "plan", "dependence_matrix", "plan_matrix"),
-    *("rank_features", "plan_ranking", "select_features"),
+    *("lag_scan", "plan_lag_scan", "rank_features", "plan_ranking", "select_features"),
 }
 RUNS = [name for name in FUNCTIONS if "plan" not in name]
 
@@ -127,7 +129,8 @@ def test_functions__are_all_that_take_the_argument():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", RUNS)
 def test_gaps__are_refused_with_their_row_and_a_remedy(name, form):
-    with pytest.raises(DataError, match=r"variable '\w+' has .* in row 3: .*missing='drop'"):
+    take = "pairwise" if name == "lag_scan" else "drop"
+    with pytest.raises(DataError, match=rf"variable '\w+' has .* in row 3: .*missing='{take}'"):
         FUNCTIONS[name](FORMS[form](), B, C)
 
 
@@ -135,6 +138,10 @@ def test_gaps__are_refused_with_their_row_and_a_remedy(name, form):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_drop__is_the_call_on_complete_rows(name, form):
     run = FUNCTIONS[name]
+    if "lag_scan" in name:  # rows behind a gap would have other lags
+        with pytest.raises(InvalidArgumentError, match=r"3 rows left out: .*missing='pairwise'"):
+            run(FORMS[form](), B, C, missing="drop")
+        return
     found = run(FORMS[form](), B, C, missing="drop")
     rest = (B, C) if "two_sample" in name else (B[KEPT], C[KEPT])
     expected = run(A[KEPT], *rest)

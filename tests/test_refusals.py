@@ -55,6 +55,7 @@ two_samples = partial(dhsic.two_sample_test, X, Y, rng=0)
 interaction = partial(dhsic.interaction_test, X, Y, Z, rng=0)
 conditional = partial(dhsic.conditional_independence_test, X, Y, rng=0)
 matrix = partial(dhsic.dependence_matrix, X, Y, np.sign(Z), rng=0)
+lags = partial(dhsic.lag_scan, X, Y, rng=0)
 SQUARE = dhsic.kernels.Polynomial(degree=2, coef0=0.0, gamma=1.0, origin=(0.0,))
 sensitivity = partial(dhsic.sensitivity_map, X, Y, rng=0)
 embedding = partial(dhsic.mean_embedding, X, rng=0)
@@ -428,6 +429,36 @@ OTHERS = [
         ({"null": dhsic.Shifts(9), "n_resamples": 9}, "where null is"),
         ({"groups": TENS, "strata": ORDER % 2}, "one stratum"),
         ({"kernels": ["gaussian", "gaussian", SQUARE]}, "must vary .* 'x3'"),
+    ),
+    *given(
+        InvalidArgumentError,
+        lags,
+        ({"lags": 16}, "whole numbers up to 15, a quarter of the rows, or one number, got 16: as"),
+        ({"lags": [1, -16]}, r"whole numbers up to 15, .* got \[1, -16\]: as range"),
+        ({"lags": [1.0, 2.0]}, r"got \[1.0, 2.0\]: as range"),
+        ({"lags": [1, 2, 1]}, r"must be different whole numbers .* got \[1, 2, 1\]"),
+        ({"lags": []}, r"or one number, got \[\]"),
+        ({"lags": "5"}, "or one number, got '5'"),
+        ({"lags": -1}, "or one number, got -1"),
+        ({"lags": 2.5}, "or one number, got 2.5"),
+        ({"lags": None}, "or one number, got None"),
+        ({"lags": 3, "order": None}, "in the order of time, got order=None and 0 rows left out"),
+        ({"lags": 3, "order": "place"}, "order must be 'time' or a TimeOrder, got 'place'"),
+        ({"lags": 3, "estimator": "nystrom-m"}, "'auto', 'v-hsic', 'nystrom-hsic', got 'nystrom-m"),
+        ({"lags": 3, "estimator": dhsic.UHSIC()}, "'auto', 'v-hsic', 'nystrom-hsic', got 'u-hsic'"),
+        ({"lags": 3, "kernels": dhsic.Grid.auto()}, "one kernel for each variable"),
+        ({"lags": 3, "n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
+    ),
+    *called(
+        InvalidArgumentError,
+        (lambda: lags(3).dependent(2.0), "alpha must be greater than 0"),
+        (lambda: lags(3).critical_values(0.0), "alpha must be greater than 0"),
+        (lambda: lags(3).plot(alpha=1.0), "alpha must be greater than 0"),
+    ),
+    *called(
+        DataError,
+        (lambda: dhsic.lag_scan(ONES, Y, 3), "'x1' is constant"),
+        (lambda: dhsic.lag_scan(X[:9], Y[:9], 1), "needs 20 shifts or more"),
     ),
     *given(
         InvalidArgumentError,

@@ -64,6 +64,7 @@ MAKE = {
     "landmarks": (lambda: dhsic.hsic(X, Y, estimator="nystrom-m", rng=0), 1),
     "features": (lambda: dhsic.hsic(X, Y, estimator="rff-hsic", rng=0), 1),
     "matrix": (lambda: dhsic.dependence_matrix(X, Y, Z, rng=0), 3),
+    "lags": (lambda: dhsic.lag_scan(MANY, MANY**2 + OTHERS, 2, rng=0), 5),
     "ranking": (lambda: dhsic.rank_features(WIDE, Y, rng=0), 3),
     "selection": (lambda: dhsic.select_features(WIDE, Y, 2, rng=0), 2),
     "map": (lambda: dhsic.sensitivity_map(WIDE, Y, rng=0), 4),

@@ -192,6 +192,12 @@ def count_of(text: Any) -> Any:
     return int(text) if re.fullmatch(r"[+-]?\d+", str(text)) else text
 
 
+def lags_of(text: Any) -> Any:
+    """The largest lag, or a range as 0:25, which leaves its end out."""
+    numbers = [click.INT(part) for part in str(text).split(":")]
+    return range(*numbers[:2]) if numbers[1:] else numbers[0]
+
+
 class Command(click.Command):
     """A command that refuses an option given twice."""
 
@@ -327,6 +333,8 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
         settings.update(type=Read("bytes", parse_bytes), metavar="BYTES")
     elif name == "time":
         settings.update(type=Read("time", parse_seconds), metavar="TIME")
+    elif name == "lags":
+        settings.update(type=Read("lags", lags_of), metavar="N|FIRST:END")
     elif parts == {int, str}:
         settings.update(type=Read("count", count_of), metavar="COUNT")
     elif parts == {int}:

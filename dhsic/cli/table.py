@@ -139,6 +139,12 @@ def _show_matrix(result: Any, options: Options) -> None:
     )
 
 
+def _show_lags(result: Any, options: Options) -> None:
+    print_columns(*result.table(options["top"]))
+    found = result.findings(options["alpha"], "").lead
+    print_summary([(one, found if one == "dependent" else text) for one, text in result.summary()])
+
+
 def _show_scores(scores: DAGScores, options: Options) -> None:
     alpha, top = options["alpha"], options["top"]
     ranked = scores.ranked[:top]
@@ -276,6 +282,14 @@ ROWS: Final = (
         "dhsic matrix weather.csv --plot matrix.png\n"
         "dhsic matrix weather.zarr --variable ozone --variable wind --variable rain",
         (_level(), _top(20, "pairs"), _EXCLUDE),
+    ),
+    Row(
+        "lags",
+        "dhsic:lag_scan",
+        _show_lags,
+        "dhsic:plan_lag_scan",
+        "dhsic lags weather.csv --variable wind --variable waves --lags 0:25 --plot lags.png",
+        (_level(), _top(20, "lags")),
     ),
     Row(
         "two-sample",

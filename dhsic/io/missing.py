@@ -90,7 +90,7 @@ def check_missing(missing: str, *, pairwise: bool) -> None:
     """
     if isinstance(missing, str) and missing == "pairwise" and not pairwise:
         msg = (
-            "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, "
+            "missing='pairwise' is for independence_test, hsic, plan, dependence_matrix, lag_scan, "
             "rank_features, plan_ranking and select_features, got it in another function: take "
             "'drop', or fill the gaps"
         )

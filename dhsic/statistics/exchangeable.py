@@ -559,7 +559,7 @@ class Series(_Uncached):
             items = [
                 rows[: size * step].reshape(1, size, step)
                 for rows in self.series
-                for step in [self._step(len(rows), size)]
+                for step in [self.step(len(rows), size)]
             ]
             what = f"{self.what} by multiples of {items[0].shape[2]:,} rows"
             if len(self.series) > 1:
@@ -570,14 +570,15 @@ class Series(_Uncached):
             self._made[size] = made
         return self._made[size]
 
-    def _step(self, rows: int, size: int) -> int:
+    def step(self, rows: int, size: int) -> int:
+        """L of a series of so many rows that has so many shifts."""
         # Whole periods, so that a shift keeps the phase: row and shifted row are of one hour or
         # season.
         return rows // size // self.period * self.period
 
     def _staying(self, size: int) -> int:
         """Rows that no shift moves."""
-        return sum(len(rows) - size * self._step(len(rows), size) for rows in self.series)
+        return sum(len(rows) - size * self.step(len(rows), size) for rows in self.series)
 
     @cached_property
     def _made(self) -> dict[int, MovedGroups]:

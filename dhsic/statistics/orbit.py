@@ -227,14 +227,16 @@ def orbit_of(
     return shifted_orbit(session, null.n_resamples)
 
 
-def shifted_orbit(session: Session, n_resamples: int, most: int = _WIDEST) -> Orbit:
+def shifted_orbit(session: Session, n_resamples: int, most: int | None = None) -> Orbit:
     """At least so many shifts, in groups of at most so many rows or not many more."""
-    # A group of b rows has b shifts: a larger one would make more than were asked for.
-    size, moves = min(n_resamples, most), session.moves
-    groups = Groups.of(session.n, size, session.seed) if moves is None else moves.groups(size)
-    # Whole cosets, and as many as give the number that was asked for. Rows of a series keep their
-    # order: there is one circle of shifts, and no coset of it.
+    # Rows of a series keep their order: there is one circle of shifts, and no coset of it makes up
+    # for a smaller one.
+    moves = session.moves
     serial = moves is not None and moves.serial
+    # A group of b rows has b shifts: a larger one would make more than were asked for.
+    size = min(n_resamples, most or (n_resamples if serial else _WIDEST))
+    groups = Groups.of(session.n, size, session.seed) if moves is None else moves.groups(size)
+    # Whole cosets, and as many as give the number that was asked for.
     return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 

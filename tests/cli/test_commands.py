@@ -38,6 +38,7 @@ MAP = "sensitivity data.zarr --variable x --variable y"
 RANK = "rank data.zarr --features x --target y --resamples 50"
 TWO = "two-sample data.zarr --sample x --sample far --kernel gaussian --resamples 50"
 MATRIX = "matrix data.zarr --variable x --variable y --variable z"
+LAGS = "lags data.zarr --variable x --variable y --lags 2"
 THREE = "interaction data.zarr --variable x --variable y --variable z"
 GIVEN = "conditional data.zarr --variable x --variable y --given z"
 CAUSE = "--variable cause --variable effect"
@@ -74,6 +75,8 @@ SAME = {
     "two-sample data.zarr --sample x --sample far": lambda: dhsic.two_sample_test(
         "x", "far", **DATA
     ),
+    LAGS: lambda: dhsic.lag_scan("x", "y", 2, **DATA),
+    f"{LAGS[:-1]}-1:4": lambda: dhsic.lag_scan("x", "y", range(-1, 4), **DATA),
     THREE: lambda: dhsic.interaction_test("x", "y", "z", **DATA),
     GIVEN: lambda: dhsic.conditional_independence_test("x", "y", given="z", **DATA),
     DAGS: lambda: causal.score_dags("cause", "effect", **DATA),
@@ -110,6 +113,7 @@ PRINTED = {
     "rank table.csv --target a": ["features   3", "label"],
     "rank table.csv --features f=b,c --target a": ["features   2"],
     f"{MATRIX} --alpha 0.5 --top 1": ["x  y  estimate  cka", "2 of 3 pairs at level 0.5, by Holm"],
+    f"{LAGS} --alpha 0.5 --top 1": ["x  y  -2   ", " of 5 lags at level 0.5 by max-T; CKA"],
     TWO: ["samples      x (300), far (200)", "squared MMD", "one distribution rejected at level"],
     THREE: ["x independent of (y, z): p =", "factorisation not rejected at level 0.05"],
     GIVEN: ["z, which explain", "conditional independence rejected at level"],
@@ -210,6 +214,12 @@ OPTIONS = {
         "--kernel x=imq": {"variables.0.kernel": "imq:"},
         "--landmarks 30": {"landmarks.drawn": 30},
         "--null spectral": {"null": "spectral"},
+    },
+    LAGS: {
+        "--kernel y=laplacian": {"variables.1.kernel": "laplacian"},
+        "--estimator nystrom-hsic": {"estimator": "nystrom-hsic"},
+        "--resamples 30": {"step": CHANGED},
+        "--order time:lag=10": {"step": 10},
     },
     TWO: {
         "--sample z": {"samples.#": 3},
@@ -439,6 +449,8 @@ REPORTS = {
     f"{THREE} --estimator nystrom-lancaster:30 --groups fives": "result",
     f"{GIVEN} --seed 2": "result",
     f"{MATRIX} --kernel z=imq": "result",
+    f"{LAGS} --kernel y=imq --order time:lag=7": "result",
+    f"{LAGS[:-1]}0:3": "result",
     f"{DAGS} --regression splines:n_knots=5": "result",
     "test lost.zarr --variable x --variable y --kernel gaussian --allow-missing-chunks": "result",
 }
@@ -480,6 +492,7 @@ FILES = {
         "--log-json": '"strongest": "first',
     },
     MATRIX: {"--plot": "<svg", "--log-json": '"null": "shifts"'},
+    f"{LAGS} --estimator nystrom-hsic": {"--plot": "<svg", "--log-json": '"null": "shifts"'},
     MAP: {"--report": "<!doctype html>", "--log-json": '"of": "statistic"'},
     TWO: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
     THREE: {"--report": "<!doctype html>", "--log-json": '"pvalue"'},
