@@ -84,11 +84,10 @@ class Inventory:
     @property
     def parts(self) -> dict[str, str]:
         """Up to 128 runs of rows, and what is stored for each, in a line."""
+        size, spans = self.chunk_rows, _parts_of(len(self.chunks))
         return {
-            _rows_text(a * self.chunk_rows, min(b * self.chunk_rows, self.rows)): _in_a_line(
-                self.chunks[a:b]
-            )
-            for a, b in _parts_of(len(self.chunks))
+            _rows_text(a * size, min(b * size, self.rows)): _in_a_line(self.chunks[a:b])
+            for a, b in spans
         }
 
     @property

@@ -379,11 +379,8 @@ class Plan(BarResult):
         else:
             steps = (*self.steps, *self.possible)
             amount, name = max((self._driver_bytes(step), step.name) for step in steps)
-        kept = (
-            f", {format_bytes(self.kept_bytes)} the replicates"
-            if self.kept_bytes > needed / 8
-            else ""
-        )
+        replicates = f", {format_bytes(self.kept_bytes)} the replicates"
+        kept = replicates if self.kept_bytes > needed / 8 else ""
         msg = (
             f"the plan needs {format_bytes(needed)} in one process and {format_bytes(allowed)} "
             f"are allowed; {format_bytes(self.baseline_bytes)} of it are the libraries"

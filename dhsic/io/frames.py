@@ -113,12 +113,9 @@ def frame_source(frame: Any, name: str) -> Variable:
             for column in frame.iter_columns():
                 _check_digits(column, values, data_name)
             return Variable(name, values, labels=labels)
-    columns = [
-        _encoded_column(
-            column, data_name if len(labels) == 1 else f"column {label!r} of {data_name}"
-        )
-        for label, column in zip(labels, frame.iter_columns(), strict=True)
-    ]
+    words = [f"column {label!r} of {data_name}" for label in labels]
+    words = [data_name] if len(labels) == 1 else words
+    columns = [*map(_encoded_column, frame.iter_columns(), words)]
     values, kinds, categories = side_by_side(columns, data_name)
     return Variable(name, values, kinds=kinds, labels=labels, categories=categories)
 

@@ -499,9 +499,8 @@ def open_one(x: Any, name: str) -> Variable:
     if is_zarr(x):
         return open_array(x, name)
     if holds_columns(x):
-        return join_columns(
-            dict(zip(names_of_columns(x), (x[key] for key in x), strict=True)), name
-        )
+        named = zip(names_of_columns(x), (x[key] for key in x), strict=True)
+        return join_columns(dict(named), name)
     if is_of(x, "dask.dataframe", "DataFrame", "Series"):
         return _dask_frame(x, name)
     if is_of(x, "xarray", "DataArray"):

@@ -369,11 +369,9 @@ class Mapped:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
-        firsts, parts = [], []
+        firsts, parts, every = [], [], self._there(np.arange(start, stop))
         # One contiguous read of every input: storage gives chunks, not rows.
-        for source, (_, there) in zip(
-            self.inputs, self._there(np.arange(start, stop)), strict=True
-        ):
+        for source, (_, there) in zip(self.inputs, every, strict=True):
             firsts.append(int(there[0]) if len(there) else 0)
             parts.append(source.read(firsts[-1], int(there[-1]) + 1) if len(there) else None)
         return self.block(start, stop, firsts, *parts)
