@@ -1134,6 +1134,34 @@ class ChiSquare:
 
 
 @dataclass(frozen=True)
+class Martingale:
+    """The standard normal law of a self-normalised martingale, with no replicates: approximate.
+
+    Rows are put in an order that the seed draws. With the centred Gram matrices K and L of two
+    variables, M_i = sum_{j<i} K_ij L_ij compares row i with those before it. Under independence its
+    mean given these is 0, so that sum_i M_i / sqrt(sum_i M_i^2) is standard normal in the limit of
+    many rows [1]_. Large values are evidence.
+
+    References
+    ----------
+    .. [1] A martingale kernel independence test. arXiv 2605.22549, 2026.
+
+    Examples
+    --------
+    >>> from dhsic.nulls import Martingale
+    >>> round(Martingale().distribution.sf(1.644854), 6)
+    0.05
+    """
+
+    name: ClassVar[str] = "martingale"
+
+    @property
+    def distribution(self) -> Distribution:
+        """The standard normal law."""
+        return StudentT(math.inf)
+
+
+@dataclass(frozen=True)
 class TimeOrder:
     """Rows are a series in the order of time: the null shifts it, and does not permute rows.
 

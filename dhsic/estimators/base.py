@@ -36,6 +36,7 @@ from dhsic.nulls import (
     FromReplicates,
     Gamma,
     KernelMoments,
+    Martingale,
     Needs,
     Normal,
     Permutation,
@@ -54,7 +55,7 @@ from dhsic.statistics.orbit import Replicated, exact_null
 from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
 
 Vector = NDArray[np.float64]
-Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | FromReplicates
+Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare | Martingale | FromReplicates
 
 BANDWIDTH_ROWS = 1000
 _LOOKED_AT = 64  # of them, at which fitted kernels are looked
