@@ -54,6 +54,7 @@ from dhsic.nulls import Chain as Chain
 from dhsic.nulls import ChiSquare as ChiSquare
 from dhsic.nulls import FromReplicates as FromReplicates
 from dhsic.nulls import Gamma as Gamma
+from dhsic.nulls import Martingale as Martingale
 from dhsic.nulls import Normal as Normal
 from dhsic.nulls import Permutation as Permutation
 from dhsic.nulls import Shifts as Shifts

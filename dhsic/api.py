@@ -91,7 +91,8 @@ def independence_test(
     n_resamples : int, optional
         The least number of replicates. The default is 1,000 shifts, or 250 permutations if `null`
         is "permutation". Omit it if `null` is a value, which has its own number, or has no
-        replicates: "gamma", "spectral", "normal", "chi-square".
+        replicates: "gamma", "spectral", "normal", "chi-square",
+        "martingale".
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional

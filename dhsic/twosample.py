@@ -402,7 +402,7 @@ def two_sample_test(
 
         To set options, pass a value of the estimator of independence that computes it:
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
-    null : str, Permutation, Gamma, Spectral or Normal, optional
+    null : str, Permutation, Gamma, Spectral, Martingale or Normal, optional
         As for `independence_test`; a null that the estimator supports.
     n_resamples, rng
         As for `independence_test`.

@@ -101,14 +101,14 @@ CALLS = {
     **{
         f"{name}, {null}": test(options=few(name, null))
         for name, *nulls in (
-            ("v-hsic", "shifts", "permutation", "gamma", "spectral"),
+            ("v-hsic", "shifts", "permutation", "gamma", "spectral", "martingale"),
             ("u-hsic", "shifts", "permutation"),
             ("dcov", "shifts", "gamma"),
             ("dcor", "shifts"),
             ("sub-hsic", "shifts"),
             ("block-hsic", "normal"),
             ("nystrom-m", "shifts", "permutation", "gamma", "spectral"),
-            ("nystrom-hsic", "shifts", "permutation", "gamma"),
+            ("nystrom-hsic", "shifts", "permutation", "gamma", "martingale"),
             ("rff-hsic", "shifts", "spectral"),
             ("nfsic", "shifts", "chi-square"),
             ("cka", "shifts"),

@@ -112,7 +112,7 @@ ARGUMENTS = [
         ({"null": "gamma", "estimator": dhsic.DCov(unbiased=True)}, "take unbiased=False"),
         *(
             ({"null": null, "estimator": dhsic.RFFHSIC(form="complex")}, "null must be 'shifts'")
-            for null in ("gamma", "spectral")
+            for null in ("gamma", "spectral", "martingale")
         ),
         ({"null": dhsic.Normal()}, "not available for nystrom-m; choose auto, .*; it is for block"),
         ({"null": dhsic.Permutation}, r"got the class: write Permutation\(\)"),

@@ -165,13 +165,14 @@ OPTIONS: dict[str, list[Any]] = {
     "spectral": [dhsic.Spectral()],
     "normal": [dhsic.Normal(variance=v) for v in ("direct", "permutation", "empirical")],
     "chi-square": [dhsic.ChiSquare()],
+    "martingale": [dhsic.Martingale()],
     "permutation": [dhsic.Permutation(99, within="all")],
     "shifts": [dhsic.Shifts()],
     "chain": [dhsic.Chain()],
 }
 PAIRS: list[tuple[Any, Any, int | None]] = [
     *(
-        (cls(), null, cls.most_variables)
+        (cls(), null, 2 if name == "martingale" else cls.most_variables)
         for name, nulls in OPTIONS.items()
         for null in nulls
         for cls in ESTIMATORS.values()

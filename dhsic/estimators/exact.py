@@ -21,7 +21,6 @@ from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
-    MARGINAL,
     Estimate,
     Estimator,
     GridOutcome,
@@ -35,6 +34,8 @@ from dhsic.estimators.base import (
     fitting_step,
     guard_kernels,
     left_out_text,
+    martingale_outcome,
+    needs_of,
     plan_of,
 )
 from dhsic.kernels import Columns, Combinations, Distance, Gaussian, Kernel
@@ -42,9 +43,9 @@ from dhsic.linalg import rounding_unit
 from dhsic.nulls import (
     Chain,
     ChiSquareMixture,
-    Distribution,
     Gamma,
     GammaDistribution,
+    Martingale,
     Needs,
     Normal,
     Permutation,
@@ -63,8 +64,15 @@ from dhsic.statistics.gram import (
     RowsSum,
     rows_in_order,
 )
-from dhsic.statistics.gram_sums import GramSums, centre, check_rows, null_moments
+from dhsic.statistics.gram_sums import (
+    GramSums,
+    centre,
+    check_rows,
+    limit_mixture,
+    null_moments,
+)
 from dhsic.statistics.jackknife import DeletedSums
+from dhsic.statistics.martingale import martingale_of_grams
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
 from dhsic.statistics.tiles import Matrix, column_sums
@@ -132,7 +140,7 @@ class Quadratic(Estimator):
             session.dims,
             session.dtype,
             unbiased=self.unbiased and isinstance(null, Resampling),
-            limit=isinstance(null, Spectral),
+            limit=self._limit(null),
             factor=self.factor,
             tell=tell,
         )
@@ -150,8 +158,8 @@ class Quadratic(Estimator):
         fitted, samples = fit_combinations_on_sample(session, combinations)
         tell: Tell = partial(self.tell, ranked=combinations.features)
         detail = ""
-        if isinstance(null, Gamma | Spectral):
-            detail = guard_kernels(session, fitted, samples, null.name, Needs(MARGINAL))
+        if isinstance(null, Gamma | Spectral | Martingale):
+            detail = guard_kernels(session, fitted, samples, null.name, needs_of(null))
             tell = partial(self._laws, null, session.seed)
         elif len(fitted) > 1 and null is not None and not fitted.features:
             # Their replicates have heavy tails, which cost the others their power.
@@ -220,7 +228,7 @@ class Quadratic(Estimator):
         return GramFit(in_order, estimate)
 
     def test_each(
-        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral | Martingale
     ) -> list[Outcome]:
         """The outcome of every combination by itself, by a law of its own."""
         prepared = self.prepare(session, combinations, null)
@@ -228,8 +236,12 @@ class Quadratic(Estimator):
         outcomes = []
         for c, (size, estimate, law) in enumerate(found.told):
             value = self._estimate(estimate, prepared.combinations.kernels_of(c))
-            statistic, rounding = session.n * size, float(found.rounding[c])
-            outcomes.append(Outcome(statistic, law, value, prepared.detail, rounding))
+            note, rounding = prepared.detail, float(found.rounding[c])
+            outcomes.append(
+                martingale_outcome(session, law, rounding, value, note)
+                if isinstance(null, Martingale)
+                else Outcome(session.n * size, law, value, note, rounding)
+            )
         return outcomes
 
     def _check(self, session: Session, combinations: Combinations, null: Null | None) -> None:
@@ -243,6 +255,12 @@ class Quadratic(Estimator):
                 "unbiased_estimate=False"
             )
             raise InvalidArgumentError(msg)
+        if isinstance(null, Martingale) and n_variables > 2:
+            msg = (
+                f"null 'martingale' needs two variables, got {n_variables}: take null 'chain', "
+                "which tests one variable after another, or 'permutation'"
+            )
+            raise InvalidArgumentError(msg)
         if isinstance(null, Gamma) and self.unbiased:
             # A gamma law is one of positive values.
             msg = (
@@ -254,10 +272,19 @@ class Quadratic(Estimator):
     def _estimate(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
         return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
 
+    def _limit(self, null: Null | None) -> Any:
+        """What a null takes of matrices that are held; None where it takes nothing of them."""
+        if isinstance(null, Martingale):
+            return martingale_of_grams
+        return limit_mixture if isinstance(null, Spectral) else None
+
     def _laws(
-        self, null: Gamma | Spectral, seed: int, found: GramFound
-    ) -> list[tuple[float, float, Distribution]]:
-        """The size, the estimate and the law of n times the size of every combination."""
+        self, null: Gamma | Spectral | Martingale, seed: int, found: GramFound
+    ) -> list[tuple[float, float, Any]]:
+        """The size, the estimate and the law of n times the size of every combination.
+
+        In place of a law the sums of a martingale, which is another statistic.
+        """
         laws = []
         for c in range(len(found.sums.chosen)):
             sums = found.sums.only(c)
@@ -266,11 +293,14 @@ class Quadratic(Estimator):
                 factor * sums.hsic(unbiased=unbiased)
                 for unbiased in (self.unbiased, self.unbiased_estimate)
             )
+            if isinstance(null, Martingale):
+                laws.append((float(size), float(estimate), found.limit))
+                continue
             # Mean and variance over all permutations, as of the sums at hand; of a multiple the
             # variance goes with the square of the factor.
             mean, variance = null_moments(sums, unbiased=self.unbiased)
             moments = factor * mean, factor**2 * variance
-            law: Distribution = GammaDistribution(*moments)
+            law: Any = GammaDistribution(*moments)
             if isinstance(null, Spectral) and (limit := found.limit) is not None:
                 mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
                 # Eigenvalues of a sample spread too far; the mean and the variance are those under
@@ -330,7 +360,9 @@ class VHSIC(Quadratic):
     name: ClassVar[str] = "v-hsic"
     ranks: ClassVar[bool] = True
     tries_grids: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
+    nulls: ClassVar[tuple[type[Any], ...]] = (
+        *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
+    )
     most_variables: ClassVar[int | None] = None
     takes_missing: ClassVar[bool] = True
 

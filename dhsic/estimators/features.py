@@ -61,6 +61,7 @@ from dhsic.estimators.base import (
     is_held,
     is_identity,
     left_out_text,
+    martingale_outcome,
     nearness,
 )
 from dhsic.features import (
@@ -94,7 +95,7 @@ from dhsic.landmarks import (
     warn_of_zeros,
 )
 from dhsic.linalg import pivoted_cholesky, rounding_unit, solve_lower
-from dhsic.nulls import Chain, Gamma, Permutation, Resampling, Shifts, Spectral
+from dhsic.nulls import Chain, Gamma, Martingale, Permutation, Resampling, Shifts, Spectral
 from dhsic.report import Pictures
 from dhsic.results import AS_ASKED, BarResult, FeatureSummary, LandmarkSummary, kernel_text
 from dhsic.statistics.blocks import (
@@ -105,6 +106,7 @@ from dhsic.statistics.blocks import (
     unbiased_step,
 )
 from dhsic.statistics.features import Features
+from dhsic.statistics.martingale import martingale, martingale_steps
 from dhsic.statistics.moments import (
     BOTH,
     FeatureMoments,
@@ -238,6 +240,8 @@ class OnFeatures(Estimator):
             return Guess(steps, statistic, closing, p)
         if session.weights is not None and null is not None:
             steps += weighted_steps(session, features)
+        elif isinstance(null, Martingale):
+            steps += martingale_steps(session, features)
         elif isinstance(null, Gamma) or not self.measured:
             pairs, norms = BOTH[: 1 if null is None else None], isinstance(null, Gamma)
             steps += moments_steps(session, features, pairs, norms=norms)
@@ -327,6 +331,13 @@ class OnFeatures(Estimator):
         """The outcome of one combination, by the law of a limit or of moments."""
         drawn, measure = self._drawn(session, combinations, null), self.measured_by()
         features = drawn.features
+        rounding = independent_rounding(session, features)
+        if isinstance(null, Martingale):
+            note = guard_features(session, features, BOTH[:1], null)
+            cross, sums = martingale(session, features)
+            value = measure.value(float(measure.size(cross[None])[0]))
+            estimate = drawn.estimate(0, value, measure.quantity)
+            return [martingale_outcome(session, sums, rounding, estimate, note)]
         if session.weights is not None:
             note = guard_weighted(session, features)
             cross, mixture = weighted_products(session, features)
@@ -345,7 +356,6 @@ class OnFeatures(Estimator):
                 else spectral_law(moments.spectrum(0), moments.spectrum(1), null, session.seed)
             )
         estimate = drawn.estimate(0, measure.value(size), measure.quantity)
-        rounding = independent_rounding(session, features)
         return [Outcome(session.n * size, law, estimate, note, rounding)]
 
 
@@ -434,6 +444,7 @@ class RFFHSIC(OnFeatures):
     orthogonal: bool = False
 
     name: ClassVar[str] = "rff-hsic"
+    nulls: ClassVar[tuple[type[Any], ...]] = (*OnFeatures.nulls, Martingale)
     remedy: ClassVar[str] = (
         "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
     )
@@ -496,7 +507,7 @@ class RFFHSIC(OnFeatures):
 
     def _check_null(self, null: Null | None) -> None:
         # Gamma and spectral laws are those of squared norms of real cross-covariances.
-        if self.form == "complex" and isinstance(null, Gamma | Spectral):
+        if self.form == "complex" and isinstance(null, Gamma | Spectral | Martingale):
             msg = (
                 f"null must be {Shifts.name!r} or {Permutation.name!r} with form='complex', whose "
                 "statistic is not the squared norm of a cross-covariance of real features, got "
@@ -968,7 +979,7 @@ class OnLandmarks(OnFeatures):
         if session.weights is not None:
             # The limit law is one of few products, however many landmarks there are.
             return null is not None
-        return isinstance(null, Resampling) and self.n_features is not None
+        return isinstance(null, Resampling | Martingale) and self.n_features is not None
 
 
 @final
@@ -996,7 +1007,7 @@ class NystromHSIC(OnLandmarks):
         largest, is below the tolerance. The default follows the precision: 1e-8 for float64
         features, 1e-4 for float32.
     n_features : int or str or None, optional
-        Number of principal directions of a kernel that a test with replicates keeps, by their
+        Number of principal directions of a kernel that a test with replicates, or of null "martingale", keeps, by their
         variances in a sample of 1,000 rows, drawn separately for each variable. An integer is the
         largest number. "auto" keeps directions with at least 10 / n of the largest variance, except
         the lightest, which have a thousandth of the sum of squared variances, or a hundredth for
@@ -1036,7 +1047,9 @@ class NystromHSIC(OnLandmarks):
 
     name: ClassVar[str] = "nystrom-hsic"
     ranks: ClassVar[bool] = True
-    nulls: ClassVar[tuple[type[Any], ...]] = (Shifts, Permutation, Chain, Gamma, Spectral)
+    nulls: ClassVar[tuple[type[Any], ...]] = (
+        *(Shifts, Permutation, Chain, Gamma, Spectral, Martingale),
+    )
     takes_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from dhsic.nulls import (
     ChiSquare,
     FromReplicates,
     Gamma,
+    Martingale,
     Normal,
     Permutation,
     Resampling,
@@ -70,7 +71,8 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     )
 }
 NULLS: dict[str, type[Null]] = {
-    null.name: null for null in (Shifts, Chain, Permutation, Gamma, Spectral, Normal, ChiSquare)
+    null.name: null
+    for null in (Shifts, Chain, Permutation, Gamma, Spectral, Normal, ChiSquare, Martingale)
 }
 name_methods("estimator", ESTIMATORS)
 name_methods("null", NULLS)
@@ -644,4 +646,5 @@ NullName: TypeAlias = Literal[
     "spectral",
     "normal",
     "chi-square",
+    "martingale",
 ]

@@ -35,9 +35,9 @@ from dhsic.engine.session import Session
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
-from dhsic.nulls import ChiSquareMixture, Permutation, Resampling
+from dhsic.nulls import Permutation, Resampling
 from dhsic.statistics.exchangeable import MovedGroups
-from dhsic.statistics.gram_sums import GramSums, limit_mixture
+from dhsic.statistics.gram_sums import GramSums
 from dhsic.statistics.orbit import (
     Orbit,
     Pair,
@@ -160,8 +160,8 @@ class GramFound(NamedTuple):
     """Those of the kernels less c, and of every combination."""
     centres: Vector
     """c of the kernels, shape (K,)."""
-    limit: ChiSquareMixture | None = None
-    """The limit of n V-HSIC under independence, where it was asked for."""
+    limit: Any = None
+    """What `GramStatistic.limit` made of the matrices."""
 
 
 class Lines(NamedTuple):
@@ -832,8 +832,9 @@ class GramStatistic(Statistic[Any]):
         Precision of the tiles.
     unbiased : bool
         U-statistics of two variables.
-    limit : bool
-        Whether the limit under independence is to be found, from matrices that are held.
+    limit : callable or None
+        What a law under independence takes of matrices that are held, in a random order of the
+        rows, and of their row means.
     factor : callable
         The multiple of every combination, from its sums, which permutations leave as they are.
     tell : callable
@@ -845,7 +846,7 @@ class GramStatistic(Statistic[Any]):
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
     unbiased: bool
-    limit: bool
+    limit: Callable[[list[Matrix], Vector], Any] | None
     factor: Callable[[GramSums], Vector | float]
     tell: Callable[[GramFound], Any]
 
@@ -937,7 +938,7 @@ class GramStatistic(Statistic[Any]):
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
         n, in_sets = orbit.groups.n, isinstance(orbit.groups, MovedGroups)
         if not orbit.shifted:
-            return orbit.groups.count == 1 and (self.limit or orbit.cosets > 1)
+            return orbit.groups.count == 1 and (self.limit is not None or orbit.cosets > 1)
         # Rows of many columns take more memory than their matrices, and longer every time.
         most = max(_FEW_ROWS, sum(self.dims))
         few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n <= most)
@@ -961,7 +962,7 @@ class GramStatistic(Statistic[Any]):
                 name = "permutation null"
                 needed += session.runtime.threads * pairs.permuting_bytes(n)
         if self.limit:
-            name = "eigenvalues"
+            name = "limit law"
             # Eigenvalues of products of many kernels take workspaces for each centred matrix.
             needed += 8 * n**2 * (8 if self.joint else 2)
         return DriverStep(name, needed)
@@ -981,7 +982,7 @@ class GramStatistic(Statistic[Any]):
                 parts = session.map(pairs.name, sampled, len(pairs.drawn))
                 sums.products[-len(pairs.drawn) :, :, 0] = np.concatenate(parts)
             if self.limit:
-                limit = limit_mixture(grams, sums.rows / session.n)
+                limit = self.limit(grams, sums.rows / session.n)
         products = _products(pairs, sums.products)
         joint = products[0, :, 0].copy()
         chosen = pairs.chosen[: pairs.count]

@@ -16,15 +16,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 
 STANDS = {
     "nystrom-m": "shifts permutation chain gamma spectral",
-    "nystrom-hsic": "shifts permutation chain gamma spectral",
-    "rff-hsic": "shifts permutation gamma spectral",
+    "nystrom-hsic": "shifts permutation chain gamma spectral martingale",
+    "rff-hsic": "shifts permutation gamma spectral martingale",
     "nfsic": "shifts permutation chi-square",
     "block-hsic": "normal",
     "coco": "shifts permutation",
     "cka": "shifts permutation gamma spectral",
     "nocco": "shifts permutation gamma",
     "sub-corr": "shifts permutation gamma spectral",
-    "v-hsic": "shifts permutation chain gamma spectral",
+    "v-hsic": "shifts permutation chain gamma spectral martingale",
     "u-hsic": "shifts permutation chain spectral",
     "dcov": "shifts permutation gamma spectral",
     "dcor": "shifts permutation gamma spectral",
@@ -38,6 +38,7 @@ NULLS = {
     "spectral": dhsic.Spectral(),
     "normal": dhsic.Normal(),
     "chi-square": dhsic.ChiSquare(),
+    "martingale": dhsic.Martingale(),
 }
 OWN_KERNELS = ("sub-corr", "dcov", "dcor")
 QUICK = {"nfsic": dhsic.NFSIC(placement="random")}

@@ -357,7 +357,7 @@ LAWS = [
     (name, null)
     for name, nulls in STANDS.items()
     for null in nulls.split()
-    if null in ("gamma", "spectral", "normal", "chi-square")
+    if null in ("gamma", "spectral", "normal", "chi-square", "martingale")
 ]
 
 

@@ -221,6 +221,7 @@ NAMES = {
     "Spectral": "spectral",
     "Normal": "normal",
     "ChiSquare": "chi-square",
+    "Martingale": "martingale",
 }
 
 
