@@ -1007,18 +1007,19 @@ class NystromHSIC(OnLandmarks):
         largest, is below the tolerance. The default follows the precision: 1e-8 for float64
         features, 1e-4 for float32.
     n_features : int or str or None, optional
-        Number of principal directions of a kernel that a test with replicates, or of null "martingale", keeps, by their
-        variances in a sample of 1,000 rows, drawn separately for each variable. An integer is the
-        largest number. "auto" keeps directions with at least 10 / n of the largest variance, except
-        the lightest, which have a thousandth of the sum of squared variances, or a hundredth for
-        kernels of a grid other than the reference. These other kernels keep at most twice as many
-        directions as the reference of their variable, or 48. If the products of the reference of a
-        grid would be more than 6,144, or all products more than 12,288, a larger share of
-        directions is left out, the same for every kernel. None keeps all. Time and memory of
-        replicates grow with the number of products, and light directions have little power. Unless
-        it is None, kernels of which landmarks hold less than a twentieth are left out, and means
-        over columns, `Columns`, have 2 to 48 quantiles of each column as landmarks. Tests of rows
-        with weights take "auto" in place of None, and at most 256 products.
+        Number of principal directions of a kernel that a test with replicates, or of null
+        "martingale", keeps, by their variances in a sample of 1,000 rows, drawn separately for each
+        variable. An integer is the largest number. "auto" keeps directions with at least 10 / n of
+        the largest variance, except the lightest, which have a thousandth of the sum of squared
+        variances, or a hundredth for kernels of a grid other than the reference. These other
+        kernels keep at most twice as many directions as the reference of their variable, or 48. If
+        the products of the reference of a grid would be more than 6,144, or all products more than
+        12,288, a larger share of directions is left out, the same for every kernel. None keeps all.
+        Time and memory of replicates grow with the number of products, and light directions have
+        little power. Unless it is None, kernels of which landmarks hold less than a twentieth are
+        left out, and means over columns, `Columns`, have 2 to 48 quantiles of each column as
+        landmarks. Tests of rows with weights take "auto" in place of None, and at most 256
+        products.
     unbiased_estimate : bool, optional
         Whether the estimates of `hsic` and of tests by shifts or permutations have the expectation
         of U-HSIC, so that they may be negative. |C|^2 is larger by a share of 1 / n, and smaller by
