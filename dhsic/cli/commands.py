@@ -44,9 +44,9 @@ Exit codes: 0 the command ran, whatever a test decided; 1 internal error;
 def main(context: click.Context) -> None:
     """Test whether variables are independent, with kernels, on data of any length.
 
-    DATA is a zarr group of row-aligned arrays, or a CSV or Parquet file that fits in memory.
+    DATA is a zarr group of row-aligned arrays, or a CSV or Parquet file that fits the memory.
     'generate' and 'convert' make zarr groups. 'plan' prints the cost of a test, 'test' runs it, and
-    'submit' sends it to a queue. 'rank' ranks many columns by their dependence on a target,
+    'submit' hands it to a queue. 'rank' ranks many columns by their dependence on a target,
     'matrix' compares all pairs, 'sensitivity' maps a measure to rows and columns, 'two-sample'
     compares samples, 'interaction' tests three variables, 'conditional' tests two given others, and
     'cause' infers causes. 'methods' lists the texts of kernels, estimators and nulls.

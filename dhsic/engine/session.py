@@ -1,4 +1,4 @@
-"""The session of a run, through which estimators read data and run passes."""
+"""The engine as estimators see it: the data, passes over them, and rows of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Keys = NDArray[np.uint64]
 
 
 class Still(NamedTuple):
-    """Columns of a variable that are constant in a sample."""
+    """Columns of a variable that are the same in every row of a sample."""
 
     variable: int
     """Its number."""
@@ -53,7 +53,7 @@ class Still(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """Rows of the data with other values in such columns."""
+    """Rows that hold something else there."""
 
     total: int
     """How many there are."""
@@ -210,28 +210,28 @@ class Session:
     place : Runtime
         Where tasks run.
     seed : int
-        Seed of every random draw.
+        Fixes every draw.
     dtype : dtype, optional
         Precision of the tiles.
     listener : callable, optional
-        Receives events of progress.
+        Is told of progress.
     folder : AnyFolder, optional
-        Folder of the checkpoint, after `resume` has opened it.
+        Where what is done is kept, once `resume` has opened it.
     takes_constants : bool, optional
         Whether variables may be constant, as in estimates, whose value is then 0; else they are
         refused.
     began : float, optional
-        Time of the call of the public function.
+        When the function was called that runs.
     dropped : int, optional
         Rows that were left out because a value is missing.
     remedy : str, optional
-        Advice on dropping such rows, for the end of a message.
+        How the function that was called drops such rows, at the end of a message.
     gaps : tuple of Gaps, optional
-        The missing values of every variable, if rows with gaps are kept.
+        The missing values of every variable, where rows that miss one stay.
     moves : Moves, optional
-        Which rows may be permuted under the null hypothesis. The default is all.
+        Which rows may change places under the null hypothesis; all where not given.
     weights : RowWeights, optional
-        Weights of the rows. The default is equal weights.
+        Those of the rows; all have the same where not given.
 
     Raises
     ------
@@ -325,7 +325,7 @@ class Session:
         self.listener(plan.started)
 
     def expect(self, plan: Plan) -> None:
-        """Check a plan as `begin`, without an event, for a part of a run that has begun."""
+        """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
         self._done.place = self.place.planned(plan.peak_bytes, plan.baseline_bytes)
         self._done.planned.update(step.name for step in plan.allowed_passes)
@@ -333,8 +333,7 @@ class Session:
     def timed(self, run: Callable[[Session], object]) -> Times | None:
         """Seconds of a run, of which one block of every pass is computed.
 
-        The state of this block is used in place of the sum over all blocks, and the result is
-        discarded.
+        Its state stands for that of all blocks, and what comes of it is thrown away.
 
         Parameters
         ----------
@@ -357,7 +356,7 @@ class Session:
         return pilot.times()
 
     def size_by_time(self, choose: Callable[[], int]) -> int:
-        """Return a number that was chosen by timing, which a checkpoint keeps for a resumed run."""
+        """A number that was chosen by seconds; a checkpoint has it for the run that resumes."""
         manifest = None if self.folder is None else Manifest.read(self.folder)
         kept = [] if manifest is None else manifest.run.get("sizes", [])
         # A choice within a choice is kept with it.
@@ -515,7 +514,7 @@ class Session:
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
     def map(self, name: str, function: Callable[[range], Value], count: int) -> list[Value]:
-        """Apply a function to ranges of replicates in tasks, without a pass over the data.
+        """Apply a function to ranges of replicates where tasks run; not a pass over the data.
 
         Parameters
         ----------
