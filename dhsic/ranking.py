@@ -916,11 +916,13 @@ def rank_features(
     MemoryBudgetError
         The plan needs more memory than allowed.
 
-    Notes ----- HSIC of a variable with itself is the squared norm of E phi(x) phi(x)' - mu mu', and
-    phi(x) phi(x)' is the feature of x under the kernel k^2. So with landmark tuples (z_j, z_j),
-    Lemma 4.2 of [1] needs the mean of k(z_j, .)^2 beside that of k(z_j, .): "nystrom-m" sums both
-    in the same pass over the same tile, so that CKA needs no further pass. "nystrom-hsic" needs one
-    further pass, over covariances of features.
+    Notes
+    -----
+    HSIC of a variable with itself is the squared norm of E phi(x) phi(x)' - mu mu', and phi(x)
+    phi(x)' is the feature of x under the kernel k^2. So with landmark tuples (z_j, z_j), Lemma 4.2
+    of [1] needs the mean of k(z_j, .)^2 beside that of k(z_j, .): "nystrom-m" sums both in the same
+    pass over the same tile, so that CKA needs no further pass. "nystrom-hsic" needs one further
+    pass, over covariances of features.
 
     The cost of "nystrom-hsic" grows with the product of the landmarks that a column and the target
     keep: 10 to 20 each for a Gaussian kernel of one column, and all landmarks for a Laplacian
