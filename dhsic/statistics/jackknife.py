@@ -70,13 +70,13 @@ class Jackknifed(NamedTuple):
         values, deleted = (x[..., :1] - x[..., 1:] for x in (self.values, self.deleted))
         return Jackknifed(values, deleted, self.shares)
 
-    def measured(self, c: int = 0, *, unbiased: bool) -> Measured:
+    def measured(self, c: int = 0, *, unbiased: bool) -> Estimated:
         """A measure less its bias, with its standard error."""
         value = (self.values if unbiased else self.corrected)[c]
-        return Measured(float(value), float(self.errors[c]), len(self.deleted) - 1)
+        return Estimated(float(value), float(self.errors[c]), len(self.deleted) - 1)
 
 
-class Measured(NamedTuple):
+class Estimated(NamedTuple):
     """A measure of dependence and its standard error.
 
     Standard errors of measures that are squares grow with them: of 200 data sets with CKA .013 and
