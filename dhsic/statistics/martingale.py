@@ -8,7 +8,7 @@ Under independence M_i has the mean 0 given the rows before, so that T is standa
 limit of many rows and of many directions of the kernels (Laumann, Liu and Barahona 2026). With them
 c is 0; here it is the mean of K_ij L_ij over all permutations, tr K tr L / (n (n - 1))^2. It counts
 where kernels vary in about as many directions as there are pairs of rows: of 90 + 90 normal columns
-58 % of 100 rows and 26 % of 200 were rejected at 5 % without it, and 4 and 7 % with it.
+59 % of 100 rows and 23 % of 200 were rejected at 5 % without it, and 5 and 4 % with it.
 
 With features f and g about their means, sum_{j<i} K_ij L_ij is f_i' S_i g_i, S_i the sum of
 f_j g_j' over the rows before. So two passes stream it. Rows are cut into pieces that follow each
