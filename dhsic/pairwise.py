@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import scipy
@@ -59,17 +59,10 @@ from dhsic.results import (
     is_least,
 )
 from dhsic.statistics.features import Features
-from dhsic.statistics.gram import rows_in_order
-from dhsic.statistics.martingale_pairs import (
-    MartingalePairs,
-    VariableRows,
-    gram_bytes,
-    pairs_bytes,
-    together,
-)
+from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
 from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
 from dhsic.statistics.neighbours import Neighbours
-from dhsic.statistics.orbit import Orbit, whole_group
+from dhsic.statistics.orbit import Orbit
 from dhsic.statistics.outer import OuterStatistic, independent_rounding
 from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts, replicate_steps
 
@@ -216,16 +209,14 @@ class DependenceMatrix(RunFields):
         rows = zip(*columns.values(), strict=True)
         return [dict(zip(columns, row, strict=True), **method) for row in rows]
 
-    def _columns(self, at: NDArray[np.intp] | slice, adjusted: Adjustment) -> dict[str, Sizes]:
+    def _columns(self, at: NDArray[np.intp], adjusted: Adjustment) -> dict[str, Any]:
         """Numbers of both variables of some pairs, with what was found of them."""
-        m = len(self.names)
-        numbers = np.arange(*at.indices(self._n_records)) if isinstance(at, slice) else at
         # Where the pairs of a variable with those after it end.
-        ends = np.arange(m - 1, 0, -1).cumsum()
-        first = np.searchsorted(ends, numbers, side="right")
+        ends = np.arange(len(self.names) - 1, 0, -1).cumsum()
+        first = np.searchsorted(ends, at, side="right")
         return {
             "x": first,
-            "y": numbers - ends[first] + m,
+            "y": at - ends[first] + len(self.names),
             "estimate": self.pair_hsic[at],
             "cka": self.pair_cka[at],
             "p_value": self.pair_pvalues[at],
@@ -279,12 +270,10 @@ class DependenceMatrix(RunFields):
         """
         adjusted = adjustment(self.pair_pvalues, self._control)
         starts = range(0, self._n_records, _WRITTEN)
+        numbers = (np.arange(at, min(at + _WRITTEN, self._n_records)) for at in starts)
         blocks = (
-            {
-                name: values[:, None]
-                for name, values in self._columns(slice(at, at + _WRITTEN), adjusted).items()
-            }
-            for at in starts
+            {name: values[:, None] for name, values in self._columns(some, adjusted).items()}
+            for some in numbers
         )
         categories = {"kind": "categorical", "categories": list(self.names)}
         told = {"x": categories, "y": categories, "p_adjusted": {"control": self._control}}
@@ -467,24 +456,23 @@ def dependence_matrix(
     # Pairs are tested; kernels are chosen as by what takes several variables.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
     law, reason = _chosen_null(session, fitting, null, n_resamples)
-    of_products, estimator = isinstance(law, Martingale), cast(Estimator, VHSIC())
-    tested = _tested_by_products if of_products else _tested
+    of_products = isinstance(law, Martingale)
     # Of many variables the combinations of all pairs would not fit the memory.
     combinations = (Combinations.single if of_products else Combinations.pairs)(fitting)
-    planner = partial(_plan_of_products if of_products else _plan, null=law)
-    runner, choice = partial(tested, null=law), AS_ASKED
+    steps, tested = (_plan_of_products, _tested_by_products) if of_products else (_plan, _tested)
+    planner, runner = partial(steps, null=law), partial(tested, null=law)
+    estimator: Estimator = VHSIC()
+    choice = AS_ASKED
     if of_products and n_landmarks is not None:
         msg = (
             "n_landmarks must be left out with null 'martingale', which compares all pairs of rows,"
             f" got {shown(n_landmarks)}: leave it out, or take null 'shifts' or 'spectral'"
         )
         raise InvalidArgumentError(msg)
-    if of_products:
-        pass
-    elif n_landmarks is None:
-        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
-    else:
+    if n_landmarks is not None:
         estimator = NystromHSIC(n_landmarks)
+    elif not of_products:
+        estimator, _, choice = choose_pairs(session, combinations, planner, runner)
     plan = planned(planner, estimator, session, combinations)
     pilot = partial(tested, estimator, combinations=combinations, null=law)
     timed = partial(session.timed, pilot)
@@ -649,52 +637,34 @@ def _plan_of_products(
     estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
 ) -> Plan:
     """The steps of `_tested_by_products`."""
-    del null
-    n, m, dtype = session.n, len(session.sources), session.dtype
+    del estimator, null
     kernels = combinations.guessed(session.dims).kernels
-    work, rows = max(kernel.work_tiles for kernel in kernels), 8 * n * sum(session.dims)
-    threads, pairs = session.runtime.threads, m * (m - 1) // 2
-    compared = 2 * dtype.itemsize * (pairs + m * together(m))
-    steps = [
-        fitting_step(session),
-        DriverStep("read the rows", 3 * rows, rows),
-        DriverStep("row means", threads * gram_bytes(n, dtype, work) + 8 * m * n, 8 * m * n),
-        DriverStep("martingales", threads * pairs_bytes(n, m, dtype, work) + compared),
-    ]
+    steps = [fitting_step(session), *pairs_steps(session, kernels)]
     remedy = "take fewer rows or precision='float32', or null 'shifts' or 'spectral'"
     plan = plan_of(session, steps, remedy)
-    # All pairs as found, sorted p-values, and these as adjusted.
-    closing = (3 * 8 + 2 * dtype.itemsize) * pairs
-    return replace(plan, closing_bytes=closing, estimator=estimator.name)
+    # What is found of pairs, with sorted p-values and these as adjusted.
+    pairs = len(kernels) * (len(kernels) - 1) // 2
+    return replace(plan, closing_bytes=(3 * 8 + 2 * session.dtype.itemsize) * pairs)
 
 
 def _tested_by_products(
     estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
 ) -> dict[str, Any]:
     """As `_tested`, by the martingales of all pairs of rows; of one combination of all kernels."""
+    del estimator, null
     fitted, samples = fit_combinations_on_sample(session, combinations)
     detail = guard_martingales(session, fitted.kernels, samples)
-    session.step("read the rows")
-    order, m = rows_in_order(whole_group(session)), len(session.sources)
-    rows = VariableRows(fitted.kernels, tuple(session.take([order] * m)), session.dtype)
-    parts = session.map("row means", rows, m, "variables")
-    means, own, traces = map(np.concatenate, zip(*parts, strict=True))
-    martingales = MartingalePairs(rows, means, traces)
-    found = session.map("martingales", martingales, len(martingales.blocks), "blocks of pairs")
-    session.step("estimate")
-    blocks = [block for part in found for block in part]
-    del found, parts  # blocks give their memory back one by one
-    statistics, hsic = martingales.condensed(blocks)
-    # Statistics of n - 1 equal terms are the largest: by Cauchy and Schwarz sqrt(n - 1).
-    largest = np.full(m, math.sqrt(session.n - 1))
-    cka = _cka(
-        session, own, hsic, _products(traces / (session.n * math.sqrt(session.n - 1)), hsic.dtype)
-    )
+    alone, statistics, hsic = martingales_of_pairs(session, fitted.kernels)
+    # The mean over all permutations is a product of traces.
+    roots = alone.traces / (session.n * math.sqrt(session.n - 1))
+    cka = _cka(session, alone.own, hsic, _products(roots, hsic.dtype))
     pvalues = normal_pvalues(statistics)
     for values in (hsic, cka, pvalues):
         values.flags.writeable = False  # so that the result takes no copy
+    # Statistics of n - 1 equal terms are the largest: by Cauchy and Schwarz sqrt(n - 1).
+    largest = np.full(len(alone.own), math.sqrt(session.n - 1))
     return {
-        "own_hsic": own,
+        "own_hsic": alone.own,
         "own_pvalues": normal_pvalues(largest),
         "pair_hsic": hsic,
         "pair_cka": cka,

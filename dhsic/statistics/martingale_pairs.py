@@ -9,18 +9,22 @@ matrices are computed anew for every other block, in less than a fifth of the ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.plan import DriverStep
+from dhsic.engine.session import Session
 from dhsic.kernels import Kernel
+from dhsic.statistics.gram import rows_in_order
 from dhsic.statistics.gram_sums import centre
 from dhsic.statistics.martingale import chance
+from dhsic.statistics.orbit import whole_group
 from dhsic.statistics.tiles import Matrix
 
 Vector = NDArray[np.float64]
@@ -99,7 +103,7 @@ class MartingalePairs:
     def blocks(self) -> list[tuple[range, range]]:
         """Pairs of blocks of variables, of which the first has no larger numbers."""
         m = len(self.rows.kernels)
-        step = together(m)
+        step = _together(m)
         blocks = [range(start, min(start + step, m)) for start in range(0, m, step)]
         return list(combinations_with_replacement(blocks, 2))
 
@@ -144,22 +148,22 @@ class MartingalePairs:
     @staticmethod
     def _add(sums: Matrix, left: Matrix, right: Matrix, start: int, means: Matrix) -> None:
         """Add M_i and M_i^2 of the rows of a band, of each of two blocks, shapes (b, T, stop)."""
-        pieces = [range(0, side.shape[1], _PRODUCT) for side in (left, right)]
+        pieces = [
+            (slice(i, i + _PRODUCT), slice(j, j + _PRODUCT))
+            for i in range(0, left.shape[1], _PRODUCT)
+            # Of a block with itself what is above the diagonal.
+            for j in range(i if left is right else 0, right.shape[1], _PRODUCT)
+        ]
         work = np.empty((2, _PRODUCT, _PRODUCT), sums.dtype)
-        for r in range(len(left)):
-            for i in pieces[0]:
-                for j in pieces[1]:
-                    if left is right and j < i:
-                        continue
-                    rows, columns = slice(i, i + _PRODUCT), slice(j, j + _PRODUCT)
-                    first, second = left[r, rows, : start + r], right[r, columns, : start + r]
-                    # M_i of every pair: the sum over the rows before row i, less their means.
-                    product, mean = work[:, : len(first), : len(second)]
-                    np.matmul(first, second.T, out=product)
-                    product -= np.multiply(means[rows, columns], start + r, out=mean)
-                    sums[0, rows, columns] += product
-                    product *= product
-                    sums[1, rows, columns] += product
+        for r, at in product(range(len(left)), pieces):
+            # M_i of every pair: the sum over the rows before row i, less their means.
+            before, after = left[r, at[0], : start + r], right[r, at[1], : start + r]
+            products, mean = work[:, : len(before), : len(after)]
+            np.matmul(before, after.T, out=products)
+            products -= np.multiply(means[at], start + r, out=mean)
+            sums[0][at] += products
+            products *= products
+            sums[1][at] += products
 
     def _bands(self, sides: list[range]) -> Iterator[tuple[int, list[Matrix]]]:
         """Bands of rows of the centred Gram matrices up to their last row, shapes (b, T, stop)."""
@@ -173,7 +177,7 @@ class MartingalePairs:
             (of_side - 0.5 * of_side.mean(axis=1, keepdims=True)).astype(dtype)
             for of_side in (self.means[side.start : side.stop] for side in sides)
         ]
-        b = band_rows(n, max(map(len, sides)), dtype)
+        b = _band_rows(n, max(map(len, sides)), dtype)
         whole = [np.empty((b, len(side), n), dtype) for side in sides]
         work_tiles = max(kernel.work_tiles for kernel in self.rows.kernels)
         tiles = np.empty((1 + work_tiles, b * n), dtype)
@@ -192,24 +196,45 @@ class MartingalePairs:
             yield start, bands
 
 
-def together(m: int) -> int:
+def _together(m: int) -> int:
     """Variables of a block, of m in all."""
     return min(m, max(_FEWEST_TOGETHER, min(_MOST_TOGETHER, -(-m // _BLOCKS))))
 
 
-def band_rows(n: int, count: int, dtype: np.dtype[Any]) -> int:
+def _band_rows(n: int, count: int, dtype: np.dtype[Any]) -> int:
     """Rows of the Gram matrices of so many variables that are held at a time."""
     return max(1, min(n, _BAND_BYTES // (count * n * dtype.itemsize)))
 
 
-def gram_bytes(n: int, dtype: np.dtype[Any], work_tiles: int) -> int:
-    """Bytes of a Gram matrix as `VariableRows` holds it."""
-    return (2 + work_tiles) * dtype.itemsize * n**2
+def pairs_steps(session: Session, kernels: Sequence[Kernel]) -> list[DriverStep]:
+    """The steps of `martingales_of_pairs`."""
+    n, m, dtype = session.n, len(kernels), session.dtype
+    rows, work = 8 * n * sum(session.dims), max(kernel.work_tiles for kernel in kernels)
+    count = _together(m)
+    b = _band_rows(n, count, dtype)
+    # Of a thread: a Gram matrix with its centred products; bands, diagonals, sums, prepared rows.
+    gram = (2 + work) * n**2
+    pair = n * ((2 * count + 1 + work) * b + 8 * count) + 6 * count**2 + 2 * _PRODUCT**2
+    threads, found = session.runtime.threads * dtype.itemsize, dtype.itemsize * m * (m + 2 * count)
+    return [
+        DriverStep("read the rows", 3 * rows, rows),
+        DriverStep("row means", threads * gram + 8 * m * n, 8 * m * n),
+        DriverStep("martingales", threads * pair + found),
+    ]
 
 
-def pairs_bytes(n: int, m: int, dtype: np.dtype[Any], work_tiles: int) -> int:
-    """Bytes of a thread of `MartingalePairs`: bands, diagonals, sums and prepared rows."""
-    count = together(m)
-    b = band_rows(n, count, dtype)
-    bands = n * ((2 * count + 1 + work_tiles) * b + 8 * count)
-    return dtype.itemsize * (bands + 6 * count**2 + 2 * _PRODUCT**2)
+def martingales_of_pairs(
+    session: Session, kernels: tuple[Kernel, ...]
+) -> tuple[CentredGrams, Matrix, Matrix]:
+    """What Gram matrices say of every variable; statistics and squared HSIC of all pairs."""
+    session.step("read the rows")
+    order, m = rows_in_order(whole_group(session)), len(kernels)
+    rows = VariableRows(kernels, tuple(session.take([order] * m)), session.dtype)
+    parts = session.map("row means", rows, m, "variables")
+    alone = CentredGrams(*map(np.concatenate, zip(*parts, strict=True)))
+    martingales = MartingalePairs(rows, alone.means, alone.traces)
+    found = session.map("martingales", martingales, len(martingales.blocks), "blocks of pairs")
+    session.step("estimate")
+    blocks = [block for part in found for block in part]
+    del found  # blocks give their memory back one by one
+    return alone, *martingales.condensed(blocks)
