@@ -415,7 +415,10 @@ OTHERS = [
     *given(
         InvalidArgumentError,
         matrix,
-        ({"null": "shift"}, "null must be one of 'auto', 'shifts', 'spectral', got 'shift'; did"),
+        (
+            {"null": "shift"},
+            "null must be one of 'auto', 'shifts', 'spectral', 'martingale', got 'shift'; did",
+        ),
         ({"null": "spectral", "n_resamples": 9}, "n_resamples must be left out with null 'spec"),
         ({"n_landmarks": 0}, "n_landmarks"),
         ({"null": "spectral", "groups": TENS}, "cannot keep to strata or groups"),
