@@ -468,7 +468,8 @@ class _Contours:
             steps *= 2
             value[left] = outside[left] + total[left] * reach[left] / steps
             left = left[np.abs(value[left] - previous) > _AGREEMENT * np.abs(value[left])]
-        return np.minimum(value, 1.0)
+        tails: Vector = np.minimum(value, 1.0)
+        return tails
 
     def _of(self, some: NDArray[np.intp]) -> Self:
         """Those of some of the laws."""
@@ -504,14 +505,14 @@ class _Contours:
         """K(s) - s x less its value at s_0."""
         # log(1 - u) of small u is a series of few terms, whose sums of powers serve all points.
         small = 2.0 * self.tilted * np.abs(moved).max(axis=1)[:, None] < _SMALL_FACTOR
-        count = np.count_nonzero(~small.all(axis=0))  # weights descend
-        step = max(1, _FACTORS_AT_ONCE // max(1, len(moved) * count))
-        large = self.tilted[:, :count]
+        large = int(np.count_nonzero(~small.all(axis=0)))  # weights descend
+        step = max(1, _FACTORS_AT_ONCE // max(1, len(moved) * large))
         parts = [
-            _log_factors(large, moved[:, at : at + step]) for at in range(0, moved.shape[1], step)
+            _log_factors(self.tilted[:, :large], moved[:, at : at + step])
+            for at in range(0, moved.shape[1], step)
         ]
         # -log(1 - u) = sum_m u^m / m, of all weights by the sums of their powers.
-        rest, doubled = self.tilted[:, count:], 2.0 * moved
+        rest, doubled = self.tilted[:, large:], 2.0 * moved
         powers = list(accumulate([rest] * _POWERS, np.multiply))
         series = np.zeros_like(moved)
         for m in range(_POWERS, 0, -1):  # Horner
@@ -550,7 +551,8 @@ def _saddle_gaps(weights: Vector, x: Vector) -> Vector:
         new = gap + excess * total / (terms * doubled / (rest + doubled)).sum(axis=1)
         new = np.where((low <= new) & (new <= high), new, 0.5 * (low + high))
         gap, step = new, new - gap
-    return np.exp(gap)
+    gaps: Vector = np.exp(gap)
+    return gaps
 
 
 @dataclass(frozen=True)

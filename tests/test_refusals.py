@@ -417,7 +417,7 @@ OTHERS = [
         matrix,
         (
             {"null": "shift"},
-            "null must be one of 'auto', 'shifts', 'spectral', 'martingale', got 'shift'; did",
+            "null must be one of 'auto', 'shifts', 'spectral', 'martingale', got 'shift'",
         ),
         ({"null": "spectral", "n_resamples": 9}, "n_resamples must be left out with null 'spec"),
         ({"n_landmarks": 0}, "n_landmarks"),

@@ -220,6 +220,7 @@ def pairs_steps(session: Session, kernels: Sequence[Kernel]) -> list[DriverStep]
         DriverStep("read the rows", 3 * rows, rows),
         DriverStep("row means", threads * gram + 8 * m * n, 8 * m * n),
         DriverStep("martingales", threads * pair + found),
+        DriverStep("estimate", 2 * found),
     ]
 
 
