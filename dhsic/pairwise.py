@@ -275,7 +275,7 @@ class DependenceMatrix(RunFields):
             {name: values[:, None] for name, values in self._columns(some, adjusted).items()}
             for some in numbers
         )
-        categories = {"kind": "categorical", "categories": list(self.names)}
+        categories: Any = {"kind": "categorical", "categories": list(self.names)}
         told = {"x": categories, "y": categories, "p_adjusted": {"control": self._control}}
         options: Any = {"compress": compress, "overwrite": overwrite}
         return write_group(path, PAIR_COLUMNS, blocks, lambda: told, **options)
@@ -675,9 +675,9 @@ def _tested_by_products(
     }
 
 
-def _square(pairs: Sizes, diagonal: Any) -> Any:
+def _square(pairs: Sizes, diagonal: Any) -> NDArray[Any]:
     """Both triangles of a matrix, and its diagonal."""
-    matrix = scipy.spatial.distance.squareform(pairs)
+    matrix: NDArray[Any] = scipy.spatial.distance.squareform(pairs)
     np.fill_diagonal(matrix, diagonal)
     return matrix
 

@@ -128,8 +128,8 @@ class MartingalePairs:
         sums = np.zeros((2, len(left), len(right)), self.rows.dtype)
         sides = [left] if left == right else [left, right]
         diagonals = [np.empty((len(side), self.rows.n), self.rows.dtype) for side in sides]
-        traces = [self.traces[side.start : side.stop] for side in (left, right)]
-        n, means = self.rows.n, chance(self.rows.n, np.ix_(*traces)).astype(self.rows.dtype)
+        traces: Any = np.ix_(*(self.traces[side.start : side.stop] for side in (left, right)))
+        n, means = self.rows.n, np.asarray(chance(self.rows.n, traces), self.rows.dtype)
         for start, bands in self._bands(sides):
             for band, diagonal in zip(bands, diagonals, strict=True):
                 stop = start + len(band)
@@ -238,4 +238,5 @@ def martingales_of_pairs(
     session.step("estimate")
     blocks = [block for part in found for block in part]
     del found  # blocks give their memory back one by one
-    return alone, *martingales.condensed(blocks)
+    statistics, hsic = martingales.condensed(blocks)
+    return alone, statistics, hsic
