@@ -1643,14 +1643,15 @@ class Adjustment(NamedTuple):
 def adjustment(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) -> Adjustment:
     """As `adjust`, by one sort and in no more memory than twice the p-values."""
     count, ordered = len(pvalues), np.sort(pvalues)
-    # Bonferroni: every p-value times all hypotheses.
-    steps = np.full(count, float(count))
-    if control == "holm":
+    if control == "bonferroni":
+        steps = np.full(count, float(count))
+    elif control == "holm":
         # Holm (1979): the k-th smallest p-value times the hypotheses that are left.
-        steps -= np.arange(count)
-    elif control != "bonferroni":
+        steps = np.arange(count, 0.0, -1.0)
+    else:
         # Benjamini and Hochberg (1995); Benjamini and Yekutieli (2001) for any dependence.
-        steps /= np.arange(1, count + 1)
+        steps = np.arange(1.0, count + 1.0)
+        np.divide(count, steps, out=steps)
         steps *= steps.sum() / count if control == "by" else 1.0
     steps *= ordered
     # Adjusted p-values never fall along the order: from the largest down, or from the smallest up.
