@@ -1197,20 +1197,37 @@ class ChiSquare:
 class Martingale:
     """The standard normal law of a self-normalised martingale, with no replicates: approximate.
 
-    Rows are put in an order that the seed draws. With the centred Gram matrices K and L of two
-    variables, M_i = sum_{j<i} K_ij L_ij compares row i with those before it. Under independence its
-    mean given these is 0, so that sum_i M_i / sqrt(sum_i M_i^2) is standard normal in the limit of
-    many rows [1]_. Large values are evidence.
+    Rows are put in an order that the seed draws; another seed is another order, with another
+    p-value. With the centred Gram matrices K and L of two variables, M_i = sum_{j<i} K_ij L_ij - c
+    compares row i with those before it [1]_, where c, their mean over all permutations, is 0 in
+    [1]_. Under independence the mean of M_i given the rows before is 0, so that the statistic
+    sum_i M_i / sqrt(sum_i M_i^2) is standard normal in the limit of many rows, and of many
+    directions in which the kernels vary. Large values are evidence. Features take two passes and no
+    Gram matrix. Rows must be exchangeable, as for `Shifts`, which are exact and as quick for one
+    pair of variables; strata, groups and series are refused.
+
+    Of smooth kernels, which vary in few directions, fewer are rejected: 2.4 % at level 5 % and
+    0.0026 % at 0.01 % of a million data sets of one or two directions [2]_. Below a p-value of
+    0.0001 the law is not known. It fails where values are rare: where 3 rows show how the variables
+    vary together it rejects 13 % at level 0.1 %, and where 64 do 0.08 %.
+    `dhsic.ApproximateNullWarning` tells of fewer.
 
     References
     ----------
-    .. [1] A martingale kernel independence test. arXiv 2605.22549, 2026.
+    .. [1] F. Laumann, Z. Liu, M. Barahona. A martingale kernel independence test. arXiv 2605.22549,
+       2026.
+    .. [2] D. Dickey, W. Fuller. Distribution of the estimators for autoregressive time series with
+       a unit root. JASA 74, 1979: the law of a single direction.
 
     Examples
     --------
-    >>> from dhsic.nulls import Martingale
-    >>> round(Martingale().distribution.sf(1.644854), 6)
-    0.05
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> null = Martingale()
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator="v-hsic", null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     name: ClassVar[str] = "martingale"

@@ -401,7 +401,7 @@ def two_sample_test(
 
         Or, with options, the value of the estimator of independence that computes it:
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
-    null : str, Permutation, Gamma, Spectral or Normal, optional
+    null : str, Permutation, Gamma, Spectral, Martingale or Normal, optional
         As for `independence_test`, of what stands with that estimator.
     n_resamples, rng
         As for `independence_test`.

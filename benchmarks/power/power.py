@@ -83,6 +83,7 @@ def methods() -> dict[str, Method]:
         "permutation": by("two", "several", null=PERMUTED, **joint),
         "shifts": by("several", null="shifts", **joint),
         "chain": by("several", null="chain", **joint),
+        "martingale": by("two", kernels="gaussian", null="martingale"),
         "distance covariance": by("two", "real", kernels="distance"),
         "two_sample_test": Method(("samples",), partial(dhsic.two_sample_test, **ARGUMENTS)),
         "conditional_independence_test": Method(

@@ -996,18 +996,18 @@ class NystromHSIC(OnLandmarks):
         the largest, is below it. The default follows the precision: 1e-8 for float64 features,
         1e-4 for float32.
     n_features : int or str or None, optional
-        How many principal directions of the features of a kernel a test with replicates keeps, by
-        their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
-        number is the most; "auto" takes those with at least 10 / n of the largest variance, but
-        for the lightest, which hold a thousandth of the squared variances, and of the kernels of a
-        grid beside its reference a hundredth. These have at most twice as many as the reference of
-        their variable, or 48. Where the products of the reference of a grid would be more than
-        6,144, or all of them more than 12,288, a larger share is left out, the same of every
-        kernel. None takes all. Replicates take as long, and as much memory, as there are products,
-        and light directions have little power. Where it is given, kernels of which landmarks hold
-        less than a twentieth are left out, and means over columns, `Columns`, have 2 to 48
-        quantiles of every column as landmarks. Tests of rows with weights take "auto" in place of
-        None, and at most 256 products.
+        How many principal directions of the features of a kernel a test with replicates, or of null
+        "martingale", keeps, by their variances in a sample of 1,000 rows that is drawn for every
+        variable by itself. A number is the most; "auto" takes those with at least 10 / n of the
+        largest variance, but for the lightest, which hold a thousandth of the squared variances,
+        and of the kernels of a grid beside its reference a hundredth. These have at most twice as
+        many as the reference of their variable, or 48. Where the products of the reference of a
+        grid would be more than 6,144, or all of them more than 12,288, a larger share is left out,
+        the same of every kernel. None takes all. Replicates take as long, and as much memory, as
+        there are products, and light directions have little power. Where it is given, kernels of
+        which landmarks hold less than a twentieth are left out, and means over columns, `Columns`,
+        have 2 to 48 quantiles of every column as landmarks. Tests of rows with weights take "auto"
+        in place of None, and at most 256 products.
     unbiased_estimate : bool, optional
         Whether estimates, those of `hsic` and of tests by shifts or permutations, have the
         expectation of U-HSIC, and are negative at times. |C|^2 is larger by a share of 1 / n, and

@@ -943,7 +943,7 @@ class GramStatistic(Statistic[Any]):
         """Whether the matrices of all rows are held: all are permuted, or rows are few."""
         n, in_sets = orbit.groups.n, isinstance(orbit.groups, MovedGroups)
         if not orbit.shifted:
-            return orbit.groups.count == 1 and (self.limit or orbit.cosets > 1)
+            return orbit.groups.count == 1 and (self.limit is not None or orbit.cosets > 1)
         # Rows of many columns take more memory than their matrices, and longer every time.
         most = max(_FEW_ROWS, sum(self.dims))
         few = in_sets or (orbit.cosets > 1 and orbit.groups.size == n <= most)

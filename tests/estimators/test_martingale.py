@@ -172,7 +172,7 @@ def flags(share, n=400):
 
 NULL = {
     "normal": lambda rng: list(rng.standard_normal((2, 200))),
-    # Where c is left out 58 % are rejected at 5 %.
+    # Where c is left out 59 % are rejected at 5 %.
     "ninety columns each": lambda rng: list(rng.standard_normal((2, 100, 90))),
     "heavy tails": lambda rng: [rng.standard_cauchy(200), rng.lognormal(size=200)],
     "flags": flags(0.3),

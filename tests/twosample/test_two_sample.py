@@ -221,8 +221,8 @@ def test_level__is_kept_and_power_there_with_the_argument(case):
 
 NULLS = {
     "nystrom-mmd": ["shifts", "permutation", "gamma", "spectral"],
-    "rff-mmd": ["permutation", "gamma"],
-    "v-mmd": ["shifts", "permutation", "spectral"],
+    "rff-mmd": ["permutation", "gamma", "martingale"],
+    "v-mmd": ["shifts", "permutation", "spectral", "martingale"],
     "u-mmd": ["permutation", "spectral"],
     "block-mmd": ["normal"],
 }
