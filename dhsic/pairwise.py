@@ -406,7 +406,7 @@ def dependence_matrix(
         "auto" takes exact replicates, whatever the number of variables. "martingale" is of V-HSIC,
         from all pairs of rows: its time is that of n^2 / 2 products a pair of variables, and it
         holds Gram matrices of some rows and variables at a time. 10,000 columns of 1,000 rows take
-        about 15 processor minutes with ``precision="float32"``. See `DependenceMatrix.to_zarr`.
+        about 20 processor minutes with ``precision="float32"``. See `DependenceMatrix.to_zarr`.
     n_resamples : int, optional
         Replicates of every pair; 1,000 where not given. Holm multiplies the smallest p-value, one
         over their number, by the number of pairs: `least_adjusted` of the result is what can be
