@@ -513,9 +513,9 @@ class _Contours:
         ]
         # -log(1 - u) = sum_m u^m / m, of all weights by the sums of their powers.
         rest, doubled = self.tilted[:, large:], 2.0 * moved
-        powers = list(accumulate([rest] * _POWERS, np.multiply))
+        powers = list(accumulate([rest] * (_POWERS if rest.size else 0), np.multiply))
         series = np.zeros_like(moved)
-        for m in range(_POWERS, 0, -1):  # Horner
+        for m in range(len(powers), 0, -1):  # Horner
             series = doubled * (powers[m - 1].sum(axis=1)[:, None] / m + series)
         exponents: Complexes = 0.5 * series - np.concatenate(parts, axis=1)
         return exponents - moved * self.x[:, None]
