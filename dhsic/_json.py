@@ -36,9 +36,9 @@ class JsonValue:
     def __post_init__(self) -> None:
         cls: Any = type(self)
         for name, dtype in _arrays_of(cls).items():
-            if getattr(self, name) is not None:
+            if (values := getattr(self, name)) is not None and not _is_final(values, dtype):
                 # A copy, which nobody else can change.
-                values = np.array(getattr(self, name), dtype)
+                values = np.array(values, _exact(dtype))
                 values.flags.writeable = False
                 object.__setattr__(self, name, values)
 
@@ -91,6 +91,18 @@ class JsonValue:
         kept = {name: getattr(self, name) for name in _written_fields(cls)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
         return partial(cls, **plain), ()
+
+
+def _is_final(values: Any, dtype: Any) -> bool:
+    """Whether an array has such numbers, owns them and is read-only, so that it needs no copy."""
+    if not isinstance(values, np.ndarray) or values.flags.writeable or not values.flags.owndata:
+        return False
+    return np.issubdtype(values.dtype, dtype)
+
+
+def _exact(dtype: Any) -> Any:
+    """The numbers of new arrays: of floats of any precision, float64."""
+    return np.float64 if dtype is np.floating else dtype
 
 
 @cache
@@ -189,9 +201,11 @@ def _dtype_of(kind: Any) -> Any:
     """X of the type NDArray[X], None of any other type."""
     parts = get_args(kind)
     if get_origin(kind) is np.ndarray:  # ndarray[shape, dtype[X]]
-        return get_args(parts[1])[0]
+        parts = get_args(parts[1])
     # From NumPy 2.5 an alias of its own.
-    return parts[0] if get_origin(kind) is get_origin(NDArray[Any]) else None
+    elif get_origin(kind) is not get_origin(NDArray[Any]):
+        return None
+    return get_origin(parts[0]) or parts[0]  # floating of floating[Any]
 
 
 def _read_scalar(kind: Any, data: Any, name: str) -> Any:
@@ -216,7 +230,7 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
 
 def _read_array(dtype: Any, data: Any, name: str) -> Any:
     listed = isinstance(data, list)
-    values = np.array(_spelt_out(data) if listed else None)
+    values, dtype = np.array(_spelt_out(data) if listed else None), _exact(dtype)
     # No text becomes a number in silence.
     if values.size and not np.can_cast(values.dtype, dtype, "same_kind"):
         msg = f"{name} must be a list of numbers, got {str(data)[:40]!r}"

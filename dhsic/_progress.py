@@ -46,6 +46,8 @@ _NOUNS: dict[Unit, tuple[str, str]] = {
     "rows": ("rows", "blocks"),
     "pairs of rows": ("pairs", "pairs of blocks"),
     "resamples": ("resamples", "ranges"),
+    "variables": ("variables", "ranges"),
+    "blocks of pairs": ("blocks", "ranges"),
 }
 
 Clock = Callable[[], float]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic import plots
 from dhsic._arguments import Precision, RunOptions, choose_measure
@@ -17,18 +19,36 @@ from dhsic._fields import run_fields, variable_summary
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import check_choice, named_arguments
+from dhsic._validation import check_choice, named_arguments, shown
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, NystromHSIC, NystromMHSIC, find_null
-from dhsic.estimators.base import guard_features, plan_of
+from dhsic.estimators import VHSIC, Estimator, NystromHSIC, NystromMHSIC, find_null
+from dhsic.estimators.base import (
+    fit_combinations_on_sample,
+    fitting_step,
+    guard_features,
+    guard_martingales,
+    plan_of,
+)
 from dhsic.estimators.choose import choose_pairs, described_plan, planned
 from dhsic.io.missing import GapTreatment
+from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel, KernelName
-from dhsic.nulls import Replicates, Shifts, Spectral, adjust, pvalue
-from dhsic.report import Findings
+from dhsic.nulls import (
+    Adjustment,
+    Martingale,
+    Replicates,
+    Shifts,
+    Spectral,
+    adjust,
+    adjustment,
+    mixture_pvalues,
+    normal_pvalues,
+    pvalue,
+)
+from dhsic.report import Findings, texts_of
 from dhsic.results import (
     AS_ASKED,
     MOST_SHIFTS,
@@ -39,6 +59,7 @@ from dhsic.results import (
     is_least,
 )
 from dhsic.statistics.features import Features
+from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
 from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
 from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Orbit
@@ -54,13 +75,18 @@ __all__ = [
 ]
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
-PairNull = Shifts | Spectral
-PairNullName = Literal["auto", "shifts", "spectral"]
+PairNull = Shifts | Spectral | Martingale
+PairNullName = Literal["auto", "shifts", "spectral", "martingale"]
 Vector = NDArray[np.float64]
+Sizes = NDArray[np.floating[Any]]
 Steps = list[DriverStep | PassPlan]
 
 _LEVEL = 0.05
 _RESAMPLES_OF_PAIR = 40  # which leave 0.025 for the smallest p-value by Holm
+_LAWS = 512  # mixtures at a time, of up to 40 kB each
+_WRITTEN = 2**18  # pairs at a time
+PAIR_COLUMNS = dict.fromkeys(("x", "y", "estimate", "cka", "p_value", "p_adjusted"), 1)
+"""Arrays of the zarr group of a matrix, with their columns."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -73,19 +99,15 @@ class DependenceMatrix(RunFields):
         Of the run, see `dhsic.results.RunFields`.
     names : tuple of str
         Names of the M variables.
-    hsic : ndarray, shape (M, M)
-        Squared HSIC of every pair; of a variable with itself on the diagonal.
-    cka : ndarray, shape (M, M)
-        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), both terms less the mean of HSIC(x, y) over all
-        permutations, or over the replicates with `strata`, `groups` or `order`: 1 on the diagonal,
-        0 on average without dependence.
-    pvalues : ndarray, shape (M, M)
-        P-values of the independence of every pair, by itself; on the diagonal those that are as
-        small as there can be.
+    own_hsic, own_pvalues : ndarray, shapes (M,)
+        The diagonals of `hsic` and of `pvalues`.
+    pair_hsic, pair_cka, pair_pvalues : ndarray, shapes (M (M - 1) / 2,)
+        What is above the diagonals of `hsic`, `cka` and `pvalues`, row by row, as
+        `scipy.spatial.distance.squareform` takes it: half the memory, where variables are many.
     variables : tuple of VariableSummary
         The variables with their kernels.
-    landmarks : LandmarkSummary
-        Landmarks of the features.
+    landmarks : LandmarkSummary or None
+        Landmarks of the features; None where all pairs of rows are compared.
     null : str
         The null distribution.
     null_reason : str
@@ -111,36 +133,54 @@ class DependenceMatrix(RunFields):
     _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
-    hsic: Vector
-    cka: Vector
-    pvalues: Vector
+    own_hsic: Vector
+    own_pvalues: Vector
+    pair_hsic: Sizes
+    pair_cka: Sizes
+    pair_pvalues: Vector
     variables: tuple[VariableSummary, ...]
-    landmarks: LandmarkSummary
+    landmarks: LandmarkSummary | None
     null: str = "spectral"
     null_reason: str = ""
 
+    @property
+    def hsic(self) -> Sizes:
+        """Squared HSIC of every pair, shape (M, M); on the diagonal of a variable with itself."""
+        return _square(self.pair_hsic, self.own_hsic)
+
+    @property
+    def cka(self) -> Sizes:
+        """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) of every pair, shape (M, M).
+
+        Both terms are less the mean of HSIC(x, y) over all permutations, or over the replicates
+        with `strata`, `groups` or `order`: 1 on the diagonal, 0 on average without dependence.
+        """
+        return _square(self.pair_cka, 1.0)
+
+    @property
+    def pvalues(self) -> Vector:
+        """P-values of the independence of every pair, by itself, shape (M, M).
+
+        On the diagonal those that are as small as there can be.
+        """
+        return _square(self.pair_pvalues, self.own_pvalues)
+
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        m = len(self.names)
-        above = np.triu_indices(m, 1)
-        # The last key of lexsort is the first that counts: equal p-values are told apart by CKA.
-        least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
-        i, j = above[0][least], above[1][least]
+        (first,) = self._strongest(1)
         # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).
-        count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
-        p = float(self.pvalues[i, j])
+        count, p = round(1.0 / float(self.own_pvalues.min())) - 1, first["p_value"]
         # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
         told = floor_text(count, reason=self.null_reason)
         compared = f"<= {p:.4g} ({told})" if limited else f"= {p:.4g} by itself"
-        measured = f"CKA {self.cka[i, j]:.4g}, p {compared}"
-        dependent = int((self.adjusted[above] <= _LEVEL).sum())
+        measured = f"CKA {first['cka']:.4g}, p {compared}"
         attainable = self._attainable(_LEVEL)
         return [
-            ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
+            ("variables", f"{len(self.names):,}, {format_count(self._n_records, 'pair')}"),
             ("n", self._rows_told),
-            ("strongest", f"{self.names[i]} and {self.names[j]}: {measured}"),
-            ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
+            ("strongest", f"{first['x']} and {first['y']}: {measured}"),
+            ("dependent", self.dependent(_LEVEL)),
             *([("p-values", attainable)] if attainable else []),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             *self._tail(),
@@ -148,35 +188,101 @@ class DependenceMatrix(RunFields):
 
     def records(self) -> list[dict[str, Any]]:
         """Every pair of different variables, the strongest first."""
-        first, second = above = np.triu_indices(len(self.names), 1)
-        # As in the summary: by p-value, and CKA where replicates end.
-        order = np.lexsort((-self.cka[above], self.pvalues[above]))
-        matrices = {
-            "estimate": self.hsic,
-            "cka": self.cka,
-            "p_value": self.pvalues,
-            "p_adjusted": self.adjusted,
-        }
-        columns = {
-            "x": [self.names[i] for i in first[order]],
-            "y": [self.names[j] for j in second[order]],
-            **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
-        }
-        method = {"method": f"nystrom-hsic, {self.null}"}
+        return self._strongest(self._n_records)
+
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        # Without making all records, of which a large matrix has many.
+        return texts_of(self._strongest(most or self._n_records), self._shown)
+
+    def _strongest(self, most: int) -> list[dict[str, Any]]:
+        """So many records, by p-value, and CKA where replicates end."""
+        p, most = self.pair_pvalues, min(most, self._n_records)
+        largest = np.partition(p, most - 1)[most - 1]
+        at = np.flatnonzero(p <= largest)
+        # The last key of lexsort is the first that counts.
+        at = at[np.lexsort((-self.pair_cka[at], p[at]))][:most]
+        found = self._columns(at, adjustment(p, self._control))
+        columns = {name: values.tolist() for name, values in found.items()}
+        for name in ("x", "y"):
+            columns[name] = [self.names[number] for number in columns[name]]
+        method = {"method": f"{'nystrom-hsic' if self.landmarks else 'v-hsic'}, {self.null}"}
         rows = zip(*columns.values(), strict=True)
         return [dict(zip(columns, row, strict=True), **method) for row in rows]
 
+    def _columns(self, at: NDArray[np.intp], adjusted: Adjustment) -> dict[str, Any]:
+        """Numbers of both variables of some pairs, with what was found of them."""
+        # Where the pairs of a variable with those after it end.
+        ends = np.arange(len(self.names) - 1, 0, -1).cumsum()
+        first = np.searchsorted(ends, at, side="right")
+        return {
+            "x": first,
+            "y": at - ends[first] + len(self.names),
+            "estimate": self.pair_hsic[at],
+            "cka": self.pair_cka[at],
+            "p_value": self.pair_pvalues[at],
+            "p_adjusted": adjusted(self.pair_pvalues[at]),
+        }
+
     @property
-    # Without making the records, of which a large matrix has many.
     def _n_records(self) -> int:
-        return len(self.names) * (len(self.names) - 1) // 2
+        return len(self.pair_pvalues)
+
+    @property
+    def _control(self) -> Literal["bh", "holm"]:
+        """How p-values are adjusted: Holm's of many pairs need tails that few laws are known in."""
+        return "bh" if self.null == Martingale.name else "holm"
+
+    def dependent(self, alpha: float = _LEVEL) -> str:
+        """How many pairs depend at a level, in words, by their adjusted p-values."""
+        count = adjustment(self.pair_pvalues, self._control).rejected(alpha)
+        by = {"bh": "Benjamini and Hochberg", "holm": "Holm"}[self._control]
+        return f"{count:,} of {format_count(self._n_records, 'pair')} at level {alpha:g}, by {by}"
+
+    def to_zarr(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True
+    ) -> WrittenGroup:
+        """Write all pairs, a row each, into a new zarr group.
+
+        Its arrays, shapes (M (M - 1) / 2, 1), are ``x`` and ``y``, the numbers of the variables
+        with their names as categories, and ``estimate``, ``cka``, ``p_value`` and ``p_adjusted`` as
+        in `to_frame`, in the order of `pair_pvalues`. The group is there when it is complete.
+
+        Parameters
+        ----------
+        path : path or URL
+            A path that does not exist, in a folder that does; or the URL of an object store under
+            which there is nothing.
+        overwrite : bool, optional
+            Replace a zarr group. Not for URLs.
+        compress : bool, optional
+            By Zstandard.
+
+        Returns
+        -------
+        WrittenGroup
+
+        Raises
+        ------
+        InvalidArgumentError
+            Something is there.
+        DataError
+            The disk or the store refuses.
+        """
+        adjusted = adjustment(self.pair_pvalues, self._control)
+        starts = range(0, self._n_records, _WRITTEN)
+        numbers = (np.arange(at, min(at + _WRITTEN, self._n_records)) for at in starts)
+        blocks = (
+            {name: values[:, None] for name, values in self._columns(some, adjusted).items()}
+            for some in numbers
+        )
+        categories: Any = {"kind": "categorical", "categories": list(self.names)}
+        told = {"x": categories, "y": categories, "p_adjusted": {"control": self._control}}
+        options: Any = {"compress": compress, "overwrite": overwrite}
+        return write_group(path, PAIR_COLUMNS, blocks, lambda: told, **options)
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
-        pairs = self.records()
-        dependent = sum(pair["p_adjusted"] <= alpha for pair in pairs)
-        count = format_count(len(pairs), "pair")
-        lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
+        pairs, lead = self.records(), f"Dependent: {self.dependent(alpha)}"
         words = "Heat map of CKA of all pairs; pairs that are not significant have a cross."
         pictures = {words: partial(self.plot, alpha=alpha)}
         title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
@@ -192,14 +298,16 @@ class DependenceMatrix(RunFields):
         """
         if self.null != "shifts":
             return 0.0
-        return min(1.0, self._n_records * float(self.pvalues.diagonal().min()))
+        return min(1.0, self._n_records * float(self.own_pvalues.min()))
 
     def _attainable(self, alpha: float) -> str:
         """The smallest adjusted p-value and what makes it smaller; empty for a limit law."""
         least = self.least_adjusted
+        if self.null == Martingale.name:
+            return "adjusted for false discoveries; Holm needs tails where the law is not checked"
         if not least:
             return ""
-        count = round(1.0 / float(self.pvalues.diagonal().min()))
+        count = round(1.0 / float(self.own_pvalues.min()))
         text = f"{least:.3g} at least when adjusted, by {count - 1:,} replicates"
         if least > alpha:
             text += f", so that no pair can be rejected at level {alpha:g}"
@@ -214,13 +322,13 @@ class DependenceMatrix(RunFields):
         """P-values adjusted by Holm for all pairs of different variables, shape (M, M).
 
         At most alpha where independence is rejected with a probability of any error of at most
-        alpha, whatever the dependence among the pairs. The diagonal is as in `pvalues`.
+        alpha, whatever the dependence among the pairs. Those of the null "martingale" are adjusted
+        by Benjamini and Hochberg, for an expected share of false discoveries of at most alpha:
+        Holm's of millions of pairs would need tails where its law is not checked. The diagonal is
+        as in `pvalues`.
         """
-        above = np.triu_indices(len(self.names), 1)
-        adjusted = self.pvalues.copy()
         # The diagonal is no hypothesis, and must not count among the pairs.
-        adjusted[above] = adjusted.T[above] = adjust(self.pvalues[above], "holm")
-        return adjusted
+        return _square(adjust(self.pair_pvalues, self._control), self.own_pvalues)
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Heat map of CKA, variables that depend side by side, see `dhsic.plots`.
@@ -277,7 +385,8 @@ def dependence_matrix(
     side by side has the cross-covariance of every pair as a block, whose squared norm is their
     HSIC. The blocks on its diagonal normalise them. P-values are exact, see `Shifts`, and take a
     pass more, or as many as the memory makes of it; or approximate, from the eigenvalues of the
-    same blocks, which need no other pass, see `Spectral`.
+    same blocks, which need no other pass, see `Spectral`. Of thousands of variables of few rows the
+    null "martingale" compares all pairs of rows, with neither features nor replicates.
 
     Parameters
     ----------
@@ -293,8 +402,11 @@ def dependence_matrix(
         time by the plan, as `landmarks.choice` of the result says; single numbers have their
         quantiles, and replicates the principal features of every variable by itself, those with at
         least 10 / n of the largest variance and 110 at most, see `NystromHSIC`.
-    null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
-        "auto" takes exact replicates, whatever the number of variables.
+    null : {"auto", "shifts", "spectral", "martingale"}, Shifts, Spectral or Martingale, optional
+        "auto" takes exact replicates, whatever the number of variables. "martingale" is of V-HSIC,
+        from all pairs of rows: its time is that of n^2 / 2 products a pair of variables, and it
+        holds Gram matrices of some rows and variables at a time. 10,000 columns of 1,000 rows take
+        about 20 processor minutes with ``precision="float32"``. See `DependenceMatrix.to_zarr`.
     n_resamples : int, optional
         Replicates of every pair; 1,000 where not given. Holm multiplies the smallest p-value, one
         over their number, by the number of pairs: `least_adjusted` of the result is what can be
@@ -343,16 +455,26 @@ def dependence_matrix(
     session = run.open(variables, names, data, missing, rows, pairwise=True)
     # Pairs are tested; kernels are chosen as by what takes several variables.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    combinations = Combinations.pairs(fitting)
-    law, reason = _chosen_null(session, combinations, null, n_resamples)
-    planner, runner = partial(_plan, null=law), partial(_tested, null=law)
-    estimator: Estimator
-    if n_landmarks is None:
+    law, reason = _chosen_null(session, fitting, null, n_resamples)
+    of_products = isinstance(law, Martingale)
+    # Of many variables the combinations of all pairs would not fit the memory.
+    combinations = (Combinations.single if of_products else Combinations.pairs)(fitting)
+    steps, tested = (_plan_of_products, _tested_by_products) if of_products else (_plan, _tested)
+    planner, runner = partial(steps, null=law), partial(tested, null=law)
+    estimator: Estimator = VHSIC()
+    choice = AS_ASKED
+    if of_products and n_landmarks is not None:
+        msg = (
+            "n_landmarks must be left out with null 'martingale', which compares all pairs of rows,"
+            f" got {shown(n_landmarks)}: leave it out, or take null 'shifts' or 'spectral'"
+        )
+        raise InvalidArgumentError(msg)
+    if n_landmarks is not None:
+        estimator = NystromHSIC(n_landmarks)
+    elif not of_products:
         estimator, _, choice = choose_pairs(session, combinations, planner, runner)
-    else:
-        estimator, choice = NystromHSIC(n_landmarks), AS_ASKED
     plan = planned(planner, estimator, session, combinations)
-    pilot = partial(_tested, estimator, combinations=combinations, null=law)
+    pilot = partial(tested, estimator, combinations=combinations, null=law)
     timed = partial(session.timed, pilot)
     session.begin(described_plan(plan, timed, estimator.name, law.name, fitting))
     session.resume(
@@ -363,9 +485,10 @@ def dependence_matrix(
         resampling=law,
     )
     neighbours = Neighbours(session)
-    found = _tested(estimator, session, combinations, law)
+    found = tested(estimator, session, combinations, law)
     neighbours.warn()
-    found["landmarks"] = replace(found["landmarks"], choice="" if choice == AS_ASKED else choice)
+    if found["landmarks"] is not None and choice != AS_ASKED:
+        found["landmarks"] = replace(found["landmarks"], choice=choice)
     detail = "; ".join(filter(None, (reason, found.pop("detail"))))
     run_of = run_fields(session)
     return DependenceMatrix(
@@ -400,13 +523,16 @@ def plan_matrix() -> None:
 
 
 def _chosen_null(
-    session: Session, combinations: Combinations, null: Any, n_resamples: int | None
+    session: Session, kernels: Sequence[Kernel], null: Any, n_resamples: int | None
 ) -> tuple[PairNull, str]:
     """The null distribution of a pair, and why: an exact one where it is left open."""
-    if not isinstance(null, Shifts | Spectral):
-        check_choice("null", null, ("auto", Shifts.name, Spectral.name))
-    chosen, reason = find_null(null, NystromHSIC(), session, n_resamples, combinations.part([0]))
-    assert isinstance(chosen, Shifts | Spectral)
+    if not isinstance(null, PairNull):
+        check_choice("null", null, ("auto", Shifts.name, Spectral.name, Martingale.name))
+    by_products = Martingale.name in (null, getattr(null, "name", ""))
+    estimator = VHSIC() if by_products else NystromHSIC()
+    pair = Combinations.pairs(kernels[:2])
+    chosen, reason = find_null(null, estimator, session, n_resamples, pair)
+    assert isinstance(chosen, PairNull)
     return chosen, reason
 
 
@@ -473,55 +599,115 @@ def _tested(
     session.step("estimate")
     blocks = [moments.covariance(*pair) for pair in _alone(whole)]
     # A variable with itself: the whitened block is its covariance operator.
-    hsic = np.diag([float(np.vdot(block, block)) for block in blocks])
-    i, j = np.transpose(pairs)
-    sizes = replicate(session, *statistics[0], SHARE_OF_MANY).statistics / session.n
-    hsic[i, j] = hsic[j, i] = sizes
+    own = np.array([float(np.vdot(block, block)) for block in blocks])
+    hsic = replicate(session, *statistics[0], SHARE_OF_MANY).statistics / session.n
     # Means over all permutations; of rows that move together or in time, over the replicates.
     traces = np.array([float(np.trace(block)) for block in blocks])
-    chance = np.outer(traces, traces) / (session.n - 1)
+    chance = _products(traces) / (session.n - 1)
     if isinstance(null, Spectral):
         spectra = [moments.spectrum(m) for m in range(len(whole))]
-        pvalues = _spectral_pvalues(session, hsic, spectra, whole, null)
+        alone = [(m, m) for m in range(len(whole))]
+        sizes = np.concatenate([hsic, own])
+        both = _spectral_pvalues(session, sizes, [*pairs, *alone], spectra, whole, null)
+        pvalues, own_pvalues = np.split(both, [len(pairs)])
     else:
         statistic, orbit = statistics[1]
         # Of a variable with itself no replicate is as large.
-        pvalues = np.full(hsic.shape, 1.0 / len(orbit))
+        pvalues, own_pvalues = np.empty(len(pairs)), np.full(len(own), 1.0 / len(orbit))
         for numbers, part in replicate_parts(session, statistic, orbit, SHARE_OF_MANY):
             columns = zip(numbers, part.statistics, part.replicates.T, part.rounding, strict=True)
             for c, t, column, tie in columns:
-                pair, p = pairs[c], pvalue(t, Replicates(column), session.dtype, tie)
-                pvalues[pair] = pvalues[pair[::-1]] = p
+                pvalues[c] = pvalue(t, Replicates(column), session.dtype, tie)
                 if session.moves is not None:
-                    chance[pair] = chance[pair[::-1]] = column.mean() / session.n
+                    chance[c] = column.mean() / session.n
         detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
     return {
-        "hsic": hsic,
-        "cka": _cka(session, hsic, chance),
-        "pvalues": pvalues,
+        "own_hsic": own,
+        "own_pvalues": own_pvalues,
+        "pair_hsic": hsic,
+        "pair_cka": _cka(session, own, hsic, chance),
+        "pair_pvalues": pvalues,
         "variables": tuple(map(variable_summary, session.sources, combinations.kernels)),
         "landmarks": replace(drawn.landmarks, kept=tuple(one.n_features for one in whole)),
         "detail": detail,
     }
 
 
-def _cka(session: Session, hsic: Vector, chance: Vector) -> Vector:
-    """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), Cortes et al. (2012), definition 4.
+def _plan_of_products(
+    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+) -> Plan:
+    """The steps of `_tested_by_products`."""
+    del estimator, null
+    kernels = combinations.guessed(session.dims).kernels
+    steps = [fitting_step(session), *pairs_steps(session, kernels)]
+    remedy = "take fewer rows or precision='float32', or null 'shifts' or 'spectral'"
+    plan = plan_of(session, steps, remedy)
+    # What is found of pairs, with sorted p-values and these as adjusted.
+    pairs = len(kernels) * (len(kernels) - 1) // 2
+    return replace(plan, closing_bytes=(3 * 8 + 2 * session.dtype.itemsize) * pairs)
+
+
+def _tested_by_products(
+    estimator: Estimator, session: Session, combinations: Combinations, null: PairNull
+) -> dict[str, Any]:
+    """As `_tested`, by the martingales of all pairs of rows; of one combination of all kernels."""
+    del estimator, null
+    fitted, samples = fit_combinations_on_sample(session, combinations)
+    detail = guard_martingales(session, fitted.kernels, samples)
+    alone, statistics, hsic = martingales_of_pairs(session, fitted.kernels)
+    # The mean over all permutations is a product of traces.
+    roots = alone.traces / (session.n * math.sqrt(session.n - 1))
+    cka = _cka(session, alone.own, hsic, _products(roots, hsic.dtype))
+    pvalues = normal_pvalues(statistics)
+    for values in (hsic, cka, pvalues):
+        values.flags.writeable = False  # so that the result takes no copy
+    # Statistics of n - 1 equal terms are the largest: by Cauchy and Schwarz sqrt(n - 1).
+    largest = np.full(len(alone.own), math.sqrt(session.n - 1))
+    return {
+        "own_hsic": alone.own,
+        "own_pvalues": normal_pvalues(largest),
+        "pair_hsic": hsic,
+        "pair_cka": cka,
+        "pair_pvalues": pvalues,
+        "variables": tuple(map(variable_summary, session.sources, fitted.kernels)),
+        "landmarks": None,
+        "detail": detail,
+    }
+
+
+def _square(pairs: Sizes, diagonal: Any) -> NDArray[Any]:
+    """Both triangles of a matrix, and its diagonal."""
+    matrix: NDArray[Any] = scipy.spatial.distance.squareform(pairs)
+    np.fill_diagonal(matrix, diagonal)
+    return matrix
+
+
+def _products(values: Vector, dtype: DTypeLike = np.float64) -> Sizes:
+    """Products of the values of all pairs, row by row of their matrix."""
+    m, stop = len(values), 0
+    products = np.empty(m * (m - 1) // 2, dtype)
+    for i in range(m - 1):
+        start, stop = stop, stop + m - 1 - i
+        np.multiply(values[i], values[i + 1 :], out=products[start:stop], casting="same_kind")
+    return products
+
+
+def _cka(session: Session, own: Vector, hsic: Sizes, chance: Sizes) -> Sizes:
+    """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)) of all pairs, Cortes et al. (2012), definition 4.
 
     Both less the mean of HSIC(x, y) over permutations, which many categories or columns make large.
     """
-    norms = np.sqrt(hsic.diagonal())
+    norms = np.sqrt(own)
     if not norms.all():
         still = [name for name, norm in zip(session.names, norms, strict=True) if not norm]
         named = ", ".join(map(repr, still))
         msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
         raise InvalidArgumentError(msg)
-    scale = np.outer(norms, norms) - chance
-    cka = np.divide(hsic - chance, scale, out=np.zeros(scale.shape), where=scale > 0.0)
-    # Rounding would leave it a little beside 1.
-    np.fill_diagonal(cka, 1.0)
+    scale = _products(norms, hsic.dtype)
+    scale -= chance
+    cka = np.divide(hsic - chance, scale, out=np.zeros_like(scale), where=scale > 0.0)
     # By Cauchy and Schwarz it is at most 1; rounding is not.
-    return np.minimum(cka, 1.0)
+    return np.minimum(cka, 1.0, out=cka)
 
 
 def _directions_text(features: Sequence[Features]) -> str:
@@ -533,16 +719,21 @@ def _directions_text(features: Sequence[Features]) -> str:
 def _spectral_pvalues(
     session: Session,
     hsic: Vector,
+    pairs: Sequence[tuple[int, ...]],
     spectra: Sequence[Vector],
     features: Sequence[Features],
     null: Spectral,
 ) -> Vector:
     """The products of the eigenvalues of either covariance weigh the chi-squares of a pair."""
-    pvalues = np.empty(hsic.shape)
-    features = [replace(one, known_spread=one.spread) for one in features]
-    for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
-        law = spectral_law(spectra[i], spectra[j], null, session.seed)
-        rounding = independent_rounding(session, (features[i], features[j]))
-        p = pvalue(session.n * hsic[i, j], law, session.dtype, rounding)
-        pvalues[i, j] = pvalues[j, i] = p
-    return pvalues
+    features, found = [replace(one, known_spread=one.spread) for one in features], list[Vector]()
+    for start in range(0, len(pairs), _LAWS):
+        some = pairs[start : start + _LAWS]
+        laws: Any = [spectral_law(spectra[i], spectra[j], null, session.seed) for i, j in some]
+        rounding = [independent_rounding(session, (features[i], features[j])) for i, j in some]
+        sizes = session.n * hsic[start : start + _LAWS]
+        if null.method == "inversion":
+            found.append(mixture_pvalues(sizes, laws, np.array(rounding)))
+        else:
+            each = zip(sizes, laws, rounding, strict=True)
+            found.append(np.array([pvalue(t, law, session.dtype, tie) for t, law, tie in each]))
+    return np.concatenate(found)

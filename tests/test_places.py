@@ -87,7 +87,7 @@ def test_call__gives_its_answer_in_every_place_by_the_passes_that_it_names(
     data, heard = places_of(place, call.names, tmp_path), Heard()
     found = call(data, threads=2, progress=heard)
     assert differs(answer(found), here(call), call) is None
-    passes = [one for one in heard.of("PassStarted") if one.unit != "resamples"]
+    passes = [one for one in heard.of("PassStarted") if one.unit.endswith("rows")]
     announced = [one for started in heard.of("RunStarted") for one in started.passes]
     # Which graphs a search tests after the first depends on the data.
     searches = call.function is causal.search_dag
@@ -197,7 +197,7 @@ def test_test__of_many_blocks_is_that_of_one(name, n):
     assert differs(answer(found), answer(one), replace(call, bits=False)) is None
     assert answer(call(stored, threads=1)) == answer(found)
     plan = check_plan(call, stored, heard, threads=2)
-    done = [one for one in heard.of("PassFinished") if one.unit != "resamples"]
+    done = [one for one in heard.of("PassFinished") if one.unit.endswith("rows")]
     assert [(one.name, one.blocks, one.amount) for one in done] == [
         (step.name, step.blocks, step.amount) for step in plan.passes
     ]

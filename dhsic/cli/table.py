@@ -39,6 +39,7 @@ from dhsic.io.zarr_output import check_new_group
 from dhsic.kernels import Candidates, Grid
 from dhsic.kernels.text import FORMS
 from dhsic.nulls import Control
+from dhsic.pairwise import PAIR_COLUMNS
 from dhsic.sensitivity.maps import map_columns
 from dhsic.twosample import MMD_ESTIMATORS
 
@@ -62,6 +63,11 @@ def _top(count: int, what: str) -> click.Option:
     most = click.IntRange(min=1)
     text = f"Number of {what} to print."
     return click.Option(["--top"], type=most, metavar="N", default=count, help=text)
+
+
+def _out(metavar: str, what: str) -> click.Option:
+    text = f"Write the {what}, a zarr group."
+    return click.Option(["--out", "out_path"], metavar=metavar, help=text)
 
 
 def _outputs() -> Sequence[click.Parameter]:
@@ -129,11 +135,9 @@ def _show_ranking(result: Any, options: Options) -> None:
 
 
 def _show_matrix(result: Any, options: Options) -> None:
-    pairs = result.records()
     print_columns(*result.table(options["top"]))
     # The summary has its level of 5 %, and the command line perhaps another.
-    count = sum(pair["p_adjusted"] <= options["alpha"] for pair in pairs)
-    found = f"{count:,} of {len(pairs):,} pairs at level {options['alpha']:g}, by Holm"
+    found = result.dependent(options["alpha"])
     print_summary(
         [(label, found if label == "dependent" else text) for label, text in result.summary()]
     )
@@ -181,8 +185,13 @@ def _check_map(request: Request, options: Options) -> None:
         check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
 
 
-def _write_map(result: Any, options: Options) -> None:
-    # Inside the run: blocks of the map are computed as they are written, by the workers.
+def _check_pairs(request: Request, options: Options) -> None:
+    if options["out_path"] is not None:
+        check_new_group(options["out_path"], PAIR_COLUMNS, overwrite=options["overwrite"])
+
+
+def _write_zarr(result: Any, options: Options) -> None:
+    # Inside the run: blocks of a map are computed as they are written, by the workers.
     if options["out_path"] is not None:
         result.to_zarr(options["out_path"], overwrite=options["overwrite"])
 
@@ -241,13 +250,11 @@ ROWS: Final = (
         "dhsic sensitivity songs.zarr --variable features --variable year \\\n    --out map.zarr",
         (
             _top(5, "columns of each variable"),
-            click.Option(
-                ["--out", "out_path"], metavar="MAP.zarr", help="Write the map, a zarr group."
-            ),
+            _out("MAP.zarr", "map"),
         ),
         told=lambda result: {name: getattr(result.measured, name) for name in ("seed", "seconds")},
         before=_check_map,
-        after=_write_map,
+        after=_write_zarr,
         title="Find the columns and rows that a measure of dependence depends on most.",
     ),
     Row(
@@ -280,8 +287,10 @@ ROWS: Final = (
         _show_matrix,
         "dhsic:plan_matrix",
         "dhsic matrix weather.csv --plot matrix.png\n"
-        "dhsic matrix weather.zarr --variable ozone --variable wind --variable rain",
-        (_level(), _top(20, "pairs"), _EXCLUDE),
+        "dhsic matrix genes.parquet --null martingale --out pairs.zarr",
+        (_level(), _top(20, "pairs"), _EXCLUDE, _out("PAIRS.zarr", "pairs")),
+        before=_check_pairs,
+        after=_write_zarr,
     ),
     Row(
         "lags",

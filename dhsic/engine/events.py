@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples"]
+Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples", "variables", "blocks of pairs"]
+
+_OF_DATA: Sequence[Unit] = ("rows", "pairs of rows")  # units of passes over the data
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class PassStarted:
         Row blocks, or ranges of resamples.
     amount : int
         Rows, pairs of them or resamples in all.
-    unit : {"rows", "pairs of rows", "resamples"}, optional
+    unit : {"rows", "pairs of rows", "resamples", "variables", "blocks of pairs"}, optional
         Unit of the amounts.
     bytes_read : int, optional
         Bytes of the data that it reads, uncompressed; 0 where it reads none.
@@ -142,7 +144,7 @@ class Position:
         Name of the step or pass that runs.
     began : float, optional
         When that started, in seconds of any clock.
-    unit : {"rows", "pairs of rows", "resamples"}, optional
+    unit : {"rows", "pairs of rows", "resamples", "variables", "blocks of pairs"}, optional
         Unit of the amounts.
     amount : int or None, optional
         How much there is to do; None for a step.
@@ -197,7 +199,7 @@ class Position:
                 heard=now,
                 passes=self.passes,
                 # A pass that starts once more, or runs over replicates, is not a further one.
-                passed=self.passed + (event.unit != "resamples" and not again),
+                passed=self.passed + (event.unit in _OF_DATA and not again),
             )
         if isinstance(event, BlockFinished):
             parts = self.parts_done + 1
@@ -207,7 +209,7 @@ class Position:
     @property
     def number(self) -> int | None:
         """Which of the planned passes over the data this is; None where it is none of them."""
-        over_data = self.amount is not None and self.unit != "resamples"
+        over_data = self.amount is not None and self.unit in _OF_DATA
         return self.passed if over_data and 0 < self.passed <= self.passes else None
 
     @property

@@ -49,6 +49,7 @@ _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read o
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 _FAN_IN = 4
 _KERNELS = 8  # that are listed
+_NAMES = 50
 _OF_PASSES = "blocks", "rows_per_block", "tasks", "bytes_read", "bytes_to_driver"
 
 Way = Literal["read", "cut", "graph", "sent"]
@@ -409,8 +410,9 @@ class Plan(BarResult):
         peaks = (self.peak_worker_bytes, self.peak_driver_bytes, self.runtime.memory)
         worker, driver, allowed = map(format_bytes, peaks)
         names = ", ".join(step.name for step in self.possible)
+        others = ", ..." if len(self.variables) > _NAMES else ""
         told = [
-            ("rows", f"{self.n:,} of {', '.join(self.variables)}"),
+            ("rows", f"{self.n:,} of {', '.join(self.variables[:_NAMES])}{others}"),
             ("estimator", self.estimator),
             ("null", self.null),
             ("kernels", ", ".join(self.kernels[:_KERNELS]) + more),

@@ -25,7 +25,7 @@ from dhsic.engine.blocks import (
     row_bytes,
 )
 from dhsic.engine.checkpoint import AnyFolder, Checkpoint, Manifest
-from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, ignore
+from dhsic.engine.events import Listener, PassFinished, PassStarted, StepStarted, Unit, ignore
 from dhsic.engine.graph import (
     LazyRows,
     Leaf,
@@ -565,17 +565,25 @@ class Session:
         """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
-    def map(self, name: str, function: Callable[[range], Value], count: int) -> list[Value]:
-        """Apply a function to ranges of replicates in tasks, without a pass over the data.
+    def map(
+        self,
+        name: str,
+        function: Callable[[range], Value],
+        count: int,
+        unit: Unit = "resamples",
+    ) -> list[Value]:
+        """Apply a function to ranges of numbers in tasks, without a pass over the data.
 
         Parameters
         ----------
         name : str
             Name of its result.
         function : callable
-            Takes a range of replicates.
+            Takes a range of numbers, as of replicates.
         count : int
-            Number of replicates.
+            How many there are.
+        unit : str, optional
+            Their unit.
 
         Returns
         -------
@@ -598,7 +606,7 @@ class Session:
         tree = Tree(work, [Leaf(numbers, len(numbers)) for numbers in ranges])
         if checkpoint is not None:
             tree = tree.keeping(checkpoint, name, (function, count))
-        started = PassStarted(name, len(ranges), count, "resamples")
+        started = PassStarted(name, len(ranges), count, unit)
         failures = explained_failures(checkpoint)
         return run_tree(tree, started, runtime, self.listener, failures)[0]
 

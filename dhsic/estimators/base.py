@@ -263,9 +263,9 @@ def fit_combinations(
     """
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     # A kernel that several combinations share is fitted once.
-    distinct = dict.fromkeys(pairs)
+    distinct, names = dict.fromkeys(pairs), session.names
     whole = FittingSamples.of(session, distinct, samples)
-    fitted = {(k, m): _fit_to(whole, k, m, session.names[m]) for k, m in distinct}
+    fitted = {(k, m): _fit_to(whole, k, m, names[m]) for k, m in distinct}
     most = (_MOST_OF_ESTIMATES if session.takes_constants else _MOST_VALUE)[session.dtype.name]
     for (given, m), kernel in fitted.items():
         # Kernels with a length follow the scale of the variable, and are fitted within their range.
@@ -942,6 +942,16 @@ def guard_kernels(
 def needs_of(null: Gamma | Spectral | Martingale) -> Needs:
     """What an approximation needs that is made of the marginals, or of them and the order."""
     return Needs(MARTINGALE if isinstance(null, Martingale) else MARGINAL)
+
+
+def guard_martingales(session: Session, kernels: Sequence[Kernel], samples: Samples) -> str:
+    """Guard of the martingales of all pairs of variables, by the two that show least."""
+    rows, n = _rows_looked_at(session.n, len(kernels)), rows_there(session)
+    moments = [kernel_moments(k(x[:rows])) for k, x in zip(kernels, samples, strict=True)]
+    # Of two variables the rows that show are a product of a number of either.
+    moments.sort(key=lambda one: joint_spread([one, one], n).rows)
+    spread, null = joint_spread(moments[:2], n), Martingale()
+    return "; ".join(filter(None, (_TAIL, guard(null.name, [spread], n, needs_of(null)))))
 
 
 def guard_features(

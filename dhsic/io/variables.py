@@ -136,7 +136,10 @@ class Variable:
         if self.place == "graph":
             return self.array[rows]
         if not self.is_stored:
-            return self._as_rows(self.array[rows])
+            if self.columns is None or self.array.ndim == 1:
+                return self._as_rows(self.array[rows])
+            # A column of many, without whole rows of them.
+            return self.whole._as_rows(self.array[np.ix_(rows, np.array(self.columns))])
         # A chunk for each reader, so that none is read twice.
         groups = np.split(rows, chunk_starts(rows, self._step))
         with ThreadPoolExecutor(self.readers) as pool:

@@ -541,6 +541,22 @@ def test_map__is_written_by_rows(files, invoke, tmp_path):
     assert invoke(f"{line} --overwrite").exit_code == 0
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+def test_pairs__are_written_by_rows(files, invoke, tmp_path):
+    out = tmp_path / "pairs.zarr"
+    line = f"{MATRIX} --null martingale --seed 3 --out {out}"
+    done = invoke(line)
+    assert done.exit_code == 0
+    assert "of 3 pairs at level 0.05, by Benjamini and Hochberg" in done.stdout
+    expected = dhsic.dependence_matrix("x", "y", "z", null="martingale", **DATA)
+    written = zarr.open_group(out, mode="r")["p_value"][:, 0]
+    np.testing.assert_array_equal(written, expected.pair_pvalues)
+    refused = invoke(f"{line} --log-json -")
+    assert refused.exit_code == 2
+    assert "pass-started" not in refused.stderr, "refused before the run"
+    assert invoke(f"{line} --overwrite").exit_code == 0
+
+
 @pytest.mark.parametrize("line", [QUICK, RANK, MAP])
 def test_files__that_cannot_be_written_lose_nothing_that_was_found(
     line, files, invoke, tmp_path, monkeypatch

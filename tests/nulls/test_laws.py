@@ -25,6 +25,7 @@ from dhsic.nulls import (
     pvalue,
     pvalues,
     step_down,
+    upper_tails,
 )
 
 RNG = np.random.default_rng
@@ -155,6 +156,20 @@ def test_combined_pvalues__are_those_of_fisher_and_of_sidak():
         assert law.sf(0.0) == law.sf(-0.0) == 1.0
         assert combine_pvalues([1.0] * 3, how)[1].sf(0.0) == 1.0
         assert combine_pvalues([1.0] * 3, how)[1].sf(-1e-9) == 1.0
+
+
+def test_mixtures__in_one_call_are_those_by_themselves(rng):
+    """Laws of few and of many weights, and statistics at both ends."""
+    laws = [ChiSquareMixture(0.8 ** np.arange(k), shift) for k in (1, 40, 900) for shift in (0, -2)]
+    laws += [ChiSquareMixture(np.ones(k)) for k in (3, 200)] + [ChiSquareMixture(np.zeros(1))]
+    laws, statistics = 4 * laws, rng.exponential(9.0, 4 * len(laws)) ** rng.choice([1, 3])
+    statistics[:3] = [-1.0, 0.0, 1e5]
+    tails = upper_tails(laws, statistics)
+    alone = [law.sf(t) for law, t in zip(laws, statistics, strict=True)]
+    np.testing.assert_allclose(tails, alone, rtol=1e-9)
+    equal = [c for c, law in enumerate(laws) if (law.weights == 1.0).all() and not law.shift]
+    expected = stats.chi2.sf(statistics[equal], [len(laws[c].weights) for c in equal])
+    np.testing.assert_allclose(tails[equal], expected, rtol=1e-8)
 
 
 def test_adjust__is_that_of_scipy_or_by_hand(rng):

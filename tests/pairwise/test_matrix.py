@@ -226,6 +226,6 @@ def test_little_memory__takes_more_passes_and_gives_the_same():
 def test_summary__says_what_was_found(found):
     lines = dict(found.summary())
     assert lines["strongest"].startswith("x and y: CKA 0.")
-    assert lines["dependent"].startswith("1 pair at level 0.05")
+    assert lines["dependent"].startswith("1 of 6 pairs at level 0.05")
     crossed = found.plot(alpha=1e-300)
     assert sum("×" in text.get_text() for text in crossed.texts) == 12
