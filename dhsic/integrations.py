@@ -41,6 +41,7 @@ _MANY_TIMES = 5  # the rows of a first test, where it saves more than it costs
 _FIRST_SHARE = 0.01
 _SURE = 1e-6
 _NAME = "dhsic"
+_SHUFFLED = "shuffle_test"
 
 
 @dataclass(frozen=True)
@@ -370,8 +371,8 @@ class TigramiteTest(CondIndTest):  # type: ignore[misc]  # tigramite has no type
     Parameters
     ----------
     test : PValue, optional
-        The tests and their options, of all rows always. Where not given those by CKA and all
-        shifts of the series.
+        The tests and their options, of all rows always. The default is CKA and all shifts of the
+        series; give other tests without given variables ``marginal={"order": "time"}`` too.
     **options : object
         As for `tigramite.independence_tests.CondIndTest`, as ``mask_type`` and ``verbosity``.
 
@@ -384,6 +385,8 @@ class TigramiteTest(CondIndTest):  # type: ignore[misc]  # tigramite has no type
     ------
     MissingDependencyError
         tigramite is not installed.
+    InvalidArgumentError
+        Another ``significance`` than "shuffle_test".
 
     References
     ----------
@@ -407,7 +410,8 @@ class TigramiteTest(CondIndTest):  # type: ignore[misc]  # tigramite has no type
         with needing("tigramite", "discovery", "TigramiteTest"):
             import tigramite  # noqa: F401
         # The word for p-values that a test makes of the data, and not of a value alone.
-        super().__init__(**{"significance": "shuffle_test", **options})
+        check_choice("significance", options.get("significance", _SHUFFLED), (_SHUFFLED,))
+        super().__init__(**{"significance": _SHUFFLED, **options})
         self.test = test or PValue(marginal={"estimator": "cka", "order": TimeOrder(lag=1)})
         self._tested: tuple[Any, float] = None, float("nan")
 

@@ -437,13 +437,17 @@ def _read_lags(lags: Any, rows: int) -> tuple[int, ...]:
     """Lags that were given one by one, or the largest of them."""
     most = rows // _LARGEST
     listed: Any = lags if isinstance(lags, Sequence | np.ndarray) else ()
-    if isinstance(lags, int):
+    if _is_whole(lags):
         listed = range(-lags, lags + 1)
-    whole = all(isinstance(one, int | np.integer) and -most <= one <= most for one in listed)
+    whole = all(_is_whole(one) and -most <= one <= most for one in listed)
     if not whole or not 0 < len(listed) == len(set(listed)):
         msg = (
             f"lags must be different whole numbers up to {most:,}, a quarter of the rows, or one "
-            f"number, got {shown(lags)}: as range(1, 25), or 10 for all from -10 to 10"
+            f"number, got {shown(lags)}: as 1, 2 and 3, or 10 for all from -10 to 10"
         )
         raise InvalidArgumentError(msg)
     return tuple(sorted(map(int, listed)))
+
+
+def _is_whole(lag: Any) -> bool:
+    return isinstance(lag, int | np.integer) and not isinstance(lag, bool)

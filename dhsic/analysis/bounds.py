@@ -431,7 +431,7 @@ def nystrom_mmd_bound(
     0.473
     """
     for name, pair in (("n", n), ("p", p), ("spectra", spectra)):
-        if not isinstance(pair, Sequence) or len(pair) != 2:
+        if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
             msg = f"{name} must be a pair, one of each sample, got {shown(pair)}: as (a, b)"
             raise InvalidArgumentError(msg)
     # Each of the bounds may fail with probability delta.

@@ -174,7 +174,8 @@ def grams_of_pilot(
     if not rows or len(given) != len(rows):
         msg = (
             "a pilot needs one variable or more and as many kernels, got "
-            f"{len(rows)} variables and {len(given)} kernels"
+            f"{len(rows)} variables and {len(given)} kernels: give one kernel for each, or one "
+            "that is no list for all"
         )
         raise InvalidArgumentError(msg)
     if len({len(x) for x in rows}) > 1 or len(rows[0]) < 2:
@@ -198,6 +199,7 @@ def _matrix(values: ArrayLike) -> NDArray[Any]:
         raise DataError(msg) from error
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2 or not np.isfinite(x).all():
-        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got shape {x.shape}"
+        got = f"shape {x.shape}" if x.ndim != 2 else "NaN or infinity: leave such rows out"
+        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got {got}"
         raise DataError(msg)
     return x

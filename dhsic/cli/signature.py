@@ -193,9 +193,9 @@ def count_of(text: Any) -> Any:
 
 
 def lags_of(text: Any) -> Any:
-    """The largest lag, or a range as 0:25, which leaves its end out."""
+    """The largest lag, or a range as 0:25 or 0:25:5, which leaves its end out."""
     numbers = [click.INT(part) for part in str(text).split(":")]
-    return range(*numbers[:2]) if numbers[1:] else numbers[0]
+    return range(*numbers) if numbers[1:] else numbers[0]
 
 
 class Command(click.Command):
@@ -334,7 +334,7 @@ def _typed(settings: dict[str, Any], name: str, hint: Any) -> bool:
     elif name == "time":
         settings.update(type=Read("time", parse_seconds), metavar="TIME")
     elif name == "lags":
-        settings.update(type=Read("lags", lags_of), metavar="N|FIRST:END")
+        settings.update(type=Read("lags", lags_of), metavar="N|FIRST:END[:STEP]")
     elif parts == {int, str}:
         settings.update(type=Read("count", count_of), metavar="COUNT")
     elif parts == {int}:

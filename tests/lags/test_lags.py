@@ -270,3 +270,14 @@ def test_shifts_of_a_series__are_as_many_as_are_asked_for():
     options = {"estimator": dhsic.NystromHSIC(10), "kernels": "gaussian", "n_resamples": 6000}
     found = dhsic.independence_test(*x, order=dhsic.TimeOrder(lag=1), **options, **QUICK)
     assert len(found.null_distribution) == 5999
+
+
+@pytest.mark.parametrize("n", [1100, 1500, 2399])
+def test_hsic__is_that_of_the_rows_so_far_apart_whatever_their_number(n):
+    x, y = np.random.default_rng(0).standard_normal((2, n))
+    y[5:] += x[:-5]
+    found = dhsic.lag_scan(x, y, 6, kernels="gaussian:1", rng=0)
+    direct = dhsic.hsic(x[:-5], y[5:], kernels="gaussian:1", estimator="v-hsic").estimate
+    assert found.hsic[found.lags.index(5)] == pytest.approx(direct, rel=0.05)
+    again = dhsic.lag_scan(x, y, np.int64(6), kernels="gaussian:1", rng=0)
+    assert again.lags == found.lags
