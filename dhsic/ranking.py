@@ -46,6 +46,7 @@ from dhsic.estimators.choose import (
     planned,
     run_null,
 )
+from dhsic.estimators.program import Intervals
 from dhsic.io.frames import as_frame, unknown_column
 from dhsic.io.libraries import holds_columns, is_of
 from dhsic.io.missing import GapTreatment
@@ -57,6 +58,7 @@ from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standar
 from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
+    Interval,
     LandmarkSummary,
     RunFields,
     floor_text,
@@ -100,6 +102,7 @@ _JOINT = (
     "has no p-value of its own: colours are of every column by itself."
 )
 _QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
+_ENDS = {"hsic": ("conf_low", "conf_high"), "cka": ("cka_low", "cka_high")}  # of intervals
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,10 @@ class RankedColumn:
         `rank_features`; exploratory. None where it was not asked for.
     constant : bool
         All its rows are the same. Then nothing depends on it, and it was not tested.
+    conf_low, conf_high : float or None
+        Ends of the confidence interval of HSIC, where one was asked for and the column varies.
+    cka_low, cka_high : float or None
+        Those of CKA.
     """
 
     name: str
@@ -153,6 +160,10 @@ class RankedColumn:
     pvalue_max_t: float
     sensitivity: float | None = None
     constant: bool = False
+    conf_low: float | None = None
+    conf_high: float | None = None
+    cka_low: float | None = None
+    cka_high: float | None = None
 
     @classmethod
     def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
@@ -218,6 +229,8 @@ class ColumnRanking(RunFields):
         Where the estimator has any; one number kept a column that varies.
     left_out : mapping of str to str
         Columns of the data that could not be ranked, and why.
+    confidence : float or None
+        Level of the intervals, where they were asked for.
 
     References
     ----------
@@ -236,8 +249,8 @@ class ColumnRanking(RunFields):
 
     _tabular: ClassVar[bool] = True
     _shown: ClassVar[Sequence[str]] = (
-        *("rank", "term", "sensitivity", "estimate", "cka", "p_value", "p_adjusted", "p_holm"),
-        *("p_max_t", "constant"),
+        *("rank", "term", "sensitivity", "estimate", "conf_low", "conf_high"),
+        *("cka", "cka_low", "cka_high", "p_value", "p_adjusted", "p_holm", "p_max_t", "constant"),
     )
 
     features: tuple[RankedColumn, ...]
@@ -251,6 +264,7 @@ class ColumnRanking(RunFields):
     n_resamples: int
     landmarks: LandmarkSummary | None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    confidence: float | None = None
 
     def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
         """All columns, the strongest first and those that are constant last.
@@ -309,7 +323,8 @@ class ColumnRanking(RunFields):
     ) -> Axes:
         """Bars of the columns by what ranks them, those that are found in colour.
 
-        A ranking by p-values has bars of CKA.
+        A ranking by p-values has bars of CKA. Lines on them are the confidence intervals, where
+        there are any.
 
         Parameters
         ----------
@@ -335,6 +350,9 @@ class ColumnRanking(RunFields):
         # Many p-values are equal, the smallest that the replicates allow: bars of them would be
         # alike.
         size = "cka" if self.by == "pvalue" else self.by
+        intervals = None
+        if self.confidence is not None and size in _ENDS:
+            intervals = [[getattr(f, end) for end in _ENDS[size]] for f in self.features]
         axes = plots.ranking(
             [getattr(f, size) for f in self.features],
             [f.name for f in self.features],
@@ -342,6 +360,7 @@ class ColumnRanking(RunFields):
             alpha=alpha,
             control=control,
             quantity=_QUANTITIES[size],
+            intervals=intervals,
             most=most,
             ax=ax,
         )
@@ -400,6 +419,7 @@ class ColumnRanking(RunFields):
             *rows,
             ("estimator", chosen),
             *self._limit(),
+            *([("intervals", f"{100.0 * self.confidence:g} %")] if self.confidence else []),
             ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
             *self._tail(),
         ]
@@ -832,6 +852,7 @@ def rank_features(
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
+    confidence: float | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -903,6 +924,11 @@ def rank_features(
         against all features at once. `null_reason` of the result says which assumption it stands
         on. An order leaves few replicates, n / lag, and so no small adjusted p-values but those of
         "max-t", which need no more of them for many features.
+    confidence : float, optional
+        As for `independence_test`: the level of an interval of HSIC and of one of CKA, of every
+        column that varies and of each by itself, so that one in 20 intervals of 95 % misses. All
+        come from blocks of rows that are left out of the sums of one more pass, or of several where
+        the sums of all blocks and columns do not fit the memory.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. Where replicates of all features do not fit the memory, they
         are made for some after others, a pass each; `plan_ranking` says how many.
@@ -964,6 +990,7 @@ def rank_features(
         msg = "groups are labels of rows, got lists of columns: groups of columns are column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
+    rows.check_confidence(confidence)
     left_out: Mapping[str, str] = {}
     if features is None:
         # Labels that are given themselves are no columns.
@@ -995,8 +1022,17 @@ def rank_features(
         raise InvalidArgumentError(msg)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    pilot = partial(session.timed, partial(run_null, method, combinations=every, null=law))
-    plan = planned(planner, method, session, every)
+    plan, intervals = planned(planner, method, session, every), None
+    if confidence is not None:
+        intervals = Intervals.of(session, method, every, confidence)
+        plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps))
+
+    def run_all(part: Session) -> None:
+        run_null(method, part, every, law)
+        if intervals is not None:
+            intervals.of_features(part)
+
+    pilot = partial(session.timed, run_all)
     kernels = (*chosen.kernels, every.kernels[-1])
     session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
     tested = without_constants(session, chosen)
@@ -1008,11 +1044,16 @@ def rank_features(
         estimator=method,
         null=law,
         kernels=combinations.kernels,
+        intervals=intervals,
     )
     neighbours = Neighbours(session)
     outcome = method.test_grid(session, combinations, law)
     neighbours.warn()
-    ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
+    ranked = _ranked(tested, outcome, session.dtype)
+    if intervals is not None:
+        of_each = replace(intervals, combinations=combinations).of_features(session)
+        ranked = tuple(map(_with_intervals, ranked, of_each))
+    ranked = _with_constants(chosen, ranked)
     if joint is not None:
         # Of all columns, those that are constant too: the map is of them as one variable. By the
         # statistic and not the estimate, as the p-values.
@@ -1030,6 +1071,7 @@ def rank_features(
         n_resamples=len(outcome.replicates),
         landmarks=outcome.landmarks,
         left_out=left_out,
+        confidence=confidence,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
 
@@ -1044,7 +1086,8 @@ def plan_ranking() -> None:
         As for `rank_features`.
     exclude, column_groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, data, missing, strata, groups, order, precision, client, threads, memory, time
+    names, data, missing, strata, groups, order, confidence, precision, client, threads, memory,
+    time
         As for `rank_features`.
 
     Returns
@@ -1143,6 +1186,11 @@ def _ranked(
             described, np.transpose(numbers).tolist(), strict=True
         )
     )
+
+
+def _with_intervals(one: RankedColumn, intervals: tuple[Interval, Interval]) -> RankedColumn:
+    hsic, cka = intervals
+    return replace(one, **hsic.columns, cka_low=cka.low, cka_high=cka.high)
 
 
 def _with_constants(

@@ -33,6 +33,7 @@ Vector = NDArray[np.float64]
 MOST_BLOCKS = 50
 _BLOCK_ROWS = 4
 FEWEST_BLOCKS = 10
+LEAVING = "leave blocks out"
 _STRIP = 64  # rows of a Gram matrix that are held at a time
 
 
@@ -61,13 +62,21 @@ class Jackknifed(NamedTuple):
         variances = ((pseudo - self.corrected) ** 2 / (h - 1.0)).mean(axis=0)
         return np.sqrt(variances)
 
-    def interval(self, level: float, c: int = 0, *, unbiased: bool, most: float) -> Interval:
+    def interval(
+        self, level: float, c: int = 0, *, unbiased: bool = False, most: float
+    ) -> Interval:
         """The interval of a measure from 0 to `most`, about its value less the bias."""
         centre = float((self.values if unbiased else self.corrected)[c])
-        error, degrees = float(self.errors[c]), len(self.deleted) - 1
-        half = float(stats.t.ppf(0.5 + level / 2.0, degrees)) * error
-        low, high = (min(max(end, 0.0), most) for end in (centre - half, centre + half))
-        return Interval(low, high, level, centre, error, degrees)
+        return interval_about(centre, float(self.errors[c]), len(self.deleted) - 1, level, most)
+
+
+def interval_about(
+    centre: float, error: float, degrees: int, level: float, most: float
+) -> Interval:
+    """The interval from 0 to `most` about an estimate with a standard error."""
+    half = float(stats.t.ppf(0.5 + level / 2.0, degrees)) * error
+    low, high = (min(max(end, 0.0), most) for end in (centre - half, centre + half))
+    return Interval(low, high, level, centre, error, degrees)
 
 
 def block_count(n: int) -> int:
@@ -103,7 +112,7 @@ def jackknife(session: Session, blocks: int, measure: Callable[[Session], Any]) 
     values = np.atleast_1d(measure(session.leaving_out(deletion)))
     if session.is_timed:  # one block of the data has a few of the blocks
         return Jackknifed(values, np.tile(values, (blocks, 1)), np.full(blocks, 1.0 / blocks))
-    session.step("leave blocks out")
+    session.step(LEAVING)
     deleted = [measure(session.leaving_out(deletion.without(b))) for b in range(blocks)]
     shares = np.array(deletion.sizes) / sum(deletion.sizes)
     return Jackknifed(values, np.array(deleted).reshape(blocks, -1), shares)
@@ -192,7 +201,7 @@ class DeletedSums(NamedTuple):
         bounds = np.searchsorted(numbers[order], np.arange(blocks + 1))
         session.deletion.sizes[:] = np.diff(bounds).tolist()
         whole = session.leaving_out(None)
-        whole.step("fetch rows")
+        whole.step("Gram sums")
         rows = whole.take([order] * len(session.sources))
         each, chosen = combinations.spread(rows), combinations.chosen
         made = GramBlocks(combinations.kernels, each, bounds, chosen, session.dtype)
@@ -208,7 +217,7 @@ class DeletedSums(NamedTuple):
         tiles = sum(2 + kernel.work_tiles for kernel in kernels.kernels) + len(combinations)
         strips = session.runtime.worker_threads * tiles * min(n // blocks + 1, _STRIP) * n
         rows = 3 * sum(session.dims) + 2 * blocks * len(kernels.kernels)
-        return DriverStep("fetch rows", 8 * (n * rows + strips))
+        return DriverStep("Gram sums", 8 * (n * rows + strips))
 
     def without(self, number: int | None) -> GramSums:
         """Those of all rows, or of the rows outside of a block."""
