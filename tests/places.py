@@ -124,6 +124,9 @@ CALLS = {
     "hsic of three": Call(dhsic.hsic, THREE, {"estimator": "nystrom-m"}),
     "matrix": Call(dhsic.dependence_matrix, THREE, {"n_landmarks": 12}, plan=dhsic.plan_matrix),
     "ranking": Call(dhsic.rank_features, options=RANK, plan=dhsic.plan_ranking),
+    "ranking with intervals": Call(
+        dhsic.rank_features, options=RANK | {"confidence": 0.9}, plan=dhsic.plan_ranking
+    ),
     "ranking by maps": Call(
         dhsic.rank_features,
         options=RANK
@@ -140,6 +143,9 @@ CALLS = {
     "embedding like another": Call(like, ("y", "z")),
     "witnesses": Call(dhsic.witness_functions, options={"estimator": dhsic.COCO(12)}),
     "two samples": Call(dhsic.two_sample_test, ("y", "z"), plan=dhsic.plan_two_sample),
+    "two samples with intervals": Call(
+        dhsic.two_sample_test, ("y", "z"), {"confidence": 0.9}, plan=dhsic.plan_two_sample
+    ),
     "two samples by landmarks": Call(
         dhsic.two_sample_test,
         ("y", "z"),
@@ -151,6 +157,18 @@ CALLS = {
     ),
     "conditional": Call(
         dhsic.conditional_independence_test, named=(("given", "z"),), plan=dhsic.plan_conditional
+    ),
+    "conditional with intervals": Call(
+        dhsic.conditional_independence_test,
+        options={"confidence": 0.9},
+        named=(("given", "z"),),
+        plan=dhsic.plan_conditional,
+    ),
+    "conditional within strata with intervals": Call(
+        dhsic.conditional_independence_test,
+        options={"confidence": 0.9, "method": "strata"},
+        named=(("given", "site"),),
+        plan=dhsic.plan_conditional,
     ),
     "residuals": regressing(
         causal.residual_independence_test, ("first", "y"), named=(("given", "z"),)

@@ -51,6 +51,7 @@ from dhsic._arguments import (
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
+from dhsic._rows import ALL_ROWS
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
@@ -69,6 +70,7 @@ from dhsic.nulls import ChiSquareMixture, pvalue
 from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import check_codes, codes_of, joined_codes, moves_of
+from dhsic.statistics.jackknife import interval_about
 from dhsic.statistics.neighbours import Neighbours
 
 Vector = NDArray[np.float64]
@@ -200,6 +202,7 @@ def conditional_independence_test(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    confidence: float | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -249,6 +252,13 @@ def conditional_independence_test(
         Names of x, y and the given variables.
     data, missing
         As for `dhsic.independence_test`; a list that is given names a variable each.
+    confidence : float, optional
+        The level of an interval of the estimate, as 0.95; none where not given. With "strata" as
+        for `dhsic.independence_test`. With "kernel" it is that of the ratio of two mean squared
+        errors of y (the infinitesimal jackknife), with the regressions held fixed: their slopes
+        have the least squared error, so that to the first order their own errors change nothing. It
+        is of what regressions on so many rows explain, and not of what they miss: the coefficient
+        of the population may lie above.
     precision, client, threads, memory, progress, checkpoint
         As for `dhsic.independence_test`.
 
@@ -295,13 +305,17 @@ def conditional_independence_test(
     True
     """
     run = RunOptions(rng, precision, client, threads, memory, None, progress, checkpoint)
+    ALL_ROWS.check_confidence(confidence)
     session, told = _open(run, x, y, given, method, names, data, missing)
     if told["method"] == "kernel":
-        return ConditionalIndependenceTestResult(**told, **_by_kernels(session, kernels))
+        fields = _by_kernels(session, kernels, confidence)
+        return ConditionalIndependenceTestResult(**told, **fields)
     chosen = choose_method(session, kernels, "auto", "auto", None)
-    session.begin(chosen.plan(session))
-    session.resume(computes="conditional test", method="strata", **chosen.described)
-    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen, None))
+    intervals = None if confidence is None else chosen.intervals(session, confidence)
+    session.begin(chosen.plan(session, intervals))
+    described = {"method": "strata", **chosen.described, "intervals": intervals}
+    session.resume(computes="conditional test", **described)
+    return ConditionalIndependenceTestResult(**told, **tested_fields(session, chosen, intervals))
 
 
 @plans(conditional_independence_test)
@@ -310,7 +324,7 @@ def plan_conditional() -> None:
 
     Parameters
     ----------
-    x, y, given, method, kernels, names, data, missing
+    x, y, given, method, kernels, names, data, missing, confidence
         As for `conditional_independence_test`.
     precision, client, threads, memory
         As for `conditional_independence_test`.
@@ -388,7 +402,7 @@ def _kernel_residuals(given: Any, session: Session) -> KernelResiduals:
     return KernelResiduals(tuple(fitted), tuple(_WIDTH if one is None else 1.0 for one in asked))
 
 
-def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
+def _by_kernels(session: Session, given: Any, confidence: float | None) -> dict[str, Any]:
     """Run the test on residuals, and return the fields that its result has."""
     test = _kernel_residuals(given, session)
     session.begin(test.plan(session))
@@ -402,6 +416,9 @@ def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
     estimate = Estimate(
         found.correlation, found.kernels, None, features, "kernel partial correlation"
     )
+    interval = None
+    if confidence is not None:
+        interval = interval_about(*found.spread, confidence, 1.0)
     return {
         "explained": found.explained,
         "gained": found.gained,
@@ -412,7 +429,7 @@ def _by_kernels(session: Session, given: Any) -> dict[str, Any]:
         "null": "spectral",
         # The limit law is by Strobl et al. (2019); the reason tells where it may be far.
         "null_reason": "; ".join(filter(None, (_LIMIT, warned))),
-        **result_fields(session, test, AS_ASKED, estimate),
+        **result_fields(session, test, AS_ASKED, estimate, interval),
     }
 
 
@@ -442,7 +459,8 @@ class ResidualProducts:
     residuals of independent errors of variance 1 has the variance |M|^2, which is the sum of 1 - h
     for a projection, and that of their squares has the expectation sum (1 - h)^2. So the squares
     are divided by 1 - h, of which x and y take a half each: where leverages count, the products
-    stand here scaled for their law as well. Last come the squared norms of the products.
+    stand here scaled for their law as well. Then come the squared norms of the products, and those
+    of the residuals of y, given z alone, and x as well.
 
     Parameters
     ----------
@@ -450,12 +468,15 @@ class ResidualProducts:
         Features of rows.
     regressions : tuple of Ridges
         Those of the features of x and of y.
+    given_x : Ridges
+        That of y which has x among its regressors.
     n : int
         Rows of the data.
     """
 
     design: ConditionalDesign
     regressions: tuple[Ridges, Ridges]
+    given_x: Ridges
     n: int
 
     @property
@@ -471,21 +492,23 @@ class ResidualProducts:
         return levered(self.n, p) and self.regressions[0].rows == self.n
 
     def __call__(self, values: Sequence[NDArray[Any]], fold: int) -> Vector:
-        """Products of rows of a fold side by side, shape (b, m (1 + scaled) + 1)."""
+        """Products of rows of a fold side by side, shape (b, m (1 + scaled) + 3)."""
         rows, (of_x, of_y) = self.design.features(values, fold), self.regressions
         given_x, given_y = (np.append(rows.given, one, axis=1) for one in rows[1:3])
         x, y = of_x.residuals(given_x, rows.x), of_y.residuals(given_y, rows.y)
         parts = [row_products(row_products(x, rows.weights), y)]
-        norms = np.einsum("ij,ij->i", parts[0], parts[0])
+        regressors = np.concatenate([given_y, row_products(rows.x, rows.weights)], axis=1)
+        of_norms = parts[0], y.copy(), self.given_x.residuals(regressors, rows.y)
+        norms = [np.einsum("ij,ij->i", one, one) for one in of_norms]
         if self.scaled:
             # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
             x /= of_x.unlevered(given_x) ** 0.25
             y /= of_y.unlevered(given_y) ** 0.25
             parts.append(row_products(row_products(x, rows.weights), y))
-        return np.concatenate([*parts, norms[:, None]], axis=1)
+        return np.column_stack([*parts, *norms])
 
 
-def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: Ridges) -> float:
+def partial_correlation(alone: Ridges, given_x: Ridges) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -494,17 +517,14 @@ def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: R
 
     which is 0 if and only if y is independent of x given z, and 1 if y is a function of x and z. It
     equals 1 - E |phi - E[phi | x, z]|^2 / E |phi - E[phi | z]|^2, of which either expectation is
-    estimated by the generalised cross-validation of a ridge regression: on the features of z, and
-    on these and products of features of x with weights.
+    estimated by the generalised cross-validation of a ridge regression.
 
     Parameters
     ----------
-    design : ConditionalDesign
-        That of the second pass.
-    sums : SecondMoments
-        Its sums.
     alone : Ridges
         Regressions of y on what is given.
+    given_x : Ridges
+        Those on products of features of x with weights as well.
 
     Returns
     -------
@@ -516,15 +536,11 @@ def partial_correlation(design: ConditionalDesign, sums: SecondMoments, alone: R
     .. [1] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient, a measure of
        conditional dependence. JMLR 23, 2022.
     """
-    given, _, own_y, x, y = design.places
-    regressors = np.concatenate([given, own_y, x])
-    both = Ridges.fit(sums, regressors, y, left_out=design.left_out).least.sum()
-    least = alone.least.sum()
+    least = float(alone.least.sum())
     # Where nothing is left of y, nothing more can be explained.
-    if least <= 0.0:
-        return 0.0
+    share = 1.0 - float(given_x.least.sum()) / least if least > 0.0 else 0.0
     # Both errors are estimates, so that their quotient may lie outside.
-    return float(np.clip(1.0 - both / least, 0.0, 1.0))
+    return min(max(share, 0.0), 1.0)
 
 
 class FoundResiduals(NamedTuple):
@@ -548,6 +564,8 @@ class FoundResiduals(NamedTuple):
         How much more of x and of y is explained by all rows than by half of them.
     correlation : float
         The kernel partial correlation coefficient.
+    spread : tuple of float, float, int
+        It without the errors of slopes, its standard error, and the degrees of freedom of that.
     """
 
     design: ConditionalDesign
@@ -558,6 +576,7 @@ class FoundResiduals(NamedTuple):
     explained: tuple[float, ...]
     gained: tuple[float, ...]
     correlation: float
+    spread: tuple[float, float, int]
 
 
 @dataclass(frozen=True)
@@ -658,23 +677,31 @@ class KernelResiduals:
             1.0 - (1.0 - fit.explained * _share(side.at, sample)) * (1.0 - ridges.explained())
             for fit, side, sample, ridges in zip(fits, design.sides, both, (x, y), strict=True)
         ]
-        correlation = partial_correlation(design, sums, y)
+        regressors = np.concatenate([given_at, own_y, x_at])
+        given_x = Ridges.fit(sums, regressors, y_at, left_out=design.left_out)
         # Products of residuals need the regressions, and so a pass of their own: E[phi | z] first.
-        residuals = ResidualProducts(design, (x, y), n)
+        residuals = ResidualProducts(design, (x, y), given_x, n)
         _, totals, products = session.reduce(replace(third, design=residuals)).whole()
         session.step("spectrum")
         m = residuals.count
-        squares, fourths = totals[-1], products[-1, -1]
+        squares, fourths = totals[-3], products[-3, -3]
+        # Errors of the slopes, df / n of the noise, are taken off the ratio of both errors.
+        noise = [float(one.noise.sum()) for one in (y, given_x)]
+        ratio = noise[1] / noise[0] if noise[0] > 0.0 else 1.0
+        # The relative influence of a row on it is the difference of those on both errors.
+        influences = np.array([1.0, -1.0]) / totals[-2:] if totals[-2:].all() else np.zeros(2)
+        spread = float(influences @ products[-2:, -2:] @ influences) * n
         return FoundResiduals(
             design,
             fitted,
             float(totals[:m] @ totals[:m]) / n,
             # Of the last m, which are scaled for their law where leverages count.
-            ChiSquareMixture.of_covariance(products[-1 - m : -1, -1 - m : -1] / n),
+            ChiSquareMixture.of_covariance(products[-3 - m : -3, -3 - m : -3] / n),
             float(squares**2 / fourths) if fourths > 0.0 else 0.0,
             tuple(explained),
             tuple(fit.gained for fit in fits),
-            correlation,
+            partial_correlation(y, given_x),
+            (1.0 - ratio, ratio * (spread / y.rows) ** 0.5, y.rows - 1),
         )
 
 
@@ -840,8 +867,10 @@ def sizes_of(
     row += 8 * (3 * given + 3 * sum(own) + 2 * second)
     passes.append((second, payload, row))
     # Every regression is the best of some, of which each has its vectors.
-    payload += 2 * 8 * (ways * p * (p + t) + p * t)
-    passes.append((m * (1 + levered(n, p)) + 1, payload, row + 8 * (3 * m + (2 + ways) * p)))
+    more = p + t * weights
+    payload += 2 * 8 * (ways * p * (p + t) + p * t) + 8 * (ways * more * (more + t) + more * t)
+    row += 8 * (3 * m + (2 + ways) * p + more)
+    passes.append((m * (1 + levered(n, p)) + 3, payload, row))
     return given, passes
 
 

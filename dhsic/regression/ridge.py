@@ -333,6 +333,13 @@ class Ridges:
         whole = float(self.variances[targets].sum())
         return max(0.0, 1.0 - float(self.errors[targets].sum()) / whole) if whole > 0.0 else 0.0
 
+    @property
+    def noise(self) -> Vector:
+        """RSS / (n - df), variances of the targets about their means, shape (t,)."""
+        # The errors are n RSS / (n - df)^2.
+        variances: Vector = np.sqrt(self.errors * self.left * self.variances)
+        return variances
+
     def residuals(self, regressors: Vector, targets: Vector) -> Vector:
         """Residuals of targets (b, t), of regressors (b, p)."""
         return targets - self.target_mean - (regressors - self.mean) @ self.slopes

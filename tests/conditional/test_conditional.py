@@ -10,12 +10,18 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dhsic
 from dhsic._arguments import RunOptions
 from dhsic.conditional import independence
 from dhsic.engine.reduction import RowBlock
-from dhsic.errors import ApproximateNullWarning, MemoryBudgetError, UnexplainedWarning
+from dhsic.errors import (
+    ApproximateNullWarning,
+    InvalidArgumentError,
+    MemoryBudgetError,
+    UnexplainedWarning,
+)
 from dhsic.integrations import PValue
 from dhsic.io.open import open_labelled_data
 from dhsic.kernels import Gaussian
@@ -65,7 +71,7 @@ def features_by_fold(design, seed, values):
 @pytest.mark.parametrize(("n", "d"), [(170, 1), (130, 3)])
 def test_kernel__is_what_dense_matrices_say(n, d):
     x, y, z = spread(n, 0, 0.5, d)
-    found = test_given(x, y, given=z, rng=3, threads=1)
+    found = test_given(x, y, given=z, rng=3, threads=1, confidence=0.9)
     result = residuals_of_kernels(x, y, z, 3)
     rows = features_by_fold(result.design, 3, [x[:, None], y[:, None], z])
     most = MOST_FREEDOM * n
@@ -95,6 +101,21 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     expected = oracles.partial_correlation(fits(given_y, rows.y), both)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
+
+    # The quotient of two means over rows, by the delta method; RSS / (n - df) is (RSS GCV)^(1/2).
+    noise, losses = [], []
+    for some in (y_fits, both):
+        left = np.transpose([one - fit @ one for (fit, _), one in zip(some, rows.y.T, strict=True)])
+        scores = np.array([score for _, score in some])
+        noise.append(np.sqrt(scores * (left**2).mean(axis=0)).sum())
+        losses.append((left**2).sum(axis=1))
+    ratio = noise[1] / noise[0]
+    relative = losses[1] / losses[1].mean() - losses[0] / losses[0].mean()
+    error = ratio * np.sqrt((relative**2).mean() / n)
+    half = stats.t.ppf(0.95, n - 1) * error
+    expected = [max(1.0 - ratio - half, 0.0), 1.0 - ratio + half]
+    np.testing.assert_allclose([found.interval.low, found.interval.high], expected, rtol=1e-6)
+    assert (found.interval.level, found.interval.degrees) == (0.9, n - 1)
 
     centres = [side.centre for side in result.design.sides]
     for values, centre, kernel in zip((x, y), centres, result.kernels, strict=True):
@@ -381,3 +402,41 @@ def test_draws__of_bandwidths_are_of_every_variable_by_itself():
     x, z = np.random.default_rng(0).standard_normal((2, 1500))
     first, second = (one.kernel for one in test_given(x, x, given=z).variables)
     assert first != second
+
+
+def test_interval__is_narrower_at_less_confidence_and_changes_nothing_else():
+    x, y, z = spread(200, 0, 1.0)
+    plain, wide, narrow = (
+        test_given(x, y, given=z, confidence=level) for level in (None, 0.99, 0.8)
+    )
+    assert plain.interval is None
+    assert wide.interval.low < narrow.interval.low < narrow.interval.high < wide.interval.high
+    assert (wide.pvalue, wide.estimate) == (plain.pvalue, plain.estimate)
+    assert np.isfinite(wide.to_frame()[["conf_low", "conf_high"]].to_numpy(float)).all()
+    assert dict(wide.summary())["interval"] == wide.interval.told
+    assert type(wide).from_json(wide.to_json()) == wide
+    with pytest.raises(InvalidArgumentError, match="confidence must be"):
+        test_given(x, y, given=z, confidence=95)
+
+
+def test_interval__within_strata_is_that_of_the_test_with_strata():
+    x, y, _ = spread(200, 0, 1.0)
+    site = np.arange(200) % 3
+    options = {"confidence": 0.95, "rng": 0}
+    found = test_given(x, y, given=site, method="strata", confidence=0.95)
+    expected = dhsic.independence_test(x, y, strata=site, **options)
+    assert found.interval == expected.interval
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::dhsic.UnexplainedWarning")
+def test_interval__has_the_spread_of_the_estimate_over_data_sets():
+    found = []
+    for seed in range(60):
+        z, a, e = np.random.default_rng(seed).standard_normal((3, 2000))
+        x, y = np.sin(z) + a, 0.5 * z**2 + 0.5 * a + e
+        options = {"kernels": ["gaussian:0.35", "gaussian:0.3"], "confidence": 0.95}
+        found.append(test_given(x, y, given=z, **options).interval)
+    spread_of = np.std([one.centre for one in found])
+    # The standard deviation of 60 has an error of 9 %.
+    assert np.mean([one.error for one in found]) == pytest.approx(spread_of, rel=0.3)
