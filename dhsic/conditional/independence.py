@@ -70,7 +70,7 @@ from dhsic.nulls import ChiSquareMixture, pvalue
 from dhsic.regression.ridge import Folds, Ridges, SecondMoments, SecondMomentsPass
 from dhsic.results import AS_ASKED, FeatureSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import check_codes, codes_of, joined_codes, moves_of
-from dhsic.statistics.jackknife import interval_about
+from dhsic.statistics.jackknife import check_interval_rows, interval_about
 from dhsic.statistics.neighbours import Neighbours
 
 Vector = NDArray[np.float64]
@@ -256,9 +256,11 @@ def conditional_independence_test(
         The level of an interval of the estimate, as 0.95; none where not given. With "strata" as
         for `dhsic.independence_test`. With "kernel" it is that of the ratio of two mean squared
         errors of y (the infinitesimal jackknife), with the regressions held fixed: their slopes
-        have the least squared error, so that to the first order their own errors change nothing. It
-        is of what regressions on so many rows explain, and not of what they miss: the coefficient
-        of the population may lie above.
+        have the least squared error, so that to the first order their own errors change nothing.
+        Its middle is the coefficient without the errors of the slopes, which make the estimate
+        smaller, so that the estimate of few rows may lie below the interval. It tells of what
+        regressions on so many rows can follow; what they miss makes the coefficient of the
+        population larger.
     precision, client, threads, memory, progress, checkpoint
         As for `dhsic.independence_test`.
 
@@ -405,6 +407,8 @@ def _kernel_residuals(given: Any, session: Session) -> KernelResiduals:
 def _by_kernels(session: Session, given: Any, confidence: float | None) -> dict[str, Any]:
     """Run the test on residuals, and return the fields that its result has."""
     test = _kernel_residuals(given, session)
+    if confidence is not None:
+        check_interval_rows(session.n)
     session.begin(test.plan(session))
     described = {"kernels": test.kernels, "widths": test.widths}
     session.resume(computes="conditional test", method="kernel", **described)
@@ -688,7 +692,8 @@ class KernelResiduals:
         # Errors of the slopes, df / n of the noise, are taken off the ratio of both errors.
         noise = [float(one.noise.sum()) for one in (y, given_x)]
         ratio = noise[1] / noise[0] if noise[0] > 0.0 else 1.0
-        # The relative influence of a row on it is the difference of those on both errors.
+        # The relative influence of a row on it is the difference of those on both errors. Over
+        # data sets of 2,000 rows it spreads as much as that says, of 500 up to 1.5 times as much.
         influences = np.array([1.0, -1.0]) / totals[-2:] if totals[-2:].all() else np.zeros(2)
         spread = float(influences @ products[-2:, -2:] @ influences) * n
         return FoundResiduals(

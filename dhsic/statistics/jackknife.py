@@ -79,6 +79,22 @@ def interval_about(
     return Interval(low, high, level, centre, error, degrees)
 
 
+def check_interval_rows(n: int) -> None:
+    """Refuse fewer rows than tell a standard error.
+
+    Raises
+    ------
+    DataError
+        There are too few.
+    """
+    if n < FEWEST_BLOCKS * _BLOCK_ROWS:
+        msg = (
+            f"an interval needs at least {FEWEST_BLOCKS * _BLOCK_ROWS} rows, got {n}: add rows, or "
+            "leave confidence out"
+        )
+        raise DataError(msg)
+
+
 def block_count(n: int) -> int:
     """Blocks of n rows.
 
@@ -87,12 +103,7 @@ def block_count(n: int) -> int:
     DataError
         There are too few rows.
     """
-    if n < FEWEST_BLOCKS * _BLOCK_ROWS:
-        msg = (
-            f"an interval needs at least {FEWEST_BLOCKS * _BLOCK_ROWS} rows, got {n}: add rows, or "
-            "leave confidence out"
-        )
-        raise DataError(msg)
+    check_interval_rows(n)
     return min(MOST_BLOCKS, n // _BLOCK_ROWS)
 
 

@@ -18,6 +18,7 @@ from dhsic.conditional import independence
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import (
     ApproximateNullWarning,
+    DataError,
     InvalidArgumentError,
     MemoryBudgetError,
     UnexplainedWarning,
@@ -417,6 +418,8 @@ def test_interval__is_narrower_at_less_confidence_and_changes_nothing_else():
     assert type(wide).from_json(wide.to_json()) == wide
     with pytest.raises(InvalidArgumentError, match="confidence must be"):
         test_given(x, y, given=z, confidence=95)
+    with pytest.raises(DataError, match="at least 40 rows, got 30"):
+        test_given(x[:30], y[:30], given=z[:30], confidence=0.95)
 
 
 def test_interval__within_strata_is_that_of_the_test_with_strata():
