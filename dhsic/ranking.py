@@ -1086,8 +1086,9 @@ def plan_ranking() -> None:
         As for `rank_features`.
     exclude, column_groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, data, missing, strata, groups, order, confidence, precision, client, threads, memory,
-    time
+    names, data, missing, strata, groups, order, confidence
+        As for `rank_features`.
+    precision, client, threads, memory, time
         As for `rank_features`.
 
     Returns

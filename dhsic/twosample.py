@@ -509,7 +509,8 @@ def plan_two_sample() -> None:
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, names, data, between, missing, strata, groups,
+    kernels, estimator, null, n_resamples, names, data, between, missing, strata, groups
+        As for `two_sample_test`.
     confidence
         As for `two_sample_test`.
     precision, client, threads, memory, time
