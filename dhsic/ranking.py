@@ -1190,8 +1190,8 @@ def _ranked(
 
 
 def _with_intervals(one: RankedColumn, intervals: tuple[Interval, Interval]) -> RankedColumn:
-    hsic, cka = intervals
-    return replace(one, **hsic.columns, cka_low=cka.low, cka_high=cka.high)
+    (low, high), (cka_low, cka_high) = ((each.low, each.high) for each in intervals)
+    return replace(one, conf_low=low, conf_high=high, cka_low=cka_low, cka_high=cka_high)
 
 
 def _with_constants(
