@@ -432,7 +432,7 @@ def test_interval__within_strata_is_that_of_the_test_with_strata():
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::dhsic.UnexplainedWarning")
+@pytest.mark.filterwarnings("ignore::dhsic.errors.UnexplainedWarning")
 def test_interval__has_the_spread_of_the_estimate_over_data_sets():
     found = []
     for seed in range(60):
