@@ -467,6 +467,7 @@ def ranking(
     control: str = "",
     threshold: float | None = None,
     quantity: str = "HSIC",
+    intervals: ArrayLike | None = None,
     most: int = 40,
     ax: Axes | None = None,
 ) -> Axes:
@@ -489,6 +490,9 @@ def ranking(
         A critical value of `values`, drawn as a line.
     quantity : str, optional
         Name of the values.
+    intervals : array-like, shape (k, 2), optional
+        Ends of the confidence intervals of the values, drawn as lines on the bars; NaN where a
+        value has none.
     most : int, optional
         The largest number of bars.
     ax : matplotlib.axes.Axes, optional
@@ -501,7 +505,7 @@ def ranking(
     Raises
     ------
     InvalidArgumentError
-        Values, names and p-values are not of one length, or not finite numbers.
+        Values, names, p-values and intervals are not of one length, or not finite numbers.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -526,12 +530,29 @@ def ranking(
     few, others = (None, None) if pvalues is None else found
     parts = [(chosen[order], BLUE, few), (~chosen[order], GREY, others)]
     axes = draw_bars(ax, [labels[k] for k in order], sizes[order], quantity, parts, most=most)
+    if intervals is not None:
+        ends = _interval_ends(intervals, len(sizes))[order[:most]]
+        # About their middle: that of an estimate without its bias need not be the bar's end.
+        half = (ends[:, 1] - ends[:, 0]) / 2.0
+        style: Any = {"fmt": "none", "ecolor": "0.15", "elinewidth": 1.2, "capsize": 2.5}
+        axes.errorbar(ends.mean(axis=1), range(len(ends)), xerr=half, **style)
     if threshold is not None:
         said = f"critical value {rounded(threshold)}"
         axes.axvline(threshold, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
     if pvalues is not None or threshold is not None:
         legend_above(axes)
     return axes
+
+
+def _interval_ends(intervals: ArrayLike, count: int) -> Vector:
+    ends = numbers_of("intervals", intervals)
+    if ends.shape != (count, 2) or (ends[:, 0] > ends[:, 1]).any():
+        msg = (
+            f"intervals must be {count} pairs of ends, the lower first, got shape {ends.shape}: "
+            "give those of the values"
+        )
+        raise InvalidArgumentError(msg)
+    return ends
 
 
 def scaling(

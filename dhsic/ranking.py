@@ -45,6 +45,7 @@ from dhsic.estimators.choose import (
     planned,
     run_null,
 )
+from dhsic.estimators.program import Intervals
 from dhsic.io.frames import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables
@@ -55,6 +56,7 @@ from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standar
 from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
+    Interval,
     LandmarkSummary,
     RunFields,
     floor_text,
@@ -98,6 +100,7 @@ _JOINT = (
     "has no p-value of its own: colours are of every column by itself."
 )
 _QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
+_ENDS = {"hsic": ("conf_low", "conf_high"), "cka": ("cka_low", "cka_high")}  # of intervals
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,10 @@ class RankedColumn:
     constant : bool
         Whether all rows are the same. A constant column is independent of everything, and is not
         tested.
+    conf_low, conf_high : float or None
+        Ends of the confidence interval of HSIC, where one was asked for and the column varies.
+    cka_low, cka_high : float or None
+        Those of CKA.
     """
 
     name: str
@@ -153,6 +160,10 @@ class RankedColumn:
     pvalue_max_t: float
     sensitivity: float | None = None
     constant: bool = False
+    conf_low: float | None = None
+    conf_high: float | None = None
+    cka_low: float | None = None
+    cka_high: float | None = None
 
     @classmethod
     def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
@@ -218,6 +229,8 @@ class ColumnRanking(RunFields):
         The landmarks, if the estimator has any; `kept` has a number for each column that varies.
     left_out : mapping of str to str
         Columns of the data that could not be ranked, and why.
+    confidence : float or None
+        Level of the intervals, where they were asked for.
 
     References
     ----------
@@ -236,8 +249,8 @@ class ColumnRanking(RunFields):
 
     _tabular: ClassVar[bool] = True
     _shown: ClassVar[Sequence[str]] = (
-        *("rank", "term", "sensitivity", "estimate", "cka", "p_value", "p_adjusted", "p_holm"),
-        *("p_max_t", "constant"),
+        *("rank", "term", "sensitivity", "estimate", "conf_low", "conf_high"),
+        *("cka", "cka_low", "cka_high", "p_value", "p_adjusted", "p_holm", "p_max_t", "constant"),
     )
 
     features: tuple[RankedColumn, ...]
@@ -251,6 +264,7 @@ class ColumnRanking(RunFields):
     n_resamples: int
     landmarks: LandmarkSummary | None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    confidence: float | None = None
 
     def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
         """Return all columns, the strongest first and constant columns last.
@@ -308,7 +322,7 @@ class ColumnRanking(RunFields):
     ) -> Axes:
         """Draw bars of the criterion of the columns, with rejected columns in colour.
 
-        For a ranking by p-values draw bars of CKA.
+        For a ranking by p-values draw bars of CKA. Lines on bars are confidence intervals.
 
         Parameters
         ----------
@@ -334,6 +348,9 @@ class ColumnRanking(RunFields):
         # Many p-values are equal, the smallest that the replicates allow: bars of them would be
         # alike.
         size = "cka" if self.by == "pvalue" else self.by
+        intervals = None
+        if self.confidence is not None and size in _ENDS:
+            intervals = [[getattr(f, end) for end in _ENDS[size]] for f in self.features]
         axes = plots.ranking(
             [getattr(f, size) for f in self.features],
             [f.name for f in self.features],
@@ -341,6 +358,7 @@ class ColumnRanking(RunFields):
             alpha=alpha,
             control=control,
             quantity=_QUANTITIES[size],
+            intervals=intervals,
             most=most,
             ax=ax,
         )
@@ -399,6 +417,7 @@ class ColumnRanking(RunFields):
             *rows,
             ("estimator", chosen),
             *self._limit(),
+            *([("intervals", f"{100.0 * self.confidence:g} %")] if self.confidence else []),
             ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
             *self._tail(),
         ]
@@ -826,6 +845,7 @@ def rank_features(
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
+    confidence: float | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -897,6 +917,11 @@ def rank_features(
         target is shifted in time against all features at once. `null_reason` of the result states
         the assumption. An order leaves few replicates, n / lag, so that adjusted p-values are not
         small, except those of "max-t", which needs no more replicates for many features.
+    confidence : float, optional
+        As for `independence_test`: the level of an interval of HSIC and of one of CKA, of every
+        column that varies and of each by itself, so that one in 20 intervals of 95 % misses. All
+        come from blocks of rows that are left out of the sums of one more pass, or of several where
+        the sums of all blocks and columns do not fit the memory.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. If the replicates of all features do not fit the memory, the
         ranking takes several passes with a part of the features each; `plan_ranking` predicts their
@@ -960,6 +985,7 @@ def rank_features(
         msg = "groups must be labels of rows, got lists of columns: pass these as column_groups"
         raise InvalidArgumentError(msg)
     rows = RowLabels(strata, groups, order)
+    rows.check_confidence(confidence)
     left_out: Mapping[str, str] = {}
     if features is None:
         # Labels that are given themselves are no columns.
@@ -991,8 +1017,17 @@ def rank_features(
         raise InvalidArgumentError(msg)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    pilot = partial(session.timed, partial(run_null, method, combinations=every, null=law))
-    plan = planned(planner, method, session, every)
+    plan, intervals = planned(planner, method, session, every), None
+    if confidence is not None:
+        intervals = Intervals.of(session, method, every, confidence)
+        plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps))
+
+    def run_all(part: Session) -> None:
+        run_null(method, part, every, law)
+        if intervals is not None:
+            intervals.of_features(part)
+
+    pilot = partial(session.timed, run_all)
     kernels = (*chosen.kernels, every.kernels[-1])
     session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
     tested = without_constants(session, chosen)
@@ -1004,11 +1039,16 @@ def rank_features(
         estimator=method,
         null=law,
         kernels=combinations.kernels,
+        intervals=intervals,
     )
     neighbours = Neighbours(session)
     outcome = method.test_grid(session, combinations, law)
     neighbours.warn()
-    ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
+    ranked = _ranked(tested, outcome, session.dtype)
+    if intervals is not None:
+        of_each = replace(intervals, combinations=combinations).of_features(session)
+        ranked = tuple(map(_with_intervals, ranked, of_each))
+    ranked = _with_constants(chosen, ranked)
     if joint is not None:
         # Of all columns, those that are constant too: the map is of them as one variable. By the
         # statistic and not the estimate, as the p-values.
@@ -1026,6 +1066,7 @@ def rank_features(
         n_resamples=len(outcome.replicates),
         landmarks=outcome.landmarks,
         left_out=left_out,
+        confidence=confidence,
         **{**run_fields(session), "missing": chosen.missing_of(session.gaps)},
     )
 
@@ -1040,7 +1081,9 @@ def plan_ranking() -> None:
         As for `rank_features`.
     exclude, column_groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, data, missing, strata, groups, order, precision, client, threads, memory, time
+    names, data, missing, strata, groups, order, confidence
+        As for `rank_features`.
+    precision, client, threads, memory, time
         As for `rank_features`.
 
     Returns
@@ -1139,6 +1182,11 @@ def _ranked(
             described, np.transpose(numbers).tolist(), strict=True
         )
     )
+
+
+def _with_intervals(one: RankedColumn, intervals: tuple[Interval, Interval]) -> RankedColumn:
+    (low, high), (cka_low, cka_high) = ((each.low, each.high) for each in intervals)
+    return replace(one, conf_low=low, conf_high=high, cka_low=cka_low, cka_high=cka_high)
 
 
 def _with_constants(

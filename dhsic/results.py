@@ -339,9 +339,9 @@ class Interval:
         end is at a bound of the measure.
     error : float
         The standard error of the estimate, by the jackknife that leaves out a block of rows at a
-        time [1]_.
+        time [1]_, or of a partial correlation by the infinitesimal one.
     degrees : int
-        Degrees of freedom of the standard error, one less than the blocks.
+        Degrees of freedom of the standard error, one less than the blocks, or than the rows.
 
     References
     ----------

@@ -17,6 +17,7 @@ from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
@@ -32,23 +33,26 @@ from dhsic.estimators import (
     UHSIC,
     VHSIC,
     BlockHSIC,
+    Estimate,
     Estimator,
+    GridOutcome,
     Null,
     NullName,
     NystromHSIC,
     NystromMHSIC,
 )
-from dhsic.estimators.program import Method
+from dhsic.estimators.program import Intervals, Method
 from dhsic.estimators.registry import is_added
 from dhsic.io.encode import Labels
 from dhsic.io.held import held_sources
 from dhsic.io.missing import GapTreatment, Missing
 from dhsic.io.open import names_of, open_labelled_data, open_sample_data
 from dhsic.io.variables import Variable, codes_of_rows, pooled_samples, rows_of_samples
-from dhsic.kernels import Candidates, Grid, Kernel, KernelName
+from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
+from dhsic.statistics.jackknife import jackknife
 
 __all__ = [
     "MMD_ESTIMATORS",
@@ -358,6 +362,7 @@ def two_sample_test(
     missing: Missing = "refuse",
     strata: Any = None,
     groups: Any = None,
+    confidence: float | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -431,6 +436,10 @@ def two_sample_test(
         null permutes whole groups of the same size between samples, within `strata` if these are
         given: exact if such groups are exchangeable, such as independent draws. A group of a unique
         size stays in its sample.
+    confidence : float, optional
+        As for `independence_test`, of the discrepancy: the level of an interval of the squared MMD
+        of the populations, by blocks of rows of all samples that are left out one by one. Rows of a
+        stratum count as independent.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -475,17 +484,23 @@ def two_sample_test(
     True
     """
     run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    RowLabels(strata, groups).check_confidence(confidence)
     labels = {"strata": strata, "groups": groups}
     asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
     session, sizes = _open_pooled(run, samples, names, data, between, missing, labels, asked)
     with named_as_mmd():
         method = choose_method(session, pair, asked, null, n_resamples)
-        plan = method.plan(session)
+        intervals: list[Intervals] = []
+        if confidence is not None:
+            measure, (kernel, codes) = method.estimated
+            both = Combinations.against((kernel,), codes)
+            intervals = [_SampleIntervals.of(session, measure, both, confidence)]
+        plan = method.plan(session, intervals)
         named = MMD_NAMES.get(type(method.estimator), plan.estimator)
         fitted = tuple(kernel for kernel in plan.kernels if kernel != Codes().spec())
         session.begin(replace(plan, estimator=named, kernels=fitted))
-    session.resume(computes="two-sample test", **method.described)
-    fields = tested_fields(session, method, ())
+    session.resume(computes="two-sample test", **method.described, assessed=intervals)
+    fields = tested_fields(session, method, intervals)
     return _two_sample_result(sizes, method, fields, within=strata is not None)
 
 
@@ -498,6 +513,8 @@ def plan_two_sample() -> None:
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
     kernels, estimator, null, n_resamples, names, data, between, missing, strata, groups
+        As for `two_sample_test`.
+    confidence
         As for `two_sample_test`.
     precision, client, threads, memory, time
         As for `two_sample_test`.
@@ -622,6 +639,29 @@ def _common_name(samples: Sequence[Source]) -> str:
     names = {labels_of(sample) if sample.shape[1] == 1 else None for sample in samples}
     labels = names.pop()
     return labels[0] if labels and not names and labels[0] != _SAMPLE else "values"
+
+
+@dataclass(frozen=True)
+class _SampleIntervals(Intervals):
+    """Those of the discrepancy of samples.
+
+    A block of rows need not have its share of every sample. With codes that are fixed, HSIC of the
+    values and these is p^2 (1 - p)^2 d^2 MMD^2 of two samples that have the shares p and 1 - p of
+    the rows, and d^2 the squared distance of their codes; HSIC of the codes with themselves is
+    p^2 (1 - p)^2 d^4. So the quotient of both has the factor of no share.
+    """
+
+    def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
+        """The estimate of HSIC, and the interval of the discrepancy."""
+        whole: list[GridOutcome] = []
+
+        def measure(part: Session) -> float:
+            whole.append(found := self.estimator.test_grid(part, self.combinations, None))
+            shares = [one.own[0, 1] for one in (found, whole[0]) if one.own is not None]
+            return float(found.hsic[0] * shares[1] / shares[0])
+
+        found = jackknife(session, self.blocks, measure)
+        return whole[0].estimate(0), {"interval": self.interval(found)}
 
 
 def _read_estimator(estimator: str | Estimator) -> str | Estimator:

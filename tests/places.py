@@ -136,6 +136,9 @@ CALLS = {
         dhsic.dependence_matrix, THREE, {"null": "martingale"}, plan=dhsic.plan_matrix
     ),
     "ranking": Call(dhsic.rank_features, options=RANK, plan=dhsic.plan_ranking),
+    "ranking with intervals": Call(
+        dhsic.rank_features, options=RANK | {"confidence": 0.9}, plan=dhsic.plan_ranking
+    ),
     "ranking by maps": Call(
         dhsic.rank_features,
         options=RANK
@@ -152,6 +155,9 @@ CALLS = {
     "embedding like another": Call(like, ("y", "z")),
     "witnesses": Call(dhsic.witness_functions, options={"estimator": dhsic.COCO(12)}),
     "two samples": Call(dhsic.two_sample_test, ("y", "z"), plan=dhsic.plan_two_sample),
+    "two samples with intervals": Call(
+        dhsic.two_sample_test, ("y", "z"), {"confidence": 0.9}, plan=dhsic.plan_two_sample
+    ),
     "two samples by landmarks": Call(
         dhsic.two_sample_test,
         ("y", "z"),

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Self
 
-from numpy.typing import DTypeLike
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.jackknife import Deletion
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
@@ -41,7 +42,15 @@ from dhsic.nulls import (
     pvalue,
 )
 from dhsic.results import GridSummary, Interval, KernelCombination, StageSummary
-from dhsic.statistics.jackknife import FEWEST_BLOCKS, Jackknifed, block_count, jackknife
+from dhsic.statistics.jackknife import (
+    FEWEST_BLOCKS,
+    LEAVING,
+    Jackknifed,
+    block_count,
+    jackknife,
+)
+
+Vector = NDArray[np.float64]
 
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
@@ -257,7 +266,7 @@ class Intervals:
         if not estimator.has_intervals:
             msg = (
                 f"intervals need sums over rows, which estimator {estimator.name!r} does not have: "
-                "take 'auto', 'cka' or 'dcor', or leave confidence out"
+                "take another, as 'auto', or leave confidence out"
             )
             raise InvalidArgumentError(msg)
         most = block_count(session.n)
@@ -267,7 +276,17 @@ class Intervals:
 
     def plan(self, session: Session) -> Plan:
         """The plan of the estimates with all blocks."""
-        return plan_of_blocks(self.estimator, session, self.combinations, self.blocks)
+        plans = [part._of_part(session) for part in self.parts(session)]
+        return replace(plans[0], steps=tuple(step for plan in plans for step in plan.steps))
+
+    def parts(self, session: Session) -> list[Intervals]:
+        """Those of as many features at a time as one pass keeps the sums of."""
+        count, plan = len(self.combinations), self._of_part(session)
+        if count == 1 or (plan.fits and len(plan.passes) <= 1):
+            return [self]
+        halves = range(count // 2), range(count // 2, count)
+        some = (replace(self, combinations=self.combinations.part(half)) for half in halves)
+        return [part for one in some for part in one.parts(session)]
 
     def run(self, session: Session) -> tuple[Estimate, dict[str, Any]]:
         """The estimate by one combination, and the fields that say how sure it is."""
@@ -286,16 +305,44 @@ class Intervals:
     @property
     def unbiased(self) -> bool:
         """Whether the estimate has no bias of the order 1/n."""
-        return bool(getattr(self.estimator, "unbiased_estimate", False))
+        # Of features it is the V-statistic that is told.
+        told = bool(getattr(self.estimator, "unbiased_estimate", False))
+        return told and not self.combinations.features
 
     def measure(self, part: Session) -> Estimate:
         """The estimate of a part of the rows."""
         return self.estimator.estimate(part, self.combinations.kernels)
 
+    def of_features(self, session: Session) -> list[tuple[Interval, Interval]]:
+        """Those of squared HSIC and of CKA of every feature, from one pass or one after others."""
+        intervals = []
+        for some in self.parts(session):
+            found = jackknife(session, self.blocks, some._hsic_and_cka)
+            count = len(some.combinations)
+            intervals += [
+                (
+                    self.interval(found, c),
+                    found.measured(count + c, unbiased=False).interval(self.level, 1.0),
+                )
+                for c in range(count)
+            ]
+        return intervals
+
     def interval(self, found: Jackknifed, c: int = 0) -> Interval:
         """That of one of the estimates."""
         measured = found.measured(c, unbiased=self.unbiased)
         return measured.interval(self.level, self.estimator.largest)
+
+    def _hsic_and_cka(self, part: Session) -> Vector:
+        outcome = self.estimator.test_grid(part, self.combinations, None)
+        return np.append(outcome.hsic, outcome.cka())
+
+    def _of_part(self, session: Session) -> Plan:
+        plan = plan_of_blocks(self.estimator, session, self.combinations, self.blocks)
+        # The sums of blocks wait there while each is taken off.
+        held = sum(step.bytes_to_driver for step in plan.passes)
+        working = max(s.working_bytes for s in plan.steps if isinstance(s, DriverStep))
+        return replace(plan, steps=(*plan.steps, DriverStep(LEAVING, held + working)))
 
 
 def plan_of_blocks(

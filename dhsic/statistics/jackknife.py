@@ -34,6 +34,7 @@ Vector = NDArray[np.float64]
 MOST_BLOCKS = 50
 _BLOCK_ROWS = 4
 FEWEST_BLOCKS = 10
+LEAVING = "leave blocks out"
 _STRIP = 64  # rows of a Gram matrix that are held at a time
 
 
@@ -136,6 +137,22 @@ class Estimated(NamedTuple):
         return max(root + t * self.error / (2.0 * root), 0.0) ** 2 + self.value - self._scale
 
 
+def check_interval_rows(n: int) -> None:
+    """Refuse fewer rows than tell a standard error.
+
+    Raises
+    ------
+    DataError
+        There are too few.
+    """
+    if n < FEWEST_BLOCKS * _BLOCK_ROWS:
+        msg = (
+            f"an interval needs at least {FEWEST_BLOCKS * _BLOCK_ROWS} rows, got {n}: add rows, or "
+            "leave confidence out"
+        )
+        raise DataError(msg)
+
+
 def block_count(n: int) -> int:
     """Blocks of n rows.
 
@@ -144,12 +161,7 @@ def block_count(n: int) -> int:
     DataError
         There are too few rows.
     """
-    if n < FEWEST_BLOCKS * _BLOCK_ROWS:
-        msg = (
-            f"an interval needs at least {FEWEST_BLOCKS * _BLOCK_ROWS} rows, got {n}: add rows, or "
-            "leave confidence out"
-        )
-        raise DataError(msg)
+    check_interval_rows(n)
     return min(MOST_BLOCKS, n // _BLOCK_ROWS)
 
 
@@ -169,7 +181,7 @@ def jackknife(session: Session, blocks: int, measure: Callable[[Session], Any]) 
     values = np.atleast_1d(measure(session.leaving_out(deletion)))
     if session.is_timed:  # one block of the data has a few of the blocks
         return Jackknifed(values, np.tile(values, (blocks, 1)), np.full(blocks, 1.0 / blocks))
-    session.step("leave blocks out")
+    session.step(LEAVING)
     deleted = [measure(session.leaving_out(deletion.without(b))) for b in range(blocks)]
     shares = np.array(deletion.sizes) / sum(deletion.sizes)
     return Jackknifed(values, np.array(deleted).reshape(blocks, -1), shares)
@@ -251,7 +263,7 @@ class DeletedSums(NamedTuple):
         bounds = np.searchsorted(numbers[order], np.arange(blocks + 1))
         session.deletion.sizes[:] = np.diff(bounds).tolist()
         whole = session.leaving_out(None)
-        whole.step("fetch rows")
+        whole.step("Gram sums")
         rows = whole.take([order] * len(session.sources))
         kernels, chosen, dtype = combinations.kernels, combinations.chosen, session.dtype
         pairs = zip(kernels, combinations.spread(rows), strict=True)
@@ -269,7 +281,7 @@ class DeletedSums(NamedTuple):
         tiles = sum(2 + kernel.work_tiles for kernel in kernels.kernels) + len(combinations)
         strips = session.runtime.worker_threads * tiles * min(n // blocks + 1, _STRIP) * n
         rows = 3 * sum(session.dims) + 2 * blocks * len(kernels.kernels)
-        return DriverStep("fetch rows", 8 * (n * rows + strips))
+        return DriverStep("Gram sums", 8 * (n * rows + strips))
 
     def without(self, number: int | None) -> GramSums:
         """Those of all rows, or of the rows outside of a block."""
