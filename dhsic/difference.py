@@ -26,7 +26,7 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.report import Findings
 from dhsic.results import Interval, RunFields, pvalue_text
-from dhsic.statistics.jackknife import jackknife
+from dhsic.statistics.jackknife import Parts, jackknife
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -224,8 +224,8 @@ def dependence_difference(
     blocks = min(one.blocks for one in each)
     each = [replace(one, blocks=blocks) for one in each]
 
-    def measure(part: Session) -> list[float]:
-        return [one.measure(_pair(part, first)).value for first, one in enumerate(each)]
+    def measure(part: Session) -> list[Parts]:
+        return [one.measure(_pair(part, first)).parts for first, one in enumerate(each)]
 
     pilot = partial(session.timed, lambda part: jackknife(part, blocks, measure))
     first_plan, second = (one.plan(_pair(session, first)) for first, one in enumerate(each))

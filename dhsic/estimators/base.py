@@ -50,6 +50,7 @@ from dhsic.nulls import (
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.features import Features
+from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.orbit import Replicated, exact_null
 from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
 
@@ -622,6 +623,8 @@ class Estimate:
         Where the estimator has any.
     quantity : str, optional
         Quantity that is estimated.
+    made_of : Parts, optional
+        Dividend and divisors of the value, where its bias is put right one by one.
 
     Examples
     --------
@@ -636,6 +639,12 @@ class Estimate:
     landmarks: LandmarkSummary | None = None
     features: FeatureSummary | None = None
     quantity: str = "squared HSIC"
+    made_of: Parts | None = None
+
+    @property
+    def parts(self) -> Parts:
+        """What its interval is made of."""
+        return self.made_of or Parts(self.value, self.value)
 
 
 @dataclass(frozen=True)

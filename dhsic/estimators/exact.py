@@ -64,7 +64,7 @@ from dhsic.statistics.gram import (
     rows_in_order,
 )
 from dhsic.statistics.gram_sums import GramSums, centre, check_rows, null_moments
-from dhsic.statistics.jackknife import DeletedSums
+from dhsic.statistics.jackknife import DeletedSums, Parts
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
 from dhsic.statistics.tiles import Matrix, column_sums
@@ -116,6 +116,23 @@ class Quadratic(Estimator):
     def reported(self, size: float) -> float:
         """The estimate, from the multiple of the squared HSIC."""
         return size
+
+    root: bool = False
+    """Whether the estimate is the root of the measure."""
+    scale: ClassVar[float] = 1.0
+    """Squared HSIC has this factor in the measure, which may have divisors besides."""
+    divided: ClassVar[bool] = False
+    """Whether HSIC of either variable with itself divides the measure."""
+
+    def parts(self, value: float, sums: GramSums) -> Parts | None:
+        """U-statistics of two variables, which an estimate is but for its bias."""
+        if self.root or len(sums.chosen[0]) > 2:
+            return None
+        (size,), (excess,) = (
+            self.scale * sums.hsic(unbiased=unbiased) for unbiased in (True, False)
+        )
+        own = tuple((self.scale * sums.own(unbiased=True)[0]).tolist())
+        return Parts(value, float(size), own, self.divided, float(excess - size))
 
     def statistic(
         self,
@@ -184,11 +201,16 @@ class Quadratic(Estimator):
         blocks = session.deletion.once(partial(DeletedSums.of, session, fitted))
         found = GramFound(blocks.without(session.deletion.number), np.zeros(len(fitted.kernels)))
         told, none = self.tell(found, ranked=combinations.features), np.zeros(len(fitted))
+
+        def estimate(c: int) -> Estimate:
+            made = self._estimate(told[c][0], fitted.kernels_of(c))
+            return replace(made, made_of=self.parts(made.value, found.sums.only(c)))
+
         return GridOutcome(
             fitted,
             none,
             np.empty((0, len(fitted))),
-            lambda c: self._estimate(told[c][0], fitted.kernels_of(c)),
+            estimate,
             "",
             none,
             np.array([own for _, own in told]),
@@ -542,10 +564,12 @@ class DCov(_DistanceStatistic):
     name: ClassVar[str] = "dcov"
     measures: ClassVar[str] = "distance covariance"
 
+    scale: ClassVar[float] = 4.0  # [2]: dCov^2 = 4 HSIC^2
+
     def factor(self, sums: GramSums) -> Vector | float:
-        """[2]: dCov^2 = 4 HSIC^2."""
+        """That of squared HSIC."""
         del sums
-        return 4.0
+        return self.scale
 
 
 @final
@@ -589,6 +613,7 @@ class DCor(_DistanceStatistic):
 
     name: ClassVar[str] = "dcor"
     largest: ClassVar[float] = 1.0
+    divided: ClassVar[bool] = True
     measures: ClassVar[str] = "distance correlation"
 
     def factor(self, sums: GramSums) -> Vector | float:

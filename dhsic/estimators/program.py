@@ -41,7 +41,7 @@ from dhsic.nulls import (
     pvalue,
 )
 from dhsic.results import GridSummary, Interval, KernelCombination, StageSummary
-from dhsic.statistics.jackknife import FEWEST_BLOCKS, Jackknifed, block_count, jackknife
+from dhsic.statistics.jackknife import FEWEST_BLOCKS, Jackknifed, Parts, block_count, jackknife
 
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""
@@ -273,11 +273,11 @@ class Intervals:
         """The estimate by one combination, and the fields that say how sure it is."""
         made: list[Estimate] = []
 
-        def value(part: Session) -> float:
+        def measure(part: Session) -> list[Parts]:
             made.append(self.measure(part))
-            return made[-1].value
+            return [made[-1].parts]
 
-        found, whole = jackknife(session, self.blocks, value), made[0]
+        found, whole = jackknife(session, self.blocks, measure), made[0]
         if self.minimum is None:
             return whole, {"interval": self.interval(found)}
         measured = found.measured(unbiased=self.unbiased)
