@@ -167,7 +167,8 @@ class Measured(NamedTuple):
 
 def _corrected(measures: Vector, shares: Vector) -> Vector:
     """Less the bias of the order 1/n, shape (C,); of measures as `Jackknifed` has them."""
-    return len(shares) * measures[0] - (1.0 - shares) @ measures[1:]
+    corrected: Vector = len(shares) * measures[0] - (1.0 - shares) @ measures[1:]
+    return corrected
 
 
 def _measures(estimates: Sequence[Parts], shares: Vector, n: int) -> tuple[Vector, float, float]:
