@@ -92,14 +92,14 @@ class Jackknifed(NamedTuple):
         values, measures = (x[..., :1] - x[..., 1:] for x in (self.values, self.measures))
         return Jackknifed(values, measures, self.shares, np.zeros(1), np.zeros(1))
 
-    def measured(self, c: int = 0, *, unbiased: bool) -> Measured:
+    def measured(self, c: int = 0, *, unbiased: bool) -> Assessed:
         """A measure less its bias, with its standard error."""
         value = (self.values if unbiased else self.measures[0])[c]
         shift = 0.5 * float(self.excess[c])
-        return Measured(float(value), float(self.errors[c]), len(self.shares) - 1, shift)
+        return Assessed(float(value), float(self.errors[c]), len(self.shares) - 1, shift)
 
 
-class Measured(NamedTuple):
+class Assessed(NamedTuple):
     """A measure of dependence and its standard error.
 
     Standard errors of measures that are squares grow with them: of 200 data sets with CKA .013 and
