@@ -230,7 +230,6 @@ def jackknife(
     estimates = [measure(session.leaving_out(deletion))]
     if session.is_timed:  # one block of the data has a few of the blocks
         return Jackknifed.of(estimates * (1 + blocks), np.full(blocks, 1.0 / blocks), session.n)
-    session.step("leave blocks out")
     estimates += [measure(session.leaving_out(deletion.without(b))) for b in range(blocks)]
     shares = np.array(deletion.sizes) / sum(deletion.sizes)
     return Jackknifed.of(estimates, shares, session.n)
