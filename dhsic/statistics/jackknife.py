@@ -65,7 +65,7 @@ class Jackknifed(NamedTuple):
     excess: Vector
     """What V-statistics are larger by, shape (C,)."""
     spread: Vector
-    """Standard deviations of the measures at independence, 0 where not known, shape (C,)."""
+    """Standard deviations of what is of pairs of rows, 0 where not known, shape (C,)."""
 
     @classmethod
     def of(cls, estimates: Sequence[Sequence[Parts]], shares: Vector, n: int) -> Jackknifed:
@@ -188,7 +188,9 @@ def _measures(estimates: Sequence[Parts], shares: Vector, n: int) -> tuple[Vecto
     own = np.where(parts > 0.0, parts, sizes)[:, 1:].prod(axis=1)
     roots = np.sqrt(np.where(own > 0.0, own, 1.0))
     # Zhang et al. (2018), section 2.4: the variance at independence, 2 HSIC(x, x) HSIC(y, y) / n^2.
-    spread = math.sqrt(2.0) / n * float(roots[0]) if whole.own else 0.0
+    spread = math.sqrt(2.0) / n * float(roots[0]) if whole.own and excess > 0.0 else 0.0
+    # Far from independence pairs of rows vary in another way, as those of a circle hardly do.
+    spread *= math.sqrt(excess / (excess + max(float(parts[0, 0]), 0.0))) if spread else 1.0
     if whole.divided:
         return parts[:, 0] / roots, excess / float(roots[0]), spread / float(roots[0])
     return parts[:, 0], excess, spread

@@ -61,7 +61,8 @@ def by_hand(grams, seed, *, divided, unbiased, own=True):
     if divided:
         measures, spread, excess = measures / roots, spread / roots[0], excess / roots[0]
     _, variance = busing(measures[0], measures[1:], kept)
-    left = max(variance - spread**2, variance / 2.0) if own else variance
+    near = excess / (excess + max(measures[0], 0.0))
+    left = max(variance - near * spread**2, variance / 2.0) if own else variance
     return measures[0], math.sqrt(left), excess / 2.0
 
 
