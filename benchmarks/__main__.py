@@ -26,7 +26,7 @@ from benchmarks.study import RESULTS, Study
 from benchmarks.study import run as run_study
 
 MODULES = (
-    *("level.level", "level.dependent_air", "power.power", "cost.cost"),
+    *("level.level", "level.dependent_air", "level.coverage", "power.power", "cost.cost"),
     *("cluster.cluster_scaling", "cluster.chaos", "cluster.struck"),
     *("papers.kalinke_szabo", "papers.dag_search", "papers.weather_dags", "papers.zhang"),
     *("papers.perez_suay", "papers.convergence", "papers.associations"),

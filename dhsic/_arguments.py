@@ -290,7 +290,7 @@ def plan_measure(
     once = partial(plan_once, null=None)
     plan = planned(once, estimator, session, Combinations.single(kernels))
     # An interval comes with the estimate.
-    alone = all(one.minimum is not None for one in asked)
+    alone = all(one.estimator != estimator for one in asked)
     steps = [step for one in asked for step in one.plan(session).steps]
     return replace(plan, steps=(*(plan.steps if alone else ()), *steps))
 

@@ -300,7 +300,9 @@ def hsic(
     session.resume(computes="estimate", estimator=chosen, kernels=fitting, assessed=asked)
     told = [one.run(session) for one in asked]
     # An interval comes with the estimate.
-    estimate = told[0][0] if confidence is not None else chosen.estimate(session, fitting)
+    pairs = zip(asked, told, strict=True)
+    with_it = [made for one, (made, _) in pairs if one.estimator == chosen]
+    estimate = with_it[0] if with_it else chosen.estimate(session, fitting)
     assessed = {name: value for _, fields in told for name, value in fields.items()}
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate), **assessed)
 

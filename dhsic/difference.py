@@ -26,11 +26,12 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.report import Findings
 from dhsic.results import Interval, RunFields, pvalue_text
-from dhsic.statistics.jackknife import jackknife
+from dhsic.statistics.jackknife import Parts, jackknife
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_ROUNDING = 1e-9  # of the measures
 _WHAT = "a difference of dependences"
 
 Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
@@ -224,8 +225,8 @@ def dependence_difference(
     blocks = min(one.blocks for one in each)
     each = [replace(one, blocks=blocks) for one in each]
 
-    def measure(part: Session) -> list[float]:
-        return [one.measure(_pair(part, first)).value for first, one in enumerate(each)]
+    def measure(part: Session) -> list[Parts]:
+        return [one.measure(_pair(part, first)).parts for first, one in enumerate(each)]
 
     pilot = partial(session.timed, lambda part: jackknife(part, blocks, measure))
     first_plan, second = (one.plan(_pair(session, first)) for first, one in enumerate(each))
@@ -238,7 +239,9 @@ def dependence_difference(
     interval = difference.measured(unbiased=each[0].unbiased).signed_interval(
         confidence, each[0].estimator.largest
     )
-    t = abs(interval.centre) / interval.error if interval.error else np.inf
+    # Measures that are equal but for rounding differ by nothing.
+    apart = abs(interval.centre) > _ROUNDING * max(map(abs, both.values))
+    t = interval.centre / interval.error if apart and interval.error else (np.inf if apart else 0.0)
     return DependenceDifference(
         names=session.names,
         estimator=each[0].estimator.name,
@@ -246,7 +249,7 @@ def dependence_difference(
         intervals=(each[0].interval(both, 0), each[1].interval(both, 1)),
         difference=float(difference.values[0]),
         interval=interval,
-        pvalue=float(2.0 * stats.t.sf(t, interval.degrees)),
+        pvalue=float(2.0 * stats.t.sf(abs(t), interval.degrees)),
         **run_fields(session),
     )
 

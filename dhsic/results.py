@@ -335,8 +335,9 @@ class Interval:
         The probability with which such intervals hold the measure of the population, by the same
         kernels: as 0.95.
     centre : float
-        The estimate less its bias of the order 1/n, which is the middle of the interval unless an
-        end is at a bound of the measure.
+        The estimate less its bias. The interval reaches farther above it than below, the more so
+        the nearer it is to 0: ends are as far from it on the scale of roots, on which the error
+        hardly depends on the measure.
     error : float
         The standard error of the estimate, by the jackknife that leaves out a block of rows at a
         time [1]_, or of a partial correlation by the infinitesimal one.
@@ -355,6 +356,7 @@ class Interval:
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 400))
     >>> found = dhsic.hsic(x, x + noise, estimator="dcor", confidence=0.95, rng=0)
     >>> found.interval.told
+    '0.3967 to 0.5478 (95 %)'
     """
 
     low: float

@@ -52,7 +52,7 @@ from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary, IndependenceTestResult
 from dhsic.statistics.exchangeable import RowSets, coded, moves_of, read_labels
-from dhsic.statistics.jackknife import jackknife
+from dhsic.statistics.jackknife import Parts, jackknife
 
 __all__ = [
     "MMD_ESTIMATORS",
@@ -438,8 +438,7 @@ def two_sample_test(
         size stays in its sample.
     confidence : float, optional
         As for `independence_test`, of the discrepancy: the level of an interval of the squared MMD
-        of the populations, by blocks of rows of all samples that are left out one by one. Rows of a
-        stratum count as independent.
+        of the populations, by blocks of rows of all samples that are left out one by one.
     precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
@@ -655,10 +654,12 @@ class _SampleIntervals(Intervals):
         """The estimate of HSIC, and the interval of the discrepancy."""
         whole: list[GridOutcome] = []
 
-        def measure(part: Session) -> float:
+        def measure(part: Session) -> list[Parts]:
             whole.append(found := self.estimator.test_grid(part, self.combinations, None))
             shares = [one.own[0, 1] for one in (found, whole[0]) if one.own is not None]
-            return float(found.hsic[0] * shares[1] / shares[0])
+            factor, parts = float(shares[1] / shares[0]), found.estimate(0).parts
+            excess = None if parts.excess is None else factor * parts.excess
+            return [Parts(factor * parts.value, factor * parts.size, excess=excess)]
 
         found = jackknife(session, self.blocks, measure)
         return whole[0].estimate(0), {"interval": self.interval(found)}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import scipy
 
 from dhsic._validation import check_integer, check_number, named_arguments, shown

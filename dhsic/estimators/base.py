@@ -53,6 +53,7 @@ from dhsic.nulls import (
 )
 from dhsic.results import FeatureSummary, LandmarkSummary
 from dhsic.statistics.features import Features
+from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import MartingaleSums
 from dhsic.statistics.orbit import Replicated, exact_null
 from dhsic.statistics.replicate import SHARE_OF_MANY, Statistic, replicate, replicate_steps
@@ -131,8 +132,6 @@ class Estimator(ABC):
     """Whether none are left out, so that strata, groups and series are those of all."""
     takes_missing: ClassVar[bool] = False
     """Whether it takes kernels of rows with gaps."""
-    has_intervals: ClassVar[bool] = True
-    """Whether its passes add up, so that blocks of rows can be left out of an estimate."""
     largest: ClassVar[float] = math.inf
     """The largest value of the estimate."""
     remedy: ClassVar[str] = "take fewer resamples, fewer kernels ('gaussian' is one) or threads"
@@ -144,6 +143,15 @@ class Estimator(ABC):
         return all(
             getattr(cls, name) is not getattr(Estimator, name) for name in ("guess", "prepare")
         )
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the estimate is a smooth function of sums of its passes, less its bias.
+
+        Then blocks of rows can be left out. Roots of measures are not smooth at independence, and
+        of random features the draw varies more than the rows.
+        """
+        return False
 
     @classmethod
     def takes_grids(cls) -> bool:
@@ -626,6 +634,8 @@ class Estimate:
         Where the estimator has any.
     quantity : str, optional
         Quantity that is estimated.
+    made_of : Parts, optional
+        Dividend and divisors of the value, where its bias is put right one by one.
 
     Examples
     --------
@@ -640,6 +650,12 @@ class Estimate:
     landmarks: LandmarkSummary | None = None
     features: FeatureSummary | None = None
     quantity: str = "squared HSIC"
+    made_of: Parts | None = None
+
+    @property
+    def parts(self) -> Parts:
+        """What its interval is made of."""
+        return self.made_of or Parts(self.value, self.value)
 
 
 @dataclass(frozen=True)

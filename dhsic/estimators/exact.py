@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, check_integer, check_number
+from dhsic.engine.jackknife import block_numbers
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
@@ -71,7 +72,7 @@ from dhsic.statistics.gram_sums import (
     limit_mixture,
     null_moments,
 )
-from dhsic.statistics.jackknife import DeletedSums
+from dhsic.statistics.jackknife import DeletedSums, Parts
 from dhsic.statistics.martingale import martingale_of_grams
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
 from dhsic.statistics.replicate import Permuted, Statistic, measure, replicate
@@ -124,6 +125,28 @@ class Quadratic(Estimator):
     def reported(self, size: float) -> float:
         """The estimate, from the multiple of the squared HSIC."""
         return size
+
+    root: bool = False
+    """Whether the estimate is the root of the measure."""
+    scale: ClassVar[float] = 1.0
+    """Squared HSIC has this factor in the measure, which may have divisors besides."""
+    divided: ClassVar[bool] = False
+    """Whether HSIC of either variable with itself divides the measure."""
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether blocks of rows can be left out of the estimate: not of a root."""
+        return not self.root
+
+    def parts(self, value: float, sums: GramSums) -> Parts | None:
+        """U-statistics of two variables, which an estimate is but for its bias."""
+        if self.root or len(sums.chosen[0]) > 2:
+            return None
+        (size,), (excess,) = (
+            self.scale * sums.hsic(unbiased=unbiased) for unbiased in (True, False)
+        )
+        own = tuple((self.scale * sums.own(unbiased=True)[0]).tolist())
+        return Parts(value, float(size), own, self.divided, float(excess - size))
 
     def statistic(
         self,
@@ -179,7 +202,7 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().plan(session, combinations, null)
         self._check(session, combinations, null)
-        steps = [fitting_step(session), DeletedSums.step(session, combinations)]
+        steps = [fitting_step(session), self.deleting_step(session, combinations)]
         return plan_of(session, steps, self.remedy)
 
     def test_grid(
@@ -189,18 +212,33 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().test_grid(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        blocks = session.deletion.once(partial(DeletedSums.of, session, fitted))
+        blocks = session.deletion.once(partial(self.deleted_sums, session, fitted))
         found = GramFound(blocks.without(session.deletion.number), np.zeros(len(fitted.kernels)))
         told, none = self.tell(found, ranked=combinations.features), np.zeros(len(fitted))
+
+        def estimate(c: int) -> Estimate:
+            made = self._estimate(told[c][0], fitted.kernels_of(c))
+            return replace(made, made_of=self.parts(made.value, found.sums.only(c)))
+
         return GridOutcome(
             fitted,
             none,
             np.empty((0, len(fitted))),
-            lambda c: self._estimate(told[c][0], fitted.kernels_of(c)),
+            estimate,
             "",
             none,
             np.array([own for _, own in told]),
         )
+
+    def deleted_sums(
+        self, session: Session, combinations: Combinations
+    ) -> DeletedSums | SortedSums:
+        """Sums of all rows but those of a block."""
+        return DeletedSums.of(session, combinations)
+
+    def deleting_step(self, session: Session, combinations: Combinations) -> DriverStep:
+        """The bytes of `deleted_sums`."""
+        return DeletedSums.step(session, combinations)
 
     def tell(self, found: GramFound, *, ranked: bool = False) -> list[tuple[float, Vector]]:
         """The multiple of squared HSIC by every combination, and HSIC of variables with themselves.
@@ -517,6 +555,20 @@ class _DistanceStatistic(Quadratic):
             return SortedStatistic(unbiased, self.factor, tell)
         return super().statistic(session, combinations, samples, null, tell)
 
+    def deleted_sums(
+        self, session: Session, combinations: Combinations
+    ) -> DeletedSums | SortedSums:
+        """In O(n log n) a block for single columns."""
+        if self._fast(session, None):
+            return SortedSums.of(session)
+        return super().deleted_sums(session, combinations)
+
+    def deleting_step(self, session: Session, combinations: Combinations) -> DriverStep:
+        """The bytes of `deleted_sums`."""
+        if self._fast(session, None):
+            return DriverStep("sums of distances", 8 * 20 * session.n)
+        return super().deleting_step(session, combinations)
+
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""
         columns = session.dims == (1, 1) and self.exponent == 1.0
@@ -574,10 +626,12 @@ class DCov(_DistanceStatistic):
     name: ClassVar[str] = "dcov"
     measures: ClassVar[str] = "distance covariance"
 
+    scale: ClassVar[float] = 4.0  # [2]: dCov^2 = 4 HSIC^2
+
     def factor(self, sums: GramSums) -> Vector | float:
-        """[2]: dCov^2 = 4 HSIC^2."""
+        """That of squared HSIC."""
         del sums
-        return 4.0
+        return self.scale
 
 
 @final
@@ -621,6 +675,7 @@ class DCor(_DistanceStatistic):
 
     name: ClassVar[str] = "dcor"
     largest: ClassVar[float] = 1.0
+    divided: ClassVar[bool] = True
     measures: ClassVar[str] = "distance correlation"
 
     def factor(self, sums: GramSums) -> Vector | float:
@@ -674,6 +729,41 @@ def distance_sums(x: Vector, y: Vector) -> tuple[GramSums, SortedColumns]:
     squares = np.array([2.0 * len(v) * np.square(v - v.mean()).sum() for v in (x, y)])
     joint = np.array([columns.joint(np.arange(len(x)))])
     return GramSums(rows, np.zeros_like(rows), squares, joint, ((0, 1),)), columns
+
+
+@dataclass(frozen=True)
+class SortedSums:
+    """As `DeletedSums`, of two single columns.
+
+    Parameters
+    ----------
+    columns : tuple of ndarray, shapes (n,)
+        Half of either column.
+    numbers : ndarray of int, shape (n,)
+        The blocks of the rows.
+    """
+
+    columns: tuple[Vector, Vector]
+    numbers: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, session: Session) -> Self:
+        """Those of the rows of a run, in blocks at random."""
+        assert session.deletion is not None
+        n, blocks = session.n, session.deletion.blocks
+        numbers = block_numbers(session.seed, 0, n, blocks)
+        session.deletion.sizes[:] = np.bincount(numbers, minlength=blocks).tolist()
+        whole = session.leaving_out(None)
+        whole.step("sums of distances")
+        x, y = map(_half, whole.take([np.arange(n)] * 2))
+        return cls((x, y), numbers)
+
+    def without(self, number: int | None) -> GramSums:
+        """Those of all rows, or of the rows outside of a block."""
+        x, y = self.columns
+        if number is not None:
+            x, y = x[self.numbers != number], y[self.numbers != number]
+        return distance_sums(x, y)[0]
 
 
 @dataclass(frozen=True)
@@ -934,7 +1024,6 @@ class BlockHSIC(Estimator):
     exponent: float = 0.5
 
     name: ClassVar[str] = "block-hsic"
-    has_intervals: ClassVar[bool] = False
     nulls: ClassVar[tuple[type[Any], ...]] = (Normal,)
     cost: ClassVar[str] = "n b"
 

@@ -106,6 +106,7 @@ from dhsic.statistics.blocks import (
     unbiased_step,
 )
 from dhsic.statistics.features import Features
+from dhsic.statistics.jackknife import Parts
 from dhsic.statistics.martingale import martingale, martingale_steps
 from dhsic.statistics.moments import (
     BOTH,
@@ -152,6 +153,8 @@ class DrawnFeatures(NamedTuple):
     """Those of two kernels, where they are made of them."""
     detail: str = ""
     """What a result says of them."""
+    own: tuple[float, ...] = ()
+    """Squared HSIC of either variable with itself, where it divides the measure."""
 
     def estimate(self, c: int, value: float, quantity: str) -> Estimate:
         """The estimate by a combination."""
@@ -162,7 +165,10 @@ class DrawnFeatures(NamedTuple):
             landmarks = replace(landmarks, kept=tuple(one.n_features for one in some))
         if summary is not None:
             summary = replace(summary, counts=tuple(one.n_summed for one in some))
-        return Estimate(value, combinations.kernels_of(c), landmarks, summary, quantity)
+        parts = None
+        if self.own:
+            parts = Parts(value, value * math.sqrt(math.prod(self.own)), self.own, divided=True)
+        return Estimate(value, combinations.kernels_of(c), landmarks, summary, quantity, parts)
 
 
 class FeatureFit(NamedTuple):
@@ -304,12 +310,14 @@ class OnFeatures(Estimator):
         # Covariances of either variable by itself, which no permutation changes.
         moments = second_moments(session, drawn.features)
         session.step("normalise features")
+        each = [moments.covariance(m, m) for m in range(len(drawn.features))]
         features = tuple(
-            self.normalised(one, moments.covariance(m, m), session.n)
-            for m, one in enumerate(drawn.features)
+            self.normalised(one, covariance, session.n)
+            for one, covariance in zip(drawn.features, each, strict=True)
         )
+        own = tuple(float(np.vdot(one, one)) for one in each) if self.largest == 1.0 else ()
         moments = replace(moments, features=dict(enumerate(features)))
-        return drawn._replace(features=features, moments=moments)
+        return drawn._replace(features=features, moments=moments, own=own)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
@@ -565,6 +573,11 @@ class SubCorr(OnFeatures):
         "mean squared correlation", squared_frobenius_norms, adds=True
     )
     measured: ClassVar[bool] = True
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether blocks of rows can be left out of the estimate."""
+        return True
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The linear one."""
@@ -1053,6 +1066,11 @@ class NystromHSIC(OnLandmarks):
     )
     takes_missing: ClassVar[bool] = True
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether blocks of rows can be left out of the estimate."""
+        return True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_flag("unbiased_estimate", self.unbiased_estimate)
@@ -1152,6 +1170,11 @@ class CKA(_Normalised):
     name: ClassVar[str] = "cka"
     largest: ClassVar[float] = 1.0
     measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether blocks of rows can be left out of the estimate."""
+        return True
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""

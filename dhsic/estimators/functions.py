@@ -71,6 +71,11 @@ class Functions(Estimator):
     quantity: ClassVar[str] = "dependence"
     """What the estimate measures, in words."""
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether blocks of rows can be left out of the estimate."""
+        return True
+
     @abstractmethod
     def function(self, kernel: Kernel, sample: Vector, rng: np.random.Generator) -> RowFunction:
         """Return r functions of a variable, from a sample of its rows.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self, final, get_args
 
 import numpy as np
@@ -213,8 +213,7 @@ class NFSIC(Estimator):
         fitted, samples = fit_on_sample(session, kernels)
         # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
-        rest = _session_without(session, training)
-        placed = session.fixed(partial(self._place, session, fitted, training))
+        rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]

@@ -305,6 +305,11 @@ class NystromMHSIC(Estimator):
             )
             raise InvalidArgumentError(msg)
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether blocks of rows can be left out of the estimate."""
+        return True
+
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts of rows; permutations of three variables or more."""
         null, reason = super().choose_null(session, n_resamples)

@@ -46,6 +46,7 @@ from dhsic.statistics.jackknife import (
     FEWEST_BLOCKS,
     LEAVING,
     Jackknifed,
+    Parts,
     block_count,
     jackknife,
 )
@@ -237,6 +238,8 @@ class Intervals:
         Blocks of rows that are left out one by one.
     minimum : float or None
         The smallest dependence that matters, by an estimator whose largest value is 1.
+    tells : bool, optional
+        Whether the interval is told.
     """
 
     estimator: Estimator
@@ -244,6 +247,7 @@ class Intervals:
     level: float
     blocks: int
     minimum: float | None = None
+    tells: bool = True
 
     @classmethod
     def of(
@@ -292,15 +296,16 @@ class Intervals:
         """The estimate by one combination, and the fields that say how sure it is."""
         made: list[Estimate] = []
 
-        def value(part: Session) -> float:
+        def measure(part: Session) -> list[Parts]:
             made.append(self.measure(part))
-            return made[-1].value
+            return [made[-1].parts]
 
-        found, whole = jackknife(session, self.blocks, value), made[0]
-        if self.minimum is None:
-            return whole, {"interval": self.interval(found)}
-        measured = found.measured(unbiased=self.unbiased)
-        return whole, {"minimum": measured.effect(self.minimum, self.level, whole.quantity)}
+        found, whole = jackknife(session, self.blocks, measure), made[0]
+        told: dict[str, Any] = {"interval": self.interval(found)} if self.tells else {}
+        if self.minimum is not None:
+            measured = found.measured(unbiased=self.unbiased)
+            told["minimum"] = measured.effect(self.minimum, self.level, whole.quantity)
+        return whole, told
 
     @property
     def unbiased(self) -> bool:
@@ -333,9 +338,16 @@ class Intervals:
         measured = found.measured(c, unbiased=self.unbiased)
         return measured.interval(self.level, self.estimator.largest)
 
-    def _hsic_and_cka(self, part: Session) -> Vector:
+    def _hsic_and_cka(self, part: Session) -> list[Parts]:
         outcome = self.estimator.test_grid(part, self.combinations, None)
-        return np.append(outcome.hsic, outcome.cka())
+        assert outcome.own is not None
+        hsic = [one.parts for one in outcome.estimates]
+        each = zip(hsic, outcome.cka().tolist(), outcome.own.tolist(), strict=True)
+        cka = [
+            one._replace(value=value, own=one.own or tuple(own), divided=True)
+            for one, value, own in each
+        ]
+        return [*hsic, *cka]
 
     def _of_part(self, session: Session) -> Plan:
         plan = plan_of_blocks(self.estimator, session, self.combinations, self.blocks)
@@ -367,21 +379,23 @@ def assessments(
     InvalidArgumentError
         There are no intervals of the estimator, or a minimum is asked of several variables.
     """
-    combinations, asked = Combinations.single(kernels), []
-    if confidence is not None:
-        asked.append(Intervals.of(session, estimator, combinations, confidence))
+    combinations, level = Combinations.single(kernels), confidence or _LEVEL
+    asked, bounded = [], estimator
     if minimum is not None:
         if len(kernels) != 2:
             msg = f"a minimum is of two variables, got {len(kernels)}: test two at a time"
             raise InvalidArgumentError(msg)
         # Squared HSIC has no scale on which a smallest dependence could be told.
-        bounded, level = estimator, confidence or _LEVEL
         if estimator.largest > 1.0:
             planner = plan_of_blocks
             bounded, *_ = choose_estimator(
                 "cka", session, combinations, None, None, planner=planner
             )
-        asked.append(Intervals.of(session, bounded, combinations, level, minimum))
+        effect = Intervals.of(session, bounded, combinations, level, minimum)
+        both = confidence is not None and bounded == estimator
+        asked.append(replace(effect, tells=both))
+    if confidence is not None and (minimum is None or bounded != estimator):
+        asked.append(Intervals.of(session, estimator, combinations, level))
     return tuple(asked)
 
 

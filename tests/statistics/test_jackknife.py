@@ -1,0 +1,274 @@
+"""Intervals are those of blocks that are left out by hand, and hold the truth as often as they say.
+
+Truths are of bivariate normal variables: HSIC and CKA by Gaussian kernels are integrals of normal
+densities, and distance correlation is of Szekely, Rizzo and Bakirov (2007), theorem 7.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dhsic
+from dhsic.engine.jackknife import block_numbers
+from dhsic.estimators.registry import ESTIMATORS
+from dhsic.kernels import Distance, Gaussian
+from tests.oracles import centred_gram, cka, u_centred
+
+KERNELS = Gaussian(gamma=0.5), Gaussian(gamma=0.3)
+DISTANCES = Distance(1.0), Distance(1.0)
+
+
+def normal(rho, n, seed):
+    x, noise = np.random.default_rng(seed).standard_normal((2, n))
+    return x, rho * x + math.sqrt(1.0 - rho**2) * noise
+
+
+def busing(whole, deleted, kept):
+    """Busing et al. (1999): the measure less its bias, equation 3, and its variance, equation 4."""
+    g, h = len(deleted), [1.0 / (1.0 - share) for share in kept]
+    corrected = g * whole - sum(share * one for share, one in zip(kept, deleted, strict=True))
+    pseudo = [a * whole - (a - 1.0) * one for a, one in zip(h, deleted, strict=True)]
+    terms = [(p - corrected) ** 2 / (a - 1.0) for p, a in zip(pseudo, h, strict=True)]
+    return corrected, sum(terms) / g
+
+
+def halves(grams, unbiased):
+    """Squared HSIC of both kernels, and of either with itself: inner products of centred ones."""
+    n = len(grams[0])
+    a, b = (u_centred(k) if unbiased else centred_gram(k) for k in grams)
+    scale = n * (n - 3) if unbiased else n**2
+    return [float((one * other).sum()) / scale for one, other in ((a, b), (a, a), (b, b))]
+
+
+def by_hand(grams, seed, *, divided, unbiased, own=True):
+    """Centre, error and shift, from Gram matrices without the rows of each block."""
+    n = len(grams[0])
+    numbers = block_numbers(seed, 0, n, 50)
+    rest = [np.flatnonzero(numbers != b) for b in range(50)]
+    kept = [len(rows) / n for rows in rest]
+    every = [np.arange(n), *rest]
+    parts = np.array([halves([k[np.ix_(at, at)] for k in grams], unbiased) for at in every])
+    excess = halves(grams, unbiased=False)[0] - halves(grams, unbiased=True)[0]
+    if not unbiased:
+        bias = parts[0] - busing(parts[0], parts[1:], kept)[0]
+        parts -= bias / np.array([1.0, *kept])[:, None]
+        excess = bias[0]
+    roots = np.sqrt(parts[:, 1] * parts[:, 2])
+    spread = math.sqrt(2.0) * roots[0] / n
+    measures = parts[:, 0]
+    if divided:
+        measures, spread, excess = measures / roots, spread / roots[0], excess / roots[0]
+    _, variance = busing(measures[0], measures[1:], kept)
+    near = excess / (excess + max(measures[0], 0.0))
+    left = max(variance - near * spread**2, variance / 2.0) if own else variance
+    return measures[0], math.sqrt(left), excess / 2.0
+
+
+def ends(centre, error, shift, level):
+    """Of the interval on the scale of roots."""
+    root = math.sqrt(max(centre + shift, shift / 2.0))
+    half = stats.t.ppf(0.5 + level / 2.0, 49) * error / (2.0 * root)
+    return [max(0.0, max(root + s * half, 0.0) ** 2 - root**2 + centre) for s in (-1.0, 1.0)]
+
+
+def check(found, expected, factor=1.0, rel=1e-9):
+    interval, (centre, error, shift) = found.interval, (factor * one for one in expected)
+    assert (interval.centre, interval.error) == pytest.approx((centre, error), rel=rel)
+    low, high = ends(centre, error, shift, interval.level)
+    assert [interval.low, interval.high] == pytest.approx([low, high], rel=rel, abs=1e-15)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.6])
+@pytest.mark.parametrize(
+    ("estimator", "kernels", "divided", "factor"),
+    [
+        ("v-hsic", KERNELS, False, 1.0),
+        ("u-hsic", KERNELS, False, 1.0),
+        ("dcov", DISTANCES, False, 4.0),
+        ("dcor", DISTANCES, True, 1.0),
+    ],
+)
+def test_interval__of_all_pairs_is_that_of_blocks_left_out_by_hand(
+    estimator, kernels, divided, factor, rho
+):
+    x, y = normal(rho, 211, 1)
+    options = {"kernels": kernels} if kernels is KERNELS else {}
+    found = dhsic.hsic(x, y, estimator=estimator, confidence=0.9, rng=7, **options)
+    grams = [k(v[:, None]) for k, v in zip(kernels, (x, y), strict=True)]
+    check(found, by_hand(grams, found.seed, divided=divided, unbiased=True), factor)
+
+
+@pytest.mark.parametrize("estimator", ["cka", "nystrom-hsic"])
+def test_interval__of_features_is_that_of_all_pairs_where_all_rows_are_landmarks(estimator):
+    x, y = (np.random.default_rng(i).standard_normal((211, 3)) for i in (0, 1))
+    y[:, 0] += x[:, 0]
+    kernels = Gaussian(gamma=0.3), Gaussian(gamma=0.2)
+    chosen = ESTIMATORS[estimator](n_landmarks=211)
+    found = dhsic.hsic(x, y, kernels=kernels, estimator=chosen, confidence=0.95, rng=7)
+    grams, divided = [k(v) for k, v in zip(kernels, (x, y), strict=True)], estimator == "cka"
+    expected = by_hand(grams, found.seed, divided=divided, unbiased=False, own=divided)
+    check(found, expected, rel=1e-5)
+    if divided:
+        assert found.estimate == pytest.approx(cka(*grams), rel=1e-5)
+
+
+@pytest.mark.parametrize("estimator", [name for name in ESTIMATORS if name != "block-hsic"])
+def test_interval__of_every_estimator_holds_its_centre(estimator):
+    x, y = normal(0.5, 150, 2)
+    without = dhsic.hsic(x, y, estimator=estimator, rng=0)
+    found = dhsic.hsic(x, y, estimator=estimator, confidence=0.95, rng=0)
+    interval = found.interval
+    assert found.estimate == pytest.approx(without.estimate)
+    assert np.isfinite([interval.low, interval.centre, interval.high, interval.error]).all()
+    assert 0.0 <= interval.low <= max(interval.centre, 0.0) <= interval.high
+    assert interval.error > 0.0
+    wider = dhsic.hsic(x, y, estimator=estimator, confidence=0.99, rng=0).interval
+    assert wider.low <= interval.low
+    assert interval.high <= wider.high
+
+
+def test_interval__of_three_variables_and_of_a_chain():
+    x, y = normal(0.6, 200, 0)
+    z = x * y
+    for found in (
+        dhsic.hsic(x, y, z, estimator="v-hsic", confidence=0.95, rng=0),
+        dhsic.independence_test(x, y, z, confidence=0.95, rng=0),
+    ):
+        assert found.interval.low <= found.interval.centre <= found.interval.high
+
+
+@pytest.mark.parametrize("estimator", ["dcor", "cka"])
+def test_interval__of_sorted_rows_is_about_that_of_shuffled_ones(estimator):
+    x, y = normal(0.6, 600, 3)
+    order = np.argsort(x)
+    mixed, ordered = (
+        dhsic.hsic(x[at], y[at], estimator=estimator, confidence=0.95, rng=0).interval.error
+        for at in (slice(None), order)
+    )
+    # Three standard errors of the quotient of two errors of 49 degrees of freedom.
+    assert abs(math.log(ordered / mixed)) < 3.0 / math.sqrt(49)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "v-hsic", "dcor", "cka"])
+def test_interval__of_constants_is_a_point_at_0(estimator):
+    found = dhsic.hsic(np.ones(60), np.arange(60.0), estimator=estimator, confidence=0.9, rng=0)
+    ends = found.interval.low, found.interval.high, found.interval.error
+    assert ends == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "nystrom-hsic"])
+def test_confidence__changes_neither_the_p_value_nor_the_estimate(estimator):
+    x, y = normal(0.2, 150, 4)
+    options = {"kernels": "gaussian", "estimator": estimator, "rng": 0}
+    found, alone = (
+        dhsic.independence_test(x, y, confidence=level, **options) for level in (0.9, None)
+    )
+    assert alone.interval is None
+    assert (found.pvalue, found.statistic, found.estimate) == (
+        alone.pvalue,
+        alone.statistic,
+        alone.estimate,
+    )
+    centre = dhsic.hsic(x, y, confidence=0.9, **options).interval.centre
+    assert found.interval.centre == pytest.approx(centre)
+
+
+def test_interval__takes_fewer_blocks_where_memory_is_short_and_the_plan_names_their_pass():
+    x = np.random.default_rng(0).standard_normal((3000, 12))
+    y = x[:, 0] + np.random.default_rng(1).standard_normal(3000)
+    options = {"estimator": dhsic.CKA(n_landmarks=300), "confidence": 0.9, "threads": 1}
+    wide = dhsic.plan(x, y, null="gamma", **options)
+    assert any(step.name.endswith(" of blocks") for step in wide.steps)
+    # The states of 50 blocks take 103 MiB; what the process holds besides changes a little.
+    less = wide.peak_worker_bytes - 24 * 2**20
+    assert dhsic.plan(x, y, null="gamma", memory=less, **options).fits
+    assert dhsic.hsic(x, y, memory=less, rng=0, **options).interval.degrees == 24
+    assert dhsic.hsic(x, y, rng=0, **options).interval.degrees == 49
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"groups": np.arange(80) // 4}, "got groups beside confidence"),
+        ({"order": "time"}, "got order beside confidence"),
+        ({"weights": np.ones(80)}, "got weights beside confidence"),
+        ({"estimator": "block-hsic"}, "'block-hsic' does not have"),
+        ({"confidence": 1.5}, "confidence must be greater than 0 and less than 1"),
+        ({"confidence": 95}, "confidence must be greater than 0 and less than 1"),
+    ],
+)
+def test_confidence__refuses_what_has_no_interval(asked, words):
+    x, y = normal(0.5, 80, 0)
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match=words):
+        dhsic.independence_test(x, y, **{"confidence": 0.9, "rng": 0, **asked})
+
+
+def test_confidence__refuses_few_rows():
+    x, y = normal(0.5, 39, 0)
+    with pytest.raises(dhsic.errors.DataError, match="at least 40 rows, got 39"):
+        dhsic.hsic(x, y, confidence=0.9)
+    assert dhsic.hsic(*normal(0.5, 40, 0), confidence=0.9, rng=0).interval.degrees == 9
+
+
+def normal_hsic(rho, *gammas):
+    """E k l + E k E l - 2 E_xy (E_x' k E_y' l) of Gaussian kernels, each a normal integral."""
+
+    def integral(scales):
+        scales = np.array(scales)
+        return 1.0 / math.sqrt(np.linalg.det(np.eye(2) + scales[:, None] * [[1, rho], [rho, 1]]))
+
+    a, b = gammas
+    joint = integral([4.0 * a, 4.0 * b])
+    apart = 1.0 / math.sqrt((1.0 + 4.0 * a) * (1.0 + 4.0 * b))
+    given = [2.0 * g / (1.0 + 2.0 * g) for g in gammas]
+    cross = integral(given) / math.sqrt((1.0 + 2.0 * a) * (1.0 + 2.0 * b))
+    return joint + apart - 2.0 * cross
+
+
+def truth(measure, rho):
+    a, b = (one.gamma for one in KERNELS)
+    if measure == "dcor":
+        above = rho * (math.asin(rho) - math.asin(rho / 2.0)) + math.sqrt(1.0 - rho**2)
+        return (above - math.sqrt(4.0 - rho**2) + 1.0) / (1.0 + math.pi / 3.0 - math.sqrt(3.0))
+    divisor = math.sqrt(normal_hsic(1.0, a, a) * normal_hsic(1.0, b, b))
+    return normal_hsic(rho, a, b) / (divisor if measure == "cka" else 1.0)
+
+
+def held(estimator, rho, n, sets, level):
+    """How many intervals hold the truth."""
+    options = {} if estimator == "dcor" else {"kernels": KERNELS}
+    expected, count = truth(estimator, rho), 0
+    for seed in range(sets):
+        found = dhsic.hsic(
+            *normal(rho, n, seed), estimator=estimator, confidence=level, rng=seed, **options
+        )
+        count += found.interval.low <= expected <= found.interval.high
+    return count
+
+
+def between(count, sets, level):
+    """Whether coverage is from two points below the level to three above it, but for chance."""
+    low, high = level - 0.02, min(level + 0.03, 1.0)
+    return stats.binom.ppf(0.001, sets, low) <= count <= stats.binom.ppf(0.999, sets, high)
+
+
+@pytest.mark.parametrize("estimator", ["cka", "dcor", "u-hsic"])
+def test_truth__is_what_many_rows_tell(estimator):
+    options = {} if estimator == "dcor" else {"kernels": KERNELS}
+    found = dhsic.hsic(*normal(0.6, 3000, 0), estimator=estimator, **options, rng=0).estimate
+    assert found == pytest.approx(truth(estimator, 0.6), rel=0.15)
+
+
+@pytest.mark.parametrize(("estimator", "rho"), [("u-hsic", 0.6), ("u-hsic", 0.15), ("dcor", 0.3)])
+def test_coverage__of_few_data_sets(estimator, rho):
+    assert between(held(estimator, rho, 120, 50, 0.9), 50, 0.9)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("level", [0.95, 0.9])
+@pytest.mark.parametrize("rho", [0.15, 0.3, 0.6])
+@pytest.mark.parametrize("estimator", ["u-hsic", "v-hsic", "cka", "dcor", "nystrom-hsic"])
+def test_coverage__of_many_data_sets(estimator, rho, level):
+    assert between(held(estimator, rho, 500, 400, level), 400, level)
