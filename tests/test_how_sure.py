@@ -107,7 +107,7 @@ def test_difference__of_equal_dependences_keeps_the_level_and_of_others_is_found
         (lambda x, y: dhsic.dependence_difference(x, y), "takes three variables, x1, x2 and y"),
         (
             lambda x, y: dhsic.dependence_difference(x, y, y, estimator="block-hsic"),
-            "'block-hsic' does not have",
+            "'block-hsic' has none",
         ),
         (lambda x, y: dhsic.dependence_difference(x[:9], y[:9], y[:9]), "at least 40 rows, got 9"),
     ],

@@ -269,8 +269,8 @@ class Intervals:
         """
         if not estimator.has_intervals:
             msg = (
-                f"intervals need sums over rows, which estimator {estimator.name!r} does not have: "
-                "take another, as 'auto', or leave confidence out"
+                f"intervals are of smooth functions of sums over rows, and {estimator.name!r} has "
+                "none: take another estimator, as 'auto', or leave confidence out"
             )
             raise InvalidArgumentError(msg)
         most = block_count(session.n)

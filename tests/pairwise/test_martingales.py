@@ -185,7 +185,7 @@ def test_plan__is_of_bytes_from_shapes_and_refuses_too_many():
     [
         ({"n_landmarks": 20}, "n_landmarks must be left out with null 'martingale'"),
         ({"n_resamples": 20}, "draws no replicates"),
-        ({"groups": np.arange(60) // 2}, "cannot keep to strata or groups"),
+        ({"groups": np.arange(60) // 2}, "does not support strata"),
     ],
 )
 def test_options_of_other_nulls__are_refused(options, match):

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import dhsic
-from dhsic.engine.jackknife import block_numbers
 from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles
+from tests.statistics.test_jackknife import by_hand, ends
 
 KERNELS = {"feature_kernels": "gaussian:0.5", "target_kernel": "gaussian:0.5"}
 QUICK = {"estimator": dhsic.NystromHSIC(30), "n_resamples": 99, "threads": 1, "rng": 0}
@@ -24,41 +23,15 @@ def ends_of(found):
     return np.array([[getattr(f, end) for end in ENDS] for f in found.features], float)
 
 
-def by_definition(values, deleted, counts, level, most):
-    """Busing et al. (1999), equations 3 and 4, block by block."""
-    n, blocks = sum(counts), len(counts)
-    centre = blocks * values - sum((1 - m / n) * d for m, d in zip(counts, deleted, strict=True))
-    variance = 0.0
-    for m, without in zip(counts, deleted, strict=True):
-        h = n / m
-        pseudo = h * values - (h - 1) * without
-        variance += (pseudo - centre) ** 2 / (h - 1) / blocks
-    half = stats.t.ppf(0.5 + level / 2, blocks - 1) * variance**0.5
-    return np.clip([centre - half, centre + half], 0.0, most)
-
-
 def test_interval__is_that_of_blocks_deleted_by_hand():
-    x, y = make(120)
+    x, y = make(211)
     found = dhsic.rank_features(x, y, estimator="v-hsic", confidence=0.9, rng=3, **KERNELS)
-    blocks = 30  # of four rows
-    numbers = block_numbers(found.seed, 0, len(y), blocks)
     of_target = oracles.gaussian_gram(y, y, 0.5)
-
-    def measures(of_column, rows):
-        left, right = (gram[np.ix_(rows, rows)] for gram in (of_column, of_target))
-        pairs = (left, right), (left, left), (right, right)
-        cross, *own = map(oracles.v_hsic, pairs)
-        return np.array([cross, cross / np.sqrt(own[0] * own[1])])
-
     for column, feature in zip(x.T, found.features[:2], strict=False):
-        gram = oracles.gaussian_gram(column, column, 0.5)
-        whole = measures(gram, numbers >= 0)
-        deleted = [measures(gram, numbers != b) for b in range(blocks)]
-        counts = np.bincount(numbers)
-        for measure, most, ends in ((0, np.inf, ENDS[:2]), (1, 1.0, ENDS[2:])):
-            each = [one[measure] for one in deleted]
-            expected = by_definition(whole[measure], each, counts, 0.9, most)
-            got = [getattr(feature, end) for end in ends]
+        grams = oracles.gaussian_gram(column, column, 0.5), of_target
+        for divided, names in ((False, ENDS[:2]), (True, ENDS[2:])):
+            expected = ends(*by_hand(grams, found.seed, divided=divided, unbiased=True), 0.9)
+            got = [getattr(feature, end) for end in names]
             np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
