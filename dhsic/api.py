@@ -136,8 +136,9 @@ def independence_test(
         The level of an interval of the estimate, as 0.95; none where not given. The interval comes
         from up to 50 blocks of rows that are left out one by one [3]_, in one more pass over the
         data, and needs 40 independent rows or more. It is of the measure in the population by the
-        kernels of the reference, whose bandwidths count as known, and shrinks towards 0 for
-        independent variables. The p-value stays as it is.
+        kernels of the reference, whose bandwidths count as known, or of what landmarks hold of
+        them, and shrinks towards 0 for independent variables. The p-value stays as it is. Roots of
+        measures, random features and blocks have no intervals.
     minimum : float, optional
         The smallest dependence that matters, of two variables: the result tests whether CKA by the
         kernels of the reference, or dCor by the estimator "dcor", is at most that, and whether it
