@@ -142,7 +142,7 @@ TENS = np.arange(60) // 10
         (
             (X, Y),
             {"weights": 1.0 + TENS},
-            "would pair weights with the values of other rows: take 'aut",
+            "would pair weights with the values of other rows",
         ),
         ((X, Y), {"n_resamples": 99}, "left out with null 'martingale', which draws no replicates"),
         ((X, Y), {"kernels": dhsic.Grid.auto()}, "several kernels for a variable need"),
