@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from dhsic import plots
 from dhsic._arguments import Precision, RunOptions, choose_measure, read_single_kernels
@@ -249,7 +249,7 @@ def dependence_difference(
         intervals=(each[0].interval(both, 0), each[1].interval(both, 1)),
         difference=float(difference.values[0]),
         interval=interval,
-        pvalue=float(2.0 * stats.t.sf(abs(t), interval.degrees)),
+        pvalue=float(2.0 * scipy.stats.t.sf(abs(t), interval.degrees)),
         **run_fields(session),
     )
 

@@ -145,6 +145,8 @@ LINES = [
     "convert table table.csv o.zarr --overwrite --variable v=a",
     "cause pairs pairs",
     "matrix table.csv",
+    "lags data.zarr --variable x --variable y --lags 0:4",
+    "difference data.zarr --variable x --variable y --variable x",
     "methods nystrom-m",
     "submit --cluster table.csv --runs empty --render-only x",
     "submit --cluster table.csv --each a=1,2 --runs empty --render-only x",

@@ -60,6 +60,7 @@ def test_progress__is_checked_everywhere(function):
         "residual_independence_test": {"given": X},
         "conditional_independence_test": {"given": X},
         "select_features": {"k": 1},
+        "lag_scan": {"lags": 1},
     }
     keywords = needed.get(function.__name__, {})
     with pytest.raises(InvalidArgumentError, match=r"progress must be True or False.* got 'yes'"):

@@ -21,6 +21,7 @@ from dhsic._validation import check_level, nearest, parse_seconds
 from dhsic.cli.app import FLAGS
 from dhsic.cli.journal import STDERR
 from dhsic.engine.units import parse_bytes
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.registry import ESTIMATORS, NULLS
 
 Options = dict[str, Any]
@@ -194,7 +195,10 @@ def count_of(text: Any) -> Any:
 
 def lags_of(text: Any) -> Any:
     """The largest lag, or a range as 0:25 or 0:25:5, which leaves its end out."""
-    numbers = [click.INT(part) for part in str(text).split(":")]
+    if not re.fullmatch(r"[+-]?\d+(:[+-]?\d+(:0*[1-9]\d*)?)?", str(text)):
+        msg = f"lags must be N or FIRST:END or FIRST:END:STEP, as 0:25, got {text!r}"
+        raise InvalidArgumentError(msg)
+    numbers = [int(part) for part in str(text).split(":")]
     return range(*numbers) if numbers[1:] else numbers[0]
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from dhsic.engine.jackknife import Deletion, block_numbers
 from dhsic.engine.plan import DriverStep
@@ -138,7 +138,7 @@ class Assessed(NamedTuple):
         scale = math.sqrt(max(minimum - self.value + self._scale, 0.0)) - root
         t = 2.0 * root * scale / self.error if self.error else math.inf * np.sign(scale)
         linear = (minimum - self.value) / self.error if self.error else t
-        law = stats.t(self.degrees)
+        law = scipy.stats.t(self.degrees)
         return MinimumEffect(
             minimum,
             quantity,
@@ -153,7 +153,7 @@ class Assessed(NamedTuple):
         )
 
     def _quantile(self, level: float) -> float:
-        return float(stats.t.ppf(level, self.degrees))
+        return float(scipy.stats.t.ppf(level, self.degrees))
 
     @property
     def _scale(self) -> float:

@@ -97,6 +97,11 @@ def test_command__gives_the_result_of_its_function(line, files, found):
 
 PRINTED = {
     TEST: ["n             300\n", "kernel combinations tried", "independence rejected at level"],
+    f"{QUICK} --confidence 0.9 --minimum 0.01": [
+        "interval      ",
+        "minimum       dependent, and by",
+    ],
+    f"plan data.zarr {XY} --confidence 0.9 --minimum 0.01": ["of blocks"],
     f"{QUICK} --variable z": ["variables     x (3 columns, gaussian:", "chain"],
     f"{TEST} --kernel gaussian --null gamma --alpha 0.0001": [
         "null          gamma: as asked",
@@ -144,6 +149,8 @@ CHANGED = object()  # any other value than without the option
 OPTIONS = {
     TEST: {
         "--kernel laplacian:2": {"variables.0.kernel": "laplacian:2.0"},
+        "--confidence 0.9": {"interval.level": 0.9},
+        "--minimum 0.01": {"minimum.minimum": 0.01},
         "--kernel gaussian --kernel y=delta": {"variables.1.kernel": "delta"},
         "--kernel 'x=gaussian|imq'": {"grid.combinations.#": CHANGED},
         "--kernel 'grid:factors=0.5|1,combine=all'": {"grid.combinations.#": 4},
@@ -683,7 +690,7 @@ def test_table__is_taken_as_people_have_it(files, invoke):
         assert left in done.stderr
     pairs = invoke("matrix people.csv --exclude z").stdout
     assert " pay   y " in pairs
-    assert "1 of 1 pairs at level 0.05" in pairs
+    assert "1 of 1 pair" in pairs
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,9 @@ class Hiding(Box):
     ids=lambda value: type(value).__name__,
 )
 def test_token__refuses_what_fields_do_not_say(value):
-    with pytest.raises(TypeError, match=r"can(not)? (identify|be told)|does not say|no fields: other"):
+    with pytest.raises(
+        TypeError, match=r"can(not)? (identify|be told)|does not say|no fields: other"
+    ):
         token_of(value)
 
 

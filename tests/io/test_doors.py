@@ -494,7 +494,12 @@ def test_columns__are_found_by_their_keys_first(data):
         dhsic.rank_features(target="y", data=data)
 
 
-FORM_OF = dict(zip(FUNCTIONS, [*FRAMES] * len(FUNCTIONS), strict=False))
+# Flags of a text file are categories, which have no residuals.
+_NUMBERS = [form for form in FRAMES if form not in ("CSV", "Parquet")]
+FORM_OF = {
+    name: (forms := _NUMBERS if name.startswith("causal.") else [*FRAMES])[place % len(forms)]
+    for place, name in enumerate(FUNCTIONS)
+}
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
