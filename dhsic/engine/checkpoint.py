@@ -15,6 +15,7 @@ import io
 import json
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -45,6 +46,9 @@ _FORMAT = 2
 _PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
 _OURS = re.compile(rf"{re.escape(PASS)}|{SHARD}\d+|{_PARTIAL.pattern}")
 _NUMBERS = "biufc"
+# NumPy parses the header of an array as Python, whose depth CPython counts for all threads together
+# (python/cpython 106905): of two at a time one may fail, and a good shard be taken for broken.
+_PARSING = threading.Lock()
 _IS = "is"
 """Key of the class of a value; no field is called so, since Python keeps the word."""
 # Whose code their versions identify.
@@ -217,7 +221,7 @@ def unpack(data: bytes) -> Any:
     """The value that a file holds; a ValueError where it is torn, altered or another."""
     try:
         # The archive has a checksum of every array.
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays, _PARSING:
             return _restored(json.loads(str(arrays["arr_0"])), arrays)
     except MemoryError:
         raise
