@@ -22,7 +22,7 @@ _SHOWN = 1000
 def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
     outcome, grid, stages = method.run(session)
-    assessed = [one.run(session)[1] for one in asked]
+    _, assessed = assess(session, asked)
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -48,8 +48,15 @@ def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) 
         "grid": grid,
         "stages": stages,
         **result_fields(session, method.estimator, method.estimator_reason, outcome.estimate),
-        **{name: value for fields in assessed for name, value in fields.items()},
+        **assessed,
     }
+
+
+def assess(session: Session, asked: Sequence[Intervals]) -> tuple[list[Estimate], dict[str, Any]]:
+    """Run what is asked of an estimate; return an estimate each, and the fields of all."""
+    told = [one.run(session) for one in asked]
+    fields = {name: value for _, some in told for name, value in some.items()}
+    return [estimate for estimate, _ in told], fields
 
 
 def result_fields(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dhsic._arguments import Precision, RunOptions, choose_measure, choose_method, plan_measure
-from dhsic._fields import result_fields, tested_fields
+from dhsic._fields import assess, result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
@@ -299,12 +299,10 @@ def hsic(
     asked = assessments(session, chosen, fitting, confidence, minimum)
     session.begin(plan_measure(session, chosen, fitting, asked))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting, assessed=asked)
-    told = [one.run(session) for one in asked]
+    made, assessed = assess(session, asked)
     # An interval comes with the estimate.
-    pairs = zip(asked, told, strict=True)
-    with_it = [made for one, (made, _) in pairs if one.estimator == chosen]
+    with_it = [each for one, each in zip(asked, made, strict=True) if one.estimator == chosen]
     estimate = with_it[0] if with_it else chosen.estimate(session, fitting)
-    assessed = {name: value for _, fields in told for name, value in fields.items()}
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate), **assessed)
 
 

@@ -141,8 +141,8 @@ class DependenceDifference(RunFields):
             matplotlib is not installed.
         """
         axes = plots.draw_bars(ax, self._terms, self._values, self.estimator)
-        ends = np.transpose([(one.low, one.high) for one in self._intervals])
-        axes.hlines(range(3), *ends, color="black", linewidth=1.2)
+        ends = np.array([(one.low, one.high) for one in self._intervals])
+        plots.draw_intervals(axes, ends)
         return axes
 
 

@@ -178,6 +178,44 @@ def hadamard(matrices: Iterable[MatrixType]) -> MatrixType:
     return reduce(lambda left, right: np.multiply(left, right, out=left), matrices)
 
 
+def centre(gram: MatrixType, means: NDArray[np.float64], *, unbiased: bool = False) -> MatrixType:
+    """Centre a Gram matrix in place, to row sums of 0.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (n, n)
+        A symmetric matrix, of a diagonal of zeros where unbiased.
+    means : ndarray, shape (n,)
+        Row means; of the U-statistic row sums over n - 2.
+    unbiased : bool, optional
+        Whether the diagonal stays zero: U-centring, of Szekely and Rizzo (2014), leaves it out of
+        every sum.
+
+    Returns
+    -------
+    ndarray, shape (n, n)
+    """
+    # H K H entry by entry: K_ij - mean_i - mean_j + mean, half of the last in either term. For the
+    # U-statistic it is the total over (n - 1) (n - 2).
+    total = means.sum() / (len(means) - 1 if unbiased else len(means))
+    shift = (means - 0.5 * total).astype(gram.dtype)
+    gram -= shift[:, None]
+    gram -= shift
+    if unbiased:
+        np.fill_diagonal(gram, 0.0)
+    return gram
+
+
+def u_centred(gram: MatrixType) -> MatrixType:
+    """A symmetric matrix (n, n) with a diagonal and row sums of zero, overwritten.
+
+    To centre one of two is enough for their inner product (Szekely and Rizzo 2014, section 3).
+    """
+    np.fill_diagonal(gram, 0.0)
+    means = gram.sum(axis=1, dtype=np.float64) / (len(gram) - 2)
+    return centre(gram, means, unbiased=True)
+
+
 def rounding_unit(dtype: DTypeLike) -> float:
     """Rounding error of sums of many values that cancel, relative to the values."""
     return _ROUNDING * float(np.finfo(dtype).eps)

@@ -136,6 +136,14 @@ def draw_bars(
     return axes
 
 
+def draw_intervals(axes: Axes, ends: Vector) -> None:
+    """Draw intervals on bars, from their ends, shape (k, 2)."""
+    # About their middle: that of an estimate without its bias need not be the bar's end.
+    half = (ends[:, 1] - ends[:, 0]) / 2.0
+    style: Any = {"fmt": "none", "ecolor": "0.15", "elinewidth": 1.2, "capsize": 2.5}
+    axes.errorbar(ends.mean(axis=1), range(len(ends)), xerr=half, **style)
+
+
 def bars_size(count: int) -> tuple[float, float]:
     """Inches of so many bars, one below another."""
     return 7.2, _MARGIN_INCHES + _BAR_INCHES * max(5, count)
@@ -531,11 +539,7 @@ def ranking(
     parts = [(chosen[order], BLUE, few), (~chosen[order], GREY, others)]
     axes = draw_bars(ax, [labels[k] for k in order], sizes[order], quantity, parts, most=most)
     if intervals is not None:
-        ends = _interval_ends(intervals, len(sizes))[order[:most]]
-        # About their middle: that of an estimate without its bias need not be the bar's end.
-        half = (ends[:, 1] - ends[:, 0]) / 2.0
-        style: Any = {"fmt": "none", "ecolor": "0.15", "elinewidth": 1.2, "capsize": 2.5}
-        axes.errorbar(ends.mean(axis=1), range(len(ends)), xerr=half, **style)
+        draw_intervals(axes, _interval_ends(intervals, len(sizes))[order[:most]])
     if threshold is not None:
         said = f"critical value {rounded(threshold)}"
         axes.axvline(threshold, color=ORANGE, linestyle="--", linewidth=1.5, label=said)

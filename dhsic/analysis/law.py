@@ -15,6 +15,7 @@ from dhsic._validation import check_integer, check_number, named_arguments
 from dhsic.analysis.spectrum import grams_of_pilot
 from dhsic.errors import DataError
 from dhsic.kernels import Kernel
+from dhsic.linalg import u_centred
 from dhsic.results import BarResult
 
 
@@ -194,8 +195,4 @@ def _u_centred_gram(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     if s < 4 or not np.abs(gram).max() < 1e70:
         msg = f"a pilot needs 4 rows and kernels below 1e70, got {s} rows: add rows, or rescale"
         raise DataError(msg)
-    np.fill_diagonal(gram, 0.0)
-    means = gram.sum(axis=1) / (s - 2.0)
-    centred: NDArray[np.float64] = gram - means[:, None] - means + means.sum() / (s - 1.0)
-    np.fill_diagonal(centred, 0.0)
-    return centred
+    return u_centred(gram)

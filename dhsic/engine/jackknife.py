@@ -113,9 +113,7 @@ class BlockwisePass(Pass[BlockStates]):
                 yield number, GroupBlock(block.first, block.groups, tuple(values))
 
     def _of_rows(self, block: RowBlock) -> Iterator[tuple[int, RowBlock]]:
-        numbers = block_numbers(self.seed, block.start, block.start + block.rows, self.blocks)
-        order = np.argsort(numbers, kind="stable")
-        bounds = np.searchsorted(numbers[order], np.arange(self.blocks + 1))
+        order, bounds = rows_by_block(self.seed, block.start, block.start + block.rows, self.blocks)
         values = [x[order] for x in block.values]
         for number in np.flatnonzero(np.diff(bounds)).tolist():
             at = slice(*bounds[number : number + 2])
@@ -128,6 +126,15 @@ def block_numbers(seed: int, start: int, stop: int, blocks: int) -> NDArray[np.i
     keys = random_keys(seed, first * blocks, last * blocks, "jackknife").reshape(-1, blocks)
     numbers = np.argsort(keys, axis=1).ravel()
     return numbers[start - first * blocks : stop - first * blocks]
+
+
+def rows_by_block(
+    seed: int, start: int, stop: int, blocks: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The rows start..stop-1, counted from start, block after block; and where blocks begin."""
+    numbers = block_numbers(seed, start, stop, blocks)
+    order = np.argsort(numbers, kind="stable")
+    return order, np.searchsorted(numbers[order], np.arange(blocks + 1))
 
 
 @dataclass(frozen=True, eq=False)

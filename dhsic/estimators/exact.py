@@ -40,7 +40,7 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.kernels import Columns, Combinations, Distance, Gaussian, Kernel
-from dhsic.linalg import rounding_unit
+from dhsic.linalg import centre, rounding_unit
 from dhsic.nulls import (
     Chain,
     ChiSquareMixture,
@@ -65,13 +65,7 @@ from dhsic.statistics.gram import (
     RowsSum,
     rows_in_order,
 )
-from dhsic.statistics.gram_sums import (
-    GramSums,
-    centre,
-    check_rows,
-    limit_mixture,
-    null_moments,
-)
+from dhsic.statistics.gram_sums import GramSums, check_rows, limit_mixture, null_moments
 from dhsic.statistics.jackknife import DeletedSums, Parts
 from dhsic.statistics.martingale import martingale_of_grams
 from dhsic.statistics.orbit import Orbit, orbit_of, whole_group
@@ -212,7 +206,7 @@ class Quadratic(Estimator):
         if session.deletion is None:
             return super().test_grid(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        blocks = session.deletion.once(partial(self.deleted_sums, session, fitted))
+        blocks = session.fixed(partial(self.deleted_sums, session, fitted))
         found = GramFound(blocks.without(session.deletion.number), np.zeros(len(fitted.kernels)))
         told, none = self.tell(found, ranked=combinations.features), np.zeros(len(fitted))
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.jackknife import Deletion
@@ -50,8 +49,6 @@ from dhsic.statistics.jackknife import (
     block_count,
     jackknife,
 )
-
-Vector = NDArray[np.float64]
 
 Tested = tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]
 """The outcome of a test; of several kernels or stages, with what each says by itself."""

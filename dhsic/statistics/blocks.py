@@ -24,9 +24,9 @@ from dhsic.engine.reduction import GroupBlock, RowGroups
 from dhsic.engine.session import Session
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Kernel
+from dhsic.linalg import u_centred
 from dhsic.statistics.exchangeable import Groups
 from dhsic.statistics.features import Features
-from dhsic.statistics.gram_sums import centre
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
@@ -225,9 +225,12 @@ def _of_block(features: Sequence[Features], blocks: Sequence[_Block]) -> tuple[f
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
-    grams = [_gram(_kernel(one), block) for one, block in zip(features, blocks, strict=True)]
+    grams = [
+        _kernel(one).gram(block.rows, block.columns, block.rows.dtype)
+        for one, block in zip(features, blocks, strict=True)
+    ]
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
-    whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
+    whole = float(np.vdot(u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
     return (
         whole - held,
@@ -257,13 +260,6 @@ def _about_mean(features: Features, values: Matrix) -> Vector:
     return about
 
 
-def _gram(kernel: Kernel, block: _Block) -> Matrix:
-    b, dtype = len(block.rows), block.rows.dtype
-    out, work = np.empty((b, b), dtype), np.empty((kernel.work_tiles, b, b), dtype)
-    kernel.tile(block.rows, block.columns, out, work)
-    return out
-
-
 def _kernel(features: Features) -> Kernel:
     """Blocks are of features that hold a part of a kernel."""
     assert isinstance(features.map, KernelFeatures | LandmarksByColumn)
@@ -273,13 +269,3 @@ def _kernel(features: Features) -> Kernel:
 def _columns(features: Features) -> int:
     """Columns whose kernels make a mean; 1 of any other kernel."""
     return len(features.map.landmarks) if isinstance(features.map, LandmarksByColumn) else 1
-
-
-def _u_centred(gram: Matrix) -> Matrix:
-    """A symmetric matrix (b, b) with a diagonal and row sums of zero, overwritten.
-
-    To centre one of two is enough for their inner product (Szekely and Rizzo 2014, section 3).
-    """
-    np.fill_diagonal(gram, 0.0)
-    means = gram.sum(axis=1, dtype=np.float64) / (len(gram) - 2)
-    return centre(gram, means, unbiased=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import DataError
-from dhsic.linalg import hadamard, rounding_unit, spectrum
+from dhsic.linalg import centre, hadamard, rounding_unit, spectrum
 from dhsic.nulls import ChiSquareMixture, expanded
 from dhsic.statistics.tiles import Matrix
 
@@ -125,34 +125,6 @@ def _u_products(joint: Vector, left: Vector, right: Vector) -> Vector:
     totals = left.sum(axis=1) * right.sum(axis=1) / ((n - 1) * (n - 2))
     products: Vector = (joint + totals - 2.0 * np.vecdot(left, right) / (n - 2)) / (n * (n - 3))
     return products
-
-
-def centre(gram: Matrix, means: Vector, *, unbiased: bool = False) -> Matrix:
-    """Centre a Gram matrix in place, to row sums of 0.
-
-    Parameters
-    ----------
-    gram : ndarray, shape (n, n)
-        A symmetric matrix, of a diagonal of zeros where unbiased.
-    means : ndarray, shape (n,)
-        Row means; of the U-statistic row sums over n - 2.
-    unbiased : bool, optional
-        Whether the diagonal stays zero: U-centring, of Szekely and Rizzo (2014), leaves it out of
-        every sum.
-
-    Returns
-    -------
-    ndarray, shape (n, n)
-    """
-    # H K H entry by entry: K_ij - mean_i - mean_j + mean, half of the last in either term. For the
-    # U-statistic it is the total over (n - 1) (n - 2).
-    total = means.sum() / (len(means) - 1 if unbiased else len(means))
-    shift = (means - 0.5 * total).astype(gram.dtype)
-    gram -= shift[:, None]
-    gram -= shift
-    if unbiased:
-        np.fill_diagonal(gram, 0.0)
-    return gram
 
 
 def _centred_products(grams: Sequence[Matrix], means: Vector) -> Matrix:

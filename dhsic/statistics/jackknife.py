@@ -12,18 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.jackknife import Deletion, block_numbers
+from dhsic.engine.jackknife import Deletion, rows_by_block
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel
-from dhsic.linalg import hadamard
 from dhsic.results import Interval, MinimumEffect
 from dhsic.statistics.gram_sums import GramSums
 from dhsic.statistics.tiles import Matrix
@@ -192,9 +192,11 @@ def _measures(estimates: Sequence[Parts], shares: Vector, n: int) -> tuple[Vecto
     own = np.where(parts > 0.0, parts, sizes)[:, 1:].prod(axis=1)
     roots = np.sqrt(np.where(own > 0.0, own, 1.0))
     # Zhang et al. (2018), section 2.4: the variance at independence, 2 HSIC(x, x) HSIC(y, y) / n^2.
-    spread = math.sqrt(2.0) / n * float(roots[0]) if whole.own and excess > 0.0 else 0.0
-    # Far from independence pairs of rows vary in another way, as those of a circle hardly do.
-    spread *= math.sqrt(excess / (excess + max(float(parts[0, 0]), 0.0))) if spread else 1.0
+    spread = 0.0
+    if whole.own and excess > 0.0:
+        # Far from independence pairs of rows vary in another way, as those of a circle hardly do.
+        near = excess / (excess + max(float(parts[0, 0]), 0.0))
+        spread = math.sqrt(2.0) / n * float(roots[0]) * math.sqrt(near)
     if whole.divided:
         return parts[:, 0] / roots, excess / float(roots[0]), spread / float(roots[0])
     return parts[:, 0], excess, spread
@@ -282,17 +284,15 @@ class GramBlocks:
                 at, grams = rows - first, [self._gram(k, rows) for k in range(len(self.kernels))]
                 sums[:, at] = list(map(self._by_block, grams))
                 diagonal[:, at] = [gram[rows - start, rows] for gram in grams]
-                joint = (hadamard([grams[k] for k in some]) for some in self.chosen)
+                # In new arrays, since several products may share a kernel.
+                joint = (reduce(np.multiply, [grams[k] for k in some]) for some in self.chosen)
                 each = *map(np.square, grams), *joint
                 of_block += [self._by_block(one).sum(axis=0) for one in each]
         return sums, diagonal, products
 
     def _gram(self, k: int, at: NDArray[np.intp]) -> Matrix:
-        kernel, rows, columns = self.kernels[k], self.prepared[k][0], self.prepared[k][1]
-        gram = np.empty((len(at), len(columns)), self.dtype)
-        work = np.empty((kernel.work_tiles, *gram.shape), self.dtype)
-        kernel.tile(rows[at], columns, gram, work)
-        return gram
+        rows, columns = self.prepared[k]
+        return self.kernels[k].gram(rows[at], columns, self.dtype)
 
     def _by_block(self, gram: Matrix) -> Vector:
         sums: Vector = np.add.reduceat(gram, self.bounds[:-1], axis=1, dtype=np.float64)
@@ -312,17 +312,15 @@ class DeletedSums(NamedTuple):
     def of(cls, session: Session, combinations: Combinations) -> DeletedSums:
         """Those of the rows of a run, in blocks at random."""
         assert session.deletion is not None
-        n, blocks = session.n, session.deletion.blocks
-        numbers = block_numbers(session.seed, 0, n, blocks)
-        order = np.argsort(numbers, kind="stable")
-        bounds = np.searchsorted(numbers[order], np.arange(blocks + 1))
+        blocks = session.deletion.blocks
+        order, bounds = rows_by_block(session.seed, 0, session.n, blocks)
         session.deletion.sizes[:] = np.diff(bounds).tolist()
         whole = session.leaving_out(None)
         whole.step("Gram sums")
         rows = whole.take([order] * len(session.sources))
         kernels, chosen, dtype = combinations.kernels, combinations.chosen, session.dtype
         pairs = zip(kernels, combinations.spread(rows), strict=True)
-        prepared = [(kernel.rows(x, dtype), kernel.columns(x, dtype)) for kernel, x in pairs]
+        prepared = [kernel.rows_and_columns(x, dtype) for kernel, x in pairs]
         made = GramBlocks(kernels, prepared, bounds, chosen, dtype)
         parts = zip(*whole.map("Gram sums", made, blocks), strict=True)
         sums, diagonal, products = (np.concatenate(some, axis=1) for some in parts)

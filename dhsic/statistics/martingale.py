@@ -31,8 +31,8 @@ from dhsic._random import generator
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
+from dhsic.linalg import centre
 from dhsic.statistics.features import Features, Layout
-from dhsic.statistics.gram_sums import centre
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.kernels import Kernel
+from dhsic.linalg import centre
 from dhsic.statistics.gram import rows_in_order
-from dhsic.statistics.gram_sums import centre
 from dhsic.statistics.martingale import chance
 from dhsic.statistics.orbit import whole_group
 from dhsic.statistics.tiles import Matrix
