@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import Parameter, signature
 from time import perf_counter
-from typing import Any, Literal, get_args
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 import numpy as np
 
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, resolve_seed
 from dhsic._rows import ALL_ROWS, RowLabels
-from dhsic._validation import check_choice, parse_seconds, shown
+from dhsic._validation import check_choice, named_arguments, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.events import ignore
 from dhsic.engine.plan import Plan
@@ -43,6 +45,7 @@ from dhsic.kernels import (
     Gaussian,
     Grid,
     Kernel,
+    KernelName,
     by_column,
     by_type,
     parse,
@@ -53,10 +56,45 @@ from dhsic.nulls import Chain
 from dhsic.results import AS_ASKED
 from dhsic.statistics.exchangeable import check_codes, codes_of, moves_of
 
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 Precision = Literal["float64", "float32"]
 _VARIABLE_BY_VARIABLE = "exact for exchangeable rows, variable after variable"
 _USUAL = Candidates()
 DROP_MISSING = "; missing='drop' drops those with NaN"
+
+
+class RunArguments(TypedDict, total=False):
+    """The arguments of `RunOptions`, for the signatures of public functions."""
+
+    rng: RngLike
+    precision: Precision
+    client: Any
+    threads: int | None
+    memory: int | str
+    time: float | str | None
+    progress: Progress
+    checkpoint: str | None
+
+
+def runs(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Make a public function of one whose last parameter, `RunArguments`, says how it runs.
+
+    Its signature lists them, with the defaults of `RunOptions`; it shows progress, see
+    `shows_progress`, and says which argument was meant, see `named_arguments`.
+    """
+    given, made = signature(function), function  # type: Any, Any
+    *own, last = given.parameters.values()
+    every = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(RunOptions, name), annotation=hint)
+        for name, hint in get_type_hints(RunArguments).items()
+    ]
+    made.__signature__ = given.replace(parameters=[*own, *every])
+    made = named_arguments(shows_progress(function))
+    made.__annotations__ = function.__annotations__ | {one.name: one.annotation for one in every}
+    del made.__annotations__[last.name]
+    return cast(Callable[Given, Returned], made)
 
 
 @dataclass(frozen=True)
@@ -66,8 +104,8 @@ class RunOptions:
     A plan draws nothing, and has any seed.
     """
 
-    rng: RngLike
-    precision: str
+    rng: RngLike = None
+    precision: str = "float64"
     client: Any = None
     threads: int | None = None
     memory: int | str = "2GiB"
@@ -240,7 +278,7 @@ def read_single_kernels(kernels: Any, m: int, what: str) -> tuple[Kernel | None,
     """
     asked = _read_kernels(kernels, m)
     if isinstance(asked, Grid):
-        msg = f"{what} needs one kernel for each variable, got a Grid: use a Grid in a test"
+        msg = f"{what} needs one kernel for each variable, got several: name one, as 'gaussian'"
         raise InvalidArgumentError(msg)
     return asked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -10,13 +11,56 @@ from dhsic._random import generator
 from dhsic._version import __version__
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.session import Session
-from dhsic.estimators import Estimate
+from dhsic.estimators import Estimate, Estimator, Null
+from dhsic.estimators.choose import Planner, Runner, described_plan, planned
 from dhsic.estimators.program import Intervals, Method
-from dhsic.kernels import Kernel
+from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import VariableSummary
+from dhsic.statistics.neighbours import Neighbours
 
 _SHOWN = 1000
+
+
+def run_batch(
+    session: Session,
+    planner: Planner,
+    runner: Runner,
+    estimator: Estimator,
+    combinations: Combinations,
+    null: Null,
+    kernels: Sequence[Kernel],
+    arguments: Sequence[str] = ("order", "groups", "strata"),
+    **described: Any,
+) -> Any:
+    """Plan a batch of pairs of kernels that share replicates, and run it.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    planner, runner : callable
+        What plans and runs an estimator with combinations of kernels.
+    estimator, combinations, null, kernels
+        What was chosen.
+    arguments : sequence of str, optional
+        Those that tell of rows, see `Neighbours`.
+    **described : object
+        What else its checkpoint is of.
+
+    Returns
+    -------
+    object
+        What the runner returns.
+    """
+    plan = planned(planner, estimator, session, combinations)
+    pilot = partial(session.timed, lambda part: runner(estimator, part, combinations))
+    session.begin(described_plan(plan, pilot, plan.estimator or estimator.name, null.name, kernels))
+    session.resume(estimator=estimator, kernels=kernels, null=null, **described)
+    neighbours = Neighbours(session, arguments)
+    found = runner(estimator, session, combinations)
+    neighbours.warn()
+    return found
 
 
 def tested_fields(session: Session, method: Method, asked: Sequence[Intervals]) -> dict[str, Any]:

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
-from dhsic._arguments import Precision, RunOptions, choose_measure, choose_method, plan_measure
+from dhsic._arguments import (
+    Kernels,
+    RunArguments,
+    RunOptions,
+    choose_measure,
+    choose_method,
+    plan_measure,
+    runs,
+)
 from dhsic._fields import assess, result_fields, tested_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import named_arguments
 from dhsic.engine.plan import plans
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
 from dhsic.estimators.program import assessments, plan_of_blocks
 from dhsic.io.missing import GapTreatment, Missing
-from dhsic.kernels import Grid, Kernel, KernelName
+from dhsic.kernels import Grid
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.statistics.neighbours import Neighbours
 
-Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
-
-@named_arguments
-@shows_progress
+@runs
 def independence_test(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
     estimator: EstimatorName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
@@ -42,13 +43,7 @@ def independence_test(
     weights: Any = None,
     confidence: float | None = None,
     minimum: float | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> IndependenceTestResult:
     """Test whether two or more variables are jointly independent.
 
@@ -93,8 +88,6 @@ def independence_test(
         is "permutation". Omit it if `null` is a value, which has its own number, or has no
         replicates: "gamma", "spectral", "normal", "chi-square",
         "martingale".
-    rng : int, SeedSequence, BitGenerator, Generator or None, optional
-        Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
         Names of the variables. The default is the names in the data, or x1, x2, ...
     data : data frame, Dataset, dict or zarr group, optional
@@ -144,6 +137,8 @@ def independence_test(
         kernels of the reference, or dCor by the estimator "dcor", is at most that, and whether it
         is at least that, from a pass as for `confidence`. Of many rows a p-value says that
         variables depend a little; the minimum says whether they depend enough.
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
+        Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     precision : {"float64", "float32"}, optional
         Precision of the tiles. Sums are always float64.
     client : distributed.Client, optional
@@ -207,7 +202,7 @@ def independence_test(
     >>> dhsic.independence_test(x, y, z, rng=0).pvalue < 0.01
     True
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     rows = RowLabels(strata, groups, order, weights=weights)
     session = run.open(variables, names, data, missing, rows, pairwise=True)
     rows.check_confidence(confidence, minimum)
@@ -221,26 +216,18 @@ def independence_test(
     return result
 
 
-@named_arguments
-@shows_progress
+@runs
 def hsic(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: EstimatorName | Estimator = "auto",
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
     weights: Any = None,
     confidence: float | None = None,
     minimum: float | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> DependenceEstimate:
     """Estimate the squared HSIC of two or more variables.
 
@@ -252,7 +239,7 @@ def hsic(
     kernels : str, Kernel or a sequence of them, optional
         One kernel for all variables, or one for each variable. The default is "gaussian", unless
         the estimator has a kernel of its own.
-    estimator, rng, names, data, missing
+    estimator, names, data, missing
         As for `independence_test`. For two variables "auto" is unbiased: "u-hsic" or features.
     weights : array-like or str, optional
         As for `independence_test`, for two variables: estimate HSIC of the population, by features
@@ -262,7 +249,7 @@ def hsic(
         As for `independence_test`; the estimate and its interval come from the same pass.
     minimum : float, optional
         As for `independence_test`.
-    precision, client, threads, memory, time, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -287,12 +274,12 @@ def hsic(
     >>> round(dhsic.hsic(x, x**2, estimator="v-hsic", rng=0).estimate, 4)
     0.0447
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     rows = RowLabels(weights=weights)
     # Of a constant it is 0, where a test could reject nothing.
-    options: Any = {"pairwise": True, "takes_constants": True, "fewest": 2}
+    kept: Any = {"pairwise": True, "takes_constants": True, "fewest": 2}
     what = "an estimate of dependence"
-    session = run.open(variables, names, data, missing, rows, what=what, **options)
+    session = run.open(variables, names, data, missing, rows, what=what, **kept)
     rows.check_confidence(confidence, minimum)
     planner = None if confidence is None else plan_of_blocks
     chosen, choice, fitting = choose_measure(session, kernels, estimator, planner=planner)
@@ -306,25 +293,17 @@ def hsic(
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate), **assessed)
 
 
-@named_arguments
-@shows_progress
+@runs
 def witness_functions(
     x: Any,
     y: Any,
     *,
     kernels: Kernels | None = None,
     estimator: EstimatorName | Estimator = "coco",
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> WitnessFunctions:
     """Find the smooth functions of two variables whose covariance is largest.
 
@@ -338,7 +317,7 @@ def witness_functions(
         As for `hsic`.
     estimator : str or COCO, optional
         "coco", or a `COCO` value with options.
-    rng, names, data, missing, precision, client, threads, memory, time, progress, checkpoint
+    names, data, missing, rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -364,7 +343,7 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     session = run.open((x, y), names, data, missing)
     chosen, reason, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from dhsic import plots
-from dhsic._arguments import Precision, RunOptions, choose_measure, read_single_kernels
+from dhsic._arguments import Kernels, Precision, RunOptions, choose_measure, read_single_kernels
 from dhsic._fields import run_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -23,7 +23,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.program import Intervals, plan_of_blocks
 from dhsic.io.missing import Missing
-from dhsic.kernels import Combinations, Kernel, KernelName
+from dhsic.kernels import Combinations
 from dhsic.report import Findings
 from dhsic.results import Interval, RunFields, pvalue_text
 from dhsic.statistics.jackknife import Parts, jackknife
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-9  # of the measures
 _WHAT = "a difference of dependences"
-
-Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, RunOptions, choose_measure
-from dhsic._fields import result_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
+from dhsic._arguments import (
+    Kernels,
+    RunArguments,
+    RunOptions,
+    choose_measure,
+    read_single_kernels,
+    runs,
+)
+from dhsic._fields import result_fields, run_batch
 from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
 from dhsic._text import printable
-from dhsic._validation import check_choice, named_arguments
+from dhsic._validation import check_choice
 from dhsic.engine.plan import DriverStep, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -32,14 +36,12 @@ from dhsic.estimators import (
     plan_of,
 )
 from dhsic.estimators.base import Guess, Prepared, fit_combinations_on_sample, fitting_step
-from dhsic.estimators.choose import Planner, described_plan, planned
 from dhsic.io.missing import Missing
-from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
+from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
-from dhsic.nulls import Permutation, Replicates, Resampling, Shifts, monte_carlo_error, pvalue
+from dhsic.nulls import Permutation, Resampling, Shifts, monte_carlo_error, pvalues
 from dhsic.results import IndependenceTestResult, pvalue_text
 from dhsic.statistics.gram import BATCH, PermutedGrams, RowOrders
-from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Pair, orbit_of, tile_error, transform_error
 from dhsic.statistics.pointwise import means_of
 from dhsic.statistics.replicate import measure, replicate_steps
@@ -303,8 +305,6 @@ def _centred(gram: Matrix) -> tuple[float, Matrix]:
     return peak, gram
 
 
-Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
-
 INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
     LandmarkLancaster.name: NystromMHSIC,
     PairLancaster.name: VHSIC,
@@ -317,27 +317,19 @@ InteractionNull = Literal["auto", "shifts", "permutation"]
 _NAMES: dict[type[Estimator], str] = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 
 
-@named_arguments
-@shows_progress
+@runs
 def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
     null: InteractionNull | Shifts | Permutation = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
     strata: Any = None,
     groups: Any = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> InteractionTestResult:
     """Test whether three variables interact: no one of them is independent of the two others.
 
@@ -377,14 +369,14 @@ def interaction_test(
     null : str, Shifts or Permutation, optional
         "shifts", the default, exact and at little cost; or "permutation", exact, the default of
         "v-lancaster", which has no shifts.
-    n_resamples, rng, names, data, missing
+    n_resamples, names, data, missing
         As for `independence_test`.
     strata, groups
         As for `independence_test`: the null permutes the separated variable only within strata, so
         that the factorisations are those given the stratum, or in whole groups of rows. Shifts and
         permutations are exact if such rows or groups are exchangeable, of the separated variable or
         of the two others.
-    precision, client, threads, memory, time, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -417,29 +409,42 @@ def interaction_test(
     >>> [one.separated for one in found.factorisations]
     ['x1', 'x2', 'x3']
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     session = run.open(variables, names, data, missing, RowLabels(strata, groups))
-    chosen, reason, fitting, law, why = _choose(session, kernels, estimator, null, n_resamples)
-    single, of_three = Combinations.single(fitting), _lancaster(chosen)
-    plan = planned(_planner(law), chosen, session, single)
-    pilot = partial(session.timed, partial(of_three.test_grid, combinations=single, null=law))
-    session.begin(described_plan(plan, pilot, of_three.name, law.name, fitting))
-    session.resume(computes="interaction test", estimator=chosen, kernels=fitting, null=law)
-    neighbours = Neighbours(session, ("groups", "strata"))
-    found = of_three.test_grid(session, single, law)
-    neighbours.warn()
+    if len(session.sources) != len(FACTORISATIONS):
+        msg = (
+            f"an interaction test takes three variables, got {len(session.sources)}: "
+            "independence_test takes any number"
+        )
+        raise InvalidArgumentError(msg)
+    given = read_single_kernels(kernels, len(FACTORISATIONS), "an interaction test")
+    asked = _read_estimator(estimator)
+    law, why = _read_null(null, asked, session, n_resamples)
+
+    def planner(one: Estimator, some: Session, combinations: Combinations) -> Plan:
+        of_three = _lancaster(one)
+        return replace(of_three.plan(some, combinations, law), estimator=of_three.name)
+
+    def runner(one: Estimator, some: Session, combinations: Combinations) -> GridOutcome:
+        return _lancaster(one).test_grid(some, combinations, law)
+
+    sized = asked.name if isinstance(estimator, str) else asked
+    both: Any = {"planner": planner, "runner": runner}
+    chosen, reason, fitting = choose_measure(session, given, sized, **both)
+    of = {"computes": "interaction test", "arguments": ("groups", "strata")}
+    single = Combinations.single(fitting)
+    found = run_batch(session, planner, runner, chosen, single, law, fitting, **of)
     names, count = session.names, len(found.replicates)
-    columns = zip(found.statistics, found.replicates.T, found.rounding.tolist(), strict=True)
-    pvalues = [pvalue(t, Replicates(column), session.dtype, tie) for t, column, tie in columns]
-    errors = [monte_carlo_error(p, count) for p in pvalues]
-    each = zip(FACTORISATIONS, pvalues, errors, strict=True)
+    ps = pvalues(found.statistics, found.replicates, session.dtype, found.rounding).tolist()
+    errors = [monte_carlo_error(p, count) for p in ps]
+    each = zip(FACTORISATIONS, ps, errors, strict=True)
     # All three have to be rejected, so that the largest p-value decides, without a correction.
-    largest = int(np.argmax(pvalues))
+    largest = int(np.argmax(ps))
     fields = result_fields(session, chosen, reason, found.estimate(largest))
     fields["estimator"] = _NAMES[type(chosen)]
     return InteractionTestResult(
         statistic=float(found.statistics[largest]),
-        pvalue=pvalues[largest],
+        pvalue=ps[largest],
         pvalue_error=errors[largest],
         null_distribution=found.replicates[:, largest],
         null=law.name,
@@ -482,65 +487,30 @@ def _lancaster(estimator: Estimator) -> LandmarkLancaster | PairLancaster:
     return LandmarkLancaster(estimator) if isinstance(estimator, NystromMHSIC) else PairLancaster()
 
 
-def _planner(null: Resampling) -> Planner:
-    return lambda one, session, combinations: _lancaster(one).plan(session, combinations, null)
-
-
-def _choose(
-    session: Session, kernels: Any, estimator: Any, null: Any, n_resamples: int | None
-) -> tuple[Estimator, str, tuple[Kernel, ...], Resampling, str]:
-    """The estimator with its options and why, the kernels, and the null and why."""
-    if len(session.sources) != len(FACTORISATIONS):
-        msg = (
-            f"an interaction test takes three variables, got {len(session.sources)}: "
-            "independence_test takes any number"
-        )
-        raise InvalidArgumentError(msg)
-    each = kernels if isinstance(kernels, list | tuple) else [kernels]
-    if any(isinstance(kernel, Grid | Candidates) for kernel in each):
-        msg = (
-            f"an interaction test takes one kernel for each variable, got {kernels!r}: name one, "
-            "as 'gaussian'"
-        )
-        raise InvalidArgumentError(msg)
-    asked = _read_estimator(estimator)
-    _check_null(null, asked)
-    # Before the estimator is settled, since its plan is that of a null.
-    left_open = isinstance(null, str) and null == "auto"
-    # Three variables of which one is moved: shifts, where joint independence takes a chain.
-    exact = Shifts.name if isinstance(asked, NystromMHSIC) else Permutation.name
-    single = Combinations.single([asked.kernel(None)] * len(session.sources))
-    law, why = find_null(exact if left_open else null, asked, session, n_resamples, single)
-    assert isinstance(law, Resampling)
-    if left_open:
-        moves = session.moves
-        why = "exact for exchangeable rows" if moves is None else moves.assumption
-    chosen, reason, fitting = choose_measure(
-        session,
-        kernels,
-        asked.name if isinstance(estimator, str) else asked,
-        planner=_planner(law),
-        runner=lambda one, run, some: _lancaster(one).test_grid(run, some, law),
-    )
-    return chosen, reason, fitting, law, why
-
-
-def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
-    """Refuse what no factorisation has, or what would not be done."""
-    if isinstance(estimator, VHSIC) and (null == Shifts.name or isinstance(null, Shifts)):
-        msg = (
-            f"estimator 'v-lancaster' has no null 'shifts', got {null!r}: take 'permutation', "
-            "which is exact as well"
-        )
-        raise InvalidArgumentError(msg)
-    if not isinstance(null, Shifts | Permutation):
-        check_choice("null", null, ("auto", Shifts.name, Permutation.name))
-    elif isinstance(null, Permutation) and null.within == "groups" and isinstance(estimator, VHSIC):
+def _read_null(
+    null: Any, estimator: NystromMHSIC | VHSIC, session: Session, n_resamples: int | None
+) -> tuple[Resampling, str]:
+    """The null and why, before the estimator is settled, since its plan is that of a null."""
+    by_landmarks = isinstance(estimator, NystromMHSIC)
+    nulls = (Shifts, Permutation) if by_landmarks else (Permutation,)
+    if not isinstance(null, nulls):
+        check_choice("null", null, ("auto", *(cls.name for cls in nulls)))
+    elif isinstance(null, Permutation) and null.within == "groups" and not by_landmarks:
         msg = (
             "estimator 'v-lancaster' permutes all rows, got within='groups': take within='all', or "
             "estimator='nystrom-lancaster'"
         )
         raise InvalidArgumentError(msg)
+    left_open = null == "auto"
+    # Three variables of which one is moved: shifts, where joint independence takes a chain.
+    asked = nulls[0].name if left_open else null
+    single = Combinations.single([estimator.kernel(None)] * len(session.sources))
+    law, why = find_null(asked, estimator, session, n_resamples, single)
+    assert isinstance(law, Resampling)
+    if left_open:
+        moves = session.moves
+        why = "exact for exchangeable rows" if moves is None else moves.assumption
+    return law, why
 
 
 def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:

@@ -6,26 +6,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._arguments import Precision, RunOptions, choose_measure
-from dhsic._fields import run_fields, variable_summary
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
+from dhsic._fields import run_batch, run_fields, variable_summary
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import check_choice, check_level, named_arguments, shown
+from dhsic._validation import check_choice, check_level, shown
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC, choose_estimator
-from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
+from dhsic.estimators.choose import plan_once, run_null
 from dhsic.io.missing import GapTreatment
-from dhsic.kernels import Combinations, Kernel, KernelName
+from dhsic.kernels import Combinations
 from dhsic.nulls import Shifts, TimeOrder, pvalues
 from dhsic.report import Findings
 from dhsic.results import RunFields, VariableSummary
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LagScan", "lag_scan", "plan_lag_scan"]
 
-Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 LagEstimator = Literal["auto", "v-hsic", "nystrom-hsic"]
 Vector = NDArray[np.float64]
 
@@ -233,8 +230,7 @@ class LagScan(RunFields):
         return axes
 
 
-@named_arguments
-@shows_progress
+@runs
 def lag_scan(
     x: Any,
     y: Any,
@@ -243,18 +239,11 @@ def lag_scan(
     kernels: Kernels | None = None,
     estimator: LagEstimator | VHSIC | NystromHSIC = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
     order: Order = "time",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> LagScan:
     """Find the lags at which one series depends on another.
 
@@ -287,7 +276,7 @@ def lag_scan(
         principal features of 256 landmarks beyond; or one of these by name or value.
     n_resamples : int, optional
         About how many shifts are replicates, 1,000 where not given, or as many as there are.
-    rng, names, data
+    names, data
         As for `independence_test`.
     missing : {"refuse", "drop", "pairwise"}, optional
         As for `independence_test`; rows with a gap cannot be dropped, since those behind them would
@@ -295,7 +284,7 @@ def lag_scan(
     order : "time" or TimeOrder, optional
         The least L, one row or the period where not given, and the period of which it is a
         multiple.
-    precision, client, threads, memory, time, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -323,7 +312,7 @@ def lag_scan(
     >>> dhsic.lag_scan(x, y, range(6), rng=0).dependent()
     (3,)
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     session = run.open((x, y), names, data, missing, RowLabels(order=order), pairwise=True)
     series, count = session.moves, Shifts() if n_resamples is None else Shifts(n_resamples)
     if session.dropped or not isinstance(series, Series):
@@ -355,11 +344,8 @@ def lag_scan(
         return replace(plan, closing_bytes=plan.closing_bytes + 64 * len(asked) * steps.size)
 
     method, _, reason = choose_estimator(estimator, session, pair, law, None, planner=planner)
-    pilot = partial(session.timed, partial(run_null, method, combinations=pair, null=law))
-    plan = planned(planner, method, session, pair)
-    session.begin(described_plan(plan, pilot, method.name, law.name, fitting))
-    session.resume(computes="lag scan", estimator=method, kernels=fitting, null=law, lags=asked)
-    found = method.test_grid(session, pair, law)
+    runner, of = partial(run_null, null=law), {"computes": "lag scan", "lags": asked}  # type: Any, Any
+    found = run_batch(session, planner, runner, method, pair, law, fitting, **of)
     return LagScan(
         lags=asked,
         step=step,

@@ -697,7 +697,7 @@ def pvalues(statistics: Vector, replicates: Vector, dtype: DTypeLike, rounding: 
     statistics : ndarray, shape (G,)
         The observed values.
     replicates : ndarray, shape (b, G)
-        Replicates of each, finite.
+        Replicates of each.
     dtype : dtype
         The precision in which replicates were computed.
     rounding : ndarray, shape (G,)
@@ -706,7 +706,13 @@ def pvalues(statistics: Vector, replicates: Vector, dtype: DTypeLike, rounding: 
     Returns
     -------
     ndarray, shape (G,)
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
     """
+    check_no_overflow(statistics, replicates)
     size = math.sqrt(np.finfo(dtype).eps) * np.abs(statistics)
     # Ties count against the data: rounding must not turn equal statistics into evidence.
     least = statistics - np.maximum(rounding, size)

@@ -7,19 +7,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic import plots
-from dhsic._arguments import Precision, RunOptions, choose_measure
-from dhsic._fields import run_fields, variable_summary
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
+from dhsic._fields import run_batch, run_fields, variable_summary
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import check_choice, named_arguments, shown
+from dhsic._validation import check_choice, shown
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
@@ -32,14 +30,13 @@ from dhsic.estimators.base import (
     guard_martingales,
     plan_of,
 )
-from dhsic.estimators.choose import choose_pairs, described_plan, planned
+from dhsic.estimators.choose import choose_pairs
 from dhsic.io.missing import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
-from dhsic.kernels import Combinations, Kernel, KernelName
+from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
     Adjustment,
     Martingale,
-    Replicates,
     Shifts,
     Spectral,
     adjust,
@@ -47,6 +44,7 @@ from dhsic.nulls import (
     mixture_pvalues,
     normal_pvalues,
     pvalue,
+    pvalues,
 )
 from dhsic.report import Findings, texts_of
 from dhsic.results import (
@@ -61,7 +59,6 @@ from dhsic.results import (
 from dhsic.statistics.features import Features
 from dhsic.statistics.martingale_pairs import martingales_of_pairs, pairs_steps
 from dhsic.statistics.moments import moments_steps, second_moments, spectral_law
-from dhsic.statistics.neighbours import Neighbours
 from dhsic.statistics.orbit import Orbit
 from dhsic.statistics.outer import OuterStatistic, independent_rounding
 from dhsic.statistics.replicate import SHARE_OF_MANY, replicate, replicate_parts, replicate_steps
@@ -74,7 +71,6 @@ __all__ = [
     "dependence_matrix",
 ]
 
-Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral | Martingale
 PairNullName = Literal["auto", "shifts", "spectral", "martingale"]
 Vector = NDArray[np.float64]
@@ -356,28 +352,20 @@ class DependenceMatrix(RunFields):
         )
 
 
-@named_arguments
-@shows_progress
+@runs
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
     n_landmarks: int | str | None = None,
     null: PairNullName | PairNull = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> DependenceMatrix:
     """Find how much the variables of every pair depend, in one pass over the data or few.
 
@@ -412,7 +400,7 @@ def dependence_matrix(
         over their number, by the number of pairs: `least_adjusted` of the result is what can be
         attained, and more replicates or the limit law "spectral" give less. To be left out where
         `null` is a value, or "spectral".
-    rng, names, data, missing
+    names, data, missing
         As for `independence_test`.
     strata, groups, order
         As for `independence_test`, with the same assumptions, of the rows of all variables alike:
@@ -420,7 +408,7 @@ def dependence_matrix(
         places, or the later variable of every pair is shifted in time. `null_reason` of the result
         says which assumption it stands on. An order leaves few replicates, n / lag, and so no small
         `adjusted` p-values for many pairs.
-    precision, client, threads, memory, time, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -450,7 +438,7 @@ def dependence_matrix(
     >>> (found.adjusted <= 0.01)[0].tolist()
     [True, False, True]
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     rows = RowLabels(strata, groups, order)
     session = run.open(variables, names, data, missing, rows, pairwise=True)
     # Pairs are tested; kernels are chosen as by what takes several variables.
@@ -461,8 +449,7 @@ def dependence_matrix(
     combinations = (Combinations.single if of_products else Combinations.pairs)(fitting)
     steps, tested = (_plan_of_products, _tested_by_products) if of_products else (_plan, _tested)
     planner, runner = partial(steps, null=law), partial(tested, null=law)
-    estimator: Estimator = VHSIC()
-    choice = AS_ASKED
+    estimator, choice = VHSIC(), AS_ASKED  # type: Estimator, str
     if of_products and n_landmarks is not None:
         msg = (
             "n_landmarks must be left out with null 'martingale', which compares all pairs of rows,"
@@ -473,27 +460,12 @@ def dependence_matrix(
         estimator = NystromHSIC(n_landmarks)
     elif not of_products:
         estimator, _, choice = choose_pairs(session, combinations, planner, runner)
-    plan = planned(planner, estimator, session, combinations)
-    pilot = partial(tested, estimator, combinations=combinations, null=law)
-    timed = partial(session.timed, pilot)
-    session.begin(described_plan(plan, timed, estimator.name, law.name, fitting))
-    session.resume(
-        computes="dependence matrix",
-        estimator=estimator,
-        kernels=fitting,
-        null=null,
-        resampling=law,
-    )
-    neighbours = Neighbours(session)
-    found = tested(estimator, session, combinations, law)
-    neighbours.warn()
+    of = {"computes": "dependence matrix"}
+    found = run_batch(session, planner, runner, estimator, combinations, law, fitting, **of)
     if found["landmarks"] is not None and choice != AS_ASKED:
         found["landmarks"] = replace(found["landmarks"], choice=choice)
-    detail = "; ".join(filter(None, (reason, found.pop("detail"))))
-    run_of = run_fields(session)
-    return DependenceMatrix(
-        names=session.names, null=law.name, null_reason=detail, **found, **run_of
-    )
+    found["null_reason"] = "; ".join(filter(None, (reason, found["null_reason"])))
+    return DependenceMatrix(names=session.names, null=law.name, **found, **run_fields(session))
 
 
 @plans(dependence_matrix)
@@ -552,9 +524,7 @@ def _steps(session: Session, statistics: Sequence[tuple[OuterStatistic, Orbit]])
     """The passes over the data, once the features are drawn."""
     whole = statistics[0][0].features
     steps = moments_steps(session, whole, _alone(whole), then="estimate")
-    for one in statistics:
-        steps += replicate_steps(session, *one, SHARE_OF_MANY)
-    return steps
+    return sum((replicate_steps(session, *one, SHARE_OF_MANY) for one in statistics), steps)
 
 
 def _alone(features: Sequence[Features]) -> list[tuple[int, int]]:
@@ -592,12 +562,13 @@ def _tested(
     steps = _steps(session, statistics)
     plan_of(session, steps, estimator.remedy, estimator.n_drawn(session)).check()
     pairs, whole = combinations.chosen, statistics[0][0].features
+    alone = _alone(whole)
     if isinstance(null, Spectral):
         remedy = "take null='shifts', which is exact"
         detail = guard_features(session, whole, pairs, null, remedy)
-    moments = second_moments(session, whole, _alone(whole))
+    moments = second_moments(session, whole, alone)
     session.step("estimate")
-    blocks = [moments.covariance(*pair) for pair in _alone(whole)]
+    blocks = [moments.covariance(*pair) for pair in alone]
     # A variable with itself: the whitened block is its covariance operator.
     own = np.array([float(np.vdot(block, block)) for block in blocks])
     hsic = replicate(session, *statistics[0], SHARE_OF_MANY).statistics / session.n
@@ -606,31 +577,23 @@ def _tested(
     chance = _products(traces) / (session.n - 1)
     if isinstance(null, Spectral):
         spectra = [moments.spectrum(m) for m in range(len(whole))]
-        alone = [(m, m) for m in range(len(whole))]
         sizes = np.concatenate([hsic, own])
         both = _spectral_pvalues(session, sizes, [*pairs, *alone], spectra, whole, null)
-        pvalues, own_pvalues = np.split(both, [len(pairs)])
+        ps, own_ps = np.split(both, [len(pairs)])
     else:
         statistic, orbit = statistics[1]
         # Of a variable with itself no replicate is as large.
-        pvalues, own_pvalues = np.empty(len(pairs)), np.full(len(own), 1.0 / len(orbit))
-        for numbers, part in replicate_parts(session, statistic, orbit, SHARE_OF_MANY):
-            columns = zip(numbers, part.statistics, part.replicates.T, part.rounding, strict=True)
-            for c, t, column, tie in columns:
-                pvalues[c] = pvalue(t, Replicates(column), session.dtype, tie)
-                if session.moves is not None:
-                    chance[c] = column.mean() / session.n
+        ps, own_ps = np.empty(len(pairs)), np.full(len(own), 1.0 / len(orbit))
+        for numbers, (observed, drawn_for, rounding, *_) in replicate_parts(
+            session, statistic, orbit, SHARE_OF_MANY
+        ):
+            ps[numbers] = pvalues(observed, drawn_for, session.dtype, rounding)
+            if session.moves is not None:
+                chance[numbers] = drawn_for.mean(axis=0) / session.n
         detail = "; ".join(filter(None, (orbit.detail, _directions_text(drawn.features))))
-    return {
-        "own_hsic": own,
-        "own_pvalues": own_pvalues,
-        "pair_hsic": hsic,
-        "pair_cka": _cka(session, own, hsic, chance),
-        "pair_pvalues": pvalues,
-        "variables": tuple(map(variable_summary, session.sources, combinations.kernels)),
-        "landmarks": replace(drawn.landmarks, kept=tuple(one.n_features for one in whole)),
-        "detail": detail,
-    }
+    summary = replace(drawn.landmarks, kept=tuple(one.n_features for one in whole))
+    hsics = own, hsic
+    return _fields_of(session, combinations.kernels, hsics, chance, (own_ps, ps), summary, detail)
 
 
 def _plan_of_products(
@@ -657,22 +620,34 @@ def _tested_by_products(
     alone, statistics, hsic = martingales_of_pairs(session, fitted.kernels)
     # The mean over all permutations is a product of traces.
     roots = alone.traces / (session.n * math.sqrt(session.n - 1))
-    cka = _cka(session, alone.own, hsic, _products(roots, hsic.dtype))
-    pvalues = normal_pvalues(statistics)
-    for values in (hsic, cka, pvalues):
-        values.flags.writeable = False  # so that the result takes no copy
+    chance = _products(roots, hsic.dtype)
     # Statistics of n - 1 equal terms are the largest: by Cauchy and Schwarz sqrt(n - 1).
     largest = np.full(len(alone.own), math.sqrt(session.n - 1))
-    return {
-        "own_hsic": alone.own,
-        "own_pvalues": normal_pvalues(largest),
-        "pair_hsic": hsic,
-        "pair_cka": cka,
-        "pair_pvalues": pvalues,
-        "variables": tuple(map(variable_summary, session.sources, fitted.kernels)),
-        "landmarks": None,
-        "detail": detail,
+    ps, hsics = (normal_pvalues(largest), normal_pvalues(statistics)), (alone.own, hsic)
+    return _fields_of(session, fitted.kernels, hsics, chance, ps, None, detail)
+
+
+def _fields_of(
+    session: Session,
+    kernels: Sequence[Kernel],
+    hsic: tuple[Vector, Sizes],
+    chance: Sizes,
+    pvalues: tuple[Vector, Vector],
+    landmarks: LandmarkSummary | None,
+    detail: str,
+) -> dict[str, Any]:
+    """Fields of a matrix, of HSIC and p-values of the variables alone and of all pairs."""
+    made = {
+        "own_hsic": hsic[0],
+        "own_pvalues": pvalues[0],
+        "pair_hsic": hsic[1],
+        "pair_cka": _cka(session, *hsic, chance),
+        "pair_pvalues": pvalues[1],
     }
+    for values in made.values():
+        values.flags.writeable = False  # so that the result takes no copy
+    variables = tuple(map(variable_summary, session.sources, kernels))
+    return {**made, "variables": variables, "landmarks": landmarks, "null_reason": detail}
 
 
 def _square(pairs: Sizes, diagonal: Any) -> NDArray[Any]:

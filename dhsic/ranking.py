@@ -9,19 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._arguments import Precision, RunOptions, check_kernel, read_kernel
-from dhsic._fields import run_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
+from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, runs
+from dhsic._fields import run_batch, run_fields
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import check_choice, check_level, named_arguments, nearest, shown
+from dhsic._validation import check_choice, check_level, nearest, shown
 from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, labels_of
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
@@ -40,10 +38,7 @@ from dhsic.estimators import (
 from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import (
     Planner,
-    described_plan,
     plan_once,
-    planned,
-    run_null,
 )
 from dhsic.estimators.program import Intervals
 from dhsic.io.frames import unknown_column
@@ -52,11 +47,10 @@ from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables
 from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
-from dhsic.nulls import Control, Replicates, Resampling, adjust, pvalue, standardised, step_down
+from dhsic.nulls import Control, Resampling, adjust, pvalues, standardised, step_down
 from dhsic.report import Findings
 from dhsic.results import (
     AS_ASKED,
-    Interval,
     LandmarkSummary,
     RunFields,
     floor_text,
@@ -64,7 +58,6 @@ from dhsic.results import (
     kernel_text,
 )
 from dhsic.sensitivity.maps import column_sensitivities, map_passes
-from dhsic.statistics.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,29 +141,22 @@ class RankedColumn:
     name: str
     columns: tuple[int, ...]
     kernel: str
-    statistic: float
-    standardised: float
-    hsic: float
-    cka: float
-    pvalue: float
-    pvalue_bh: float
-    pvalue_by: float
-    pvalue_bonferroni: float
-    pvalue_holm: float
-    pvalue_max_t: float
+    statistic: float = 0.0
+    standardised: float = 0.0
+    hsic: float = 0.0
+    cka: float = 0.0
+    pvalue: float = 1.0
+    pvalue_bh: float = 1.0
+    pvalue_by: float = 1.0
+    pvalue_bonferroni: float = 1.0
+    pvalue_holm: float = 1.0
+    pvalue_max_t: float = 1.0
     sensitivity: float | None = None
     constant: bool = False
     conf_low: float | None = None
     conf_high: float | None = None
     cka_low: float | None = None
     cka_high: float | None = None
-
-    @classmethod
-    def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
-        """A column that is constant: no dependence, p-values 1."""
-        # p-values of 1 in every correction: a constant counts among the features, and is never
-        # found.
-        return cls(name, columns, kernel, 0.0, 0.0, 0.0, 0.0, *(1.0,) * 6, None, True)
 
     def adjusted(self, control: Control) -> float:
         """The p-value adjusted in one way."""
@@ -753,8 +739,8 @@ def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
     return read if session.finite[1] else with_missing(read)
 
 
-def without_constants(session: Session, features: RankedColumns) -> RankedColumns:
-    """The features that are not constant.
+def varying(session: Session, features: RankedColumns) -> list[int]:
+    """Numbers of the features that are not constant.
 
     Only where some do not vary among the rows that set bandwidths, all rows are looked at. Those
     that vary in other rows, such as rare flags, are kept.
@@ -766,30 +752,18 @@ def without_constants(session: Session, features: RankedColumns) -> RankedColumn
     """
     sample = filled(session.take(bandwidth_rows(session))[0])
     same = (sample == sample[0]).all(axis=0)
-    still = [bool(same[list(columns)].all()) for columns in features.columns]
-    if not any(still):
-        return features
     # Only those that do not vary in the sample are looked for in all rows.
-    sets = {
-        (0, at)
-        for at, same_in_sample in zip(features.columns, still, strict=True)
-        if same_in_sample
-    }
-    differing = beyond(session, [sample], sorted(sets))
-    pairs = enumerate(zip(features.columns, still, strict=True))
-    kept = [k for k, (at, same_in_sample) in pairs if not same_in_sample or differing[0, at].total]
+    still = sorted({(0, at) for at in features.columns if same[list(at)].all()})
+    differing = beyond(session, [sample], still) if still else {}
+    each = enumerate(features.columns)
+    kept = [k for k, at in each if (0, at) not in differing or differing[0, at].total]
     if not kept:
         msg = (
             f"a ranking needs a feature that varies, and all {len(features)} of "
             f"{session.names[0]!r} are constant: they are independent of everything"
         )
         raise DataError(msg)
-    return replace(
-        features,
-        names=tuple(features.names[k] for k in kept),
-        columns=tuple(features.columns[k] for k in kept),
-        kernels=tuple(features.kernels[k] for k in kept),
-    )
+    return kept
 
 
 def column_estimator(
@@ -824,8 +798,7 @@ Joint = tuple[Kernel, Kernel] | None
 """Kernels of all features as one variable and of the target, where there is a map of these."""
 
 
-@named_arguments
-@shows_progress
+@runs
 def rank_features(
     features: Any = None,
     target: Any = None,
@@ -838,7 +811,6 @@ def rank_features(
     estimator: EstimatorName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: GapTreatment = "refuse",
@@ -846,13 +818,7 @@ def rank_features(
     groups: Any = None,
     order: Order | None = None,
     confidence: float | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> ColumnRanking:
     """Rank the columns of a variable by their dependence on a target.
 
@@ -904,8 +870,6 @@ def rank_features(
         Replicates, at least 1,000 shifts by default. The smallest p-value is one over the number of
         replicates: for d features Bonferroni and Holm need d times as many replicates, and "bh"
         needs d / k times as many to find k features.
-    rng : int, SeedSequence, BitGenerator, Generator or None, optional
-        Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
         Names of the columns. The default is the names in the data, or "x[0]", "x[1]", ...
     data, missing
@@ -922,7 +886,7 @@ def rank_features(
         column that varies and of each by itself, so that one in 20 intervals of 95 % misses. All
         come from blocks of rows that are left out of the sums of one more pass, or of several where
         the sums of all blocks and columns do not fit the memory.
-    precision, client, threads, memory, time, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. If the replicates of all features do not fit the memory, the
         ranking takes several passes with a part of the features each; `plan_ranking` predicts their
         number.
@@ -975,7 +939,7 @@ def rank_features(
     >>> sorted(ranking.rejected(0.05, control="max-t"))
     ['x[1]', 'x[4]']
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     check_choice("by", by, get_args(By))
     # Labels are as many a row, of four rows or more.
     lists = isinstance(groups, list) and all(isinstance(x, list | tuple | range) for x in groups)
@@ -1007,53 +971,55 @@ def rank_features(
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     every = chosen.against(target_kernel_of(session, target_kernel))
+
+    def planner(
+        one: Estimator, some: Session, combinations: Combinations, level: float | None = None
+    ) -> Plan:
+        chosen_null, _ = find_null(null, one, some, n_resamples, combinations)
+        plan, others = plan_once(one, some, combinations, chosen_null), list[Plan]()
+        if joint is not None:
+            others.append(map_passes(some, one, "statistic", joint, (0,)))
+        if level is not None:
+            others.append(Intervals.of(some, one, combinations, level).plan(some))
+        return replace(plan, steps=sum((other.steps for other in others), plan.steps))
+
     # An estimator fits if the whole run does, the map of sensitivities included.
-    planner = partial(_plan, null=null, n_resamples=n_resamples, joint=joint)
     method, reason = column_estimator(
         estimator, session, every, null, n_resamples, planner, tuples=joint is not None
     )
     law, null_reason = find_null(null, method, session, n_resamples, every)
     if not isinstance(law, Resampling):  # a chain of tests
         raise InvalidArgumentError(msg)
+    sure = None if confidence is None else Intervals.of(session, method, every, confidence)
+
+    def runner(
+        one: Estimator, some: Session, combinations: Combinations
+    ) -> tuple[GridOutcome, tuple[RankedColumn, ...]]:
+        kept = varying(some, chosen)
+        # A constant would count as a test of many, and cost the others power.
+        tested = combinations.part(kept)
+        outcome = one.test_grid(some, tested, law)
+        found = _found(outcome, some.dtype)
+        if sure is not None:
+            intervals = zip(*replace(sure, combinations=tested).of_features(some), strict=True)
+            for (low, high), each in zip(_ENDS.values(), intervals, strict=True):
+                found |= {low: [x.low for x in each], high: [x.high for x in each]}
+        columns = _ranked(chosen, kept, found)
+        if joint is not None:
+            # Of all columns, those that are constant too: the map is of them as one variable. By
+            # the statistic and not the estimate, as the p-values.
+            _, sizes = column_sensitivities(some, one, "statistic", joint, (0,))
+            columns = tuple(
+                replace(f, sensitivity=float(sizes[list(f.columns)].sum())) for f in columns
+            )
+        return outcome, columns
+
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
-    plan, intervals = planned(planner, method, session, every), None
-    if confidence is not None:
-        intervals = Intervals.of(session, method, every, confidence)
-        plan = replace(plan, steps=(*plan.steps, *intervals.plan(session).steps))
-
-    def run_all(part: Session) -> None:
-        run_null(method, part, every, law)
-        if intervals is not None:
-            intervals.of_features(part)
-
-    pilot = partial(session.timed, run_all)
     kernels = (*chosen.kernels, every.kernels[-1])
-    session.begin(described_plan(plan, pilot, method.name, law.name, kernels))
-    tested = without_constants(session, chosen)
-    # A constant would count as a test of many, and cost the others power.
-    combinations = tested.against(every.kernels[-1])
-    session.resume(
-        computes="column ranking",
-        joint=joint,
-        estimator=method,
-        null=law,
-        kernels=combinations.kernels,
-        intervals=intervals,
-    )
-    neighbours = Neighbours(session)
-    outcome = method.test_grid(session, combinations, law)
-    neighbours.warn()
-    ranked = _ranked(tested, outcome, session.dtype)
-    if intervals is not None:
-        of_each = replace(intervals, combinations=combinations).of_features(session)
-        ranked = tuple(map(_with_intervals, ranked, of_each))
-    ranked = _with_constants(chosen, ranked)
-    if joint is not None:
-        # Of all columns, those that are constant too: the map is of them as one variable. By the
-        # statistic and not the estimate, as the p-values.
-        _, sizes = column_sensitivities(session, method, "statistic", joint, (0,))
-        ranked = tuple(replace(f, sensitivity=float(sizes[list(f.columns)].sum())) for f in ranked)
+    of: Any = {"computes": "column ranking", "joint": joint, "intervals": sure}
+    both = partial(planner, level=confidence), runner
+    outcome, ranked = run_batch(session, *both, method, every, law, kernels, **of)
     return ColumnRanking(
         features=ranked,
         by=by,
@@ -1105,23 +1071,6 @@ def plan_ranking() -> None:
     """
 
 
-def _plan(
-    estimator: Estimator,
-    session: Session,
-    combinations: Combinations,
-    null: str | Null,
-    n_resamples: int | None,
-    joint: Joint,
-) -> Plan:
-    """The ranking, and the map where there is one."""
-    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
-    plan = plan_once(estimator, session, combinations, chosen)
-    if joint is None:
-        return plan
-    steps = map_passes(session, estimator, "statistic", joint, (0,)).steps
-    return replace(plan, steps=(*plan.steps, *steps))
-
-
 def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel: Any) -> Joint:
     """Kernels of the map of all features as one variable, refused before the first pass."""
     if by != "sensitivity":
@@ -1155,48 +1104,38 @@ def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel
 
 
 def _ranked(
-    features: RankedColumns, outcome: GridOutcome, dtype: np.dtype[Any]
+    features: RankedColumns, kept: Sequence[int], found: Mapping[str, Sequence[Any]]
 ) -> tuple[RankedColumn, ...]:
-    """Every feature with its p-values."""
+    """All features, with what is found of those that vary."""
+    rows = (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
+    told: dict[int, dict[str, Any]] = dict(zip(kept, rows, strict=True))
+    each = enumerate(zip(features.names, features.columns, features.kernels, strict=True))
+    return tuple(
+        RankedColumn(name, at, **told.get(k, {"kernel": kernel.spec(), "constant": True}))
+        for k, (name, at, kernel) in each
+    )
+
+
+def _found(outcome: GridOutcome, dtype: np.dtype[Any]) -> dict[str, list[Any]]:
+    """What is found of the features that vary, by the fields of `RankedColumn`."""
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
-    columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
-    p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
+    p, hsic = pvalues(statistics, replicates, dtype, rounding), outcome.hsic
     # The data stand among the replicates, so that a distance is made alike for all rows.
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
-    fitted, hsic = outcome.combinations.kernels[:-1], outcome.hsic
-    kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
     # The mean over replicates is what independence would leave, more for many categories.
     # Of landmarks the statistic is not HSIC times n, but nearly in proportion.
     units = np.divide(hsic, statistics, out=0.0 * p, where=statistics != 0.0)
-    chance = units * replicates.mean(axis=0)
-    numbers = [
-        *(statistics, distances[0], hsic, outcome.cka(chance), p),
-        *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
+    controls: Any = "bh", "by", "bonferroni", "holm"
+    found = {
+        "statistic": statistics,
+        "standardised": distances[0],
+        "hsic": hsic,
+        "cka": outcome.cka(units * replicates.mean(axis=0)),
+        "pvalue": p,
+        **{f"pvalue_{control}": adjust(p, control) for control in controls},
         # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
-        step_down(statistics, replicates, rounding, dtype),
-    ]
-    described = zip(features.names, features.columns, kernels, strict=True)
-    return tuple(
-        RankedColumn(name, columns, kernel.spec(), *values)
-        for (name, columns, kernel), values in zip(
-            described, np.transpose(numbers).tolist(), strict=True
-        )
-    )
-
-
-def _with_intervals(one: RankedColumn, intervals: tuple[Interval, Interval]) -> RankedColumn:
-    (low, high), (cka_low, cka_high) = ((each.low, each.high) for each in intervals)
-    return replace(one, conf_low=low, conf_high=high, cka_low=cka_low, cka_high=cka_high)
-
-
-def _with_constants(
-    features: RankedColumns, tested: Sequence[RankedColumn]
-) -> tuple[RankedColumn, ...]:
-    """All features, those that are constant between those that were tested."""
-    # By name, in which all columns of a ranking differ.
-    by_name = {column.name: column for column in tested}
-    described = zip(features.names, features.columns, features.kernels, strict=True)
-    return tuple(
-        by_name.get(name) or RankedColumn.still(name, columns, kernel.spec())
-        for name, columns, kernel in described
-    )
+        "pvalue_max_t": step_down(statistics, replicates, rounding, dtype),
+    }
+    fitted = outcome.combinations.kernels[:-1]
+    specs = [kernel.kernel.spec() for kernel in fitted if isinstance(kernel, OnColumns)]
+    return {"kernel": specs, **{name: values.tolist() for name, values in found.items()}}

@@ -7,19 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, RunOptions, choose_method
+from dhsic._arguments import RunArguments, RunOptions, choose_method, runs
 from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
-from dhsic._validation import check_choice, named_arguments
+from dhsic._validation import check_choice
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
@@ -347,15 +345,13 @@ _FEWEST = 2
 _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 
 
-@named_arguments
-@shows_progress
+@runs
 def two_sample_test(
     *samples: Any,
     kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
     estimator: MMDName | Estimator = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     between: Any = None,
@@ -363,13 +359,7 @@ def two_sample_test(
     strata: Any = None,
     groups: Any = None,
     confidence: float | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> TwoSampleTestResult:
     """Test whether two or more samples come from one distribution.
 
@@ -409,7 +399,7 @@ def two_sample_test(
         `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
     null : str, Permutation, Gamma, Spectral, Martingale or Normal, optional
         As for `independence_test`; a null that the estimator supports.
-    n_resamples, rng
+    n_resamples
         As for `independence_test`.
     names : sequence of str, optional
         Names of the samples.
@@ -439,7 +429,7 @@ def two_sample_test(
     confidence : float, optional
         As for `independence_test`, of the discrepancy: the level of an interval of the squared MMD
         of the populations, by blocks of rows of all samples that are left out one by one.
-    precision, client, threads, memory, time, progress, checkpoint
+    rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -482,7 +472,7 @@ def two_sample_test(
     >>> wrong.pvalue < 0.05 < right.pvalue
     True
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     RowLabels(strata, groups).check_confidence(confidence)
     labels = {"strata": strata, "groups": groups}
     asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)

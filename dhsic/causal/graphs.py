@@ -8,23 +8,22 @@ from functools import cache, partial
 from graphlib import TopologicalSorter
 from itertools import combinations, permutations, product
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Unpack
 
 from dhsic import plots
 from dhsic._arguments import (
-    Precision,
+    Kernels,
+    RunArguments,
     RunOptions,
     choose_method,
     read_given,
     read_single_kernels,
+    runs,
 )
 from dhsic._fields import run_fields, tested_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._text import printable
-from dhsic._validation import check_choice, check_level, named_arguments, shown
-from dhsic.api import Kernels
+from dhsic._validation import check_choice, check_level, shown
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import graphs_on
@@ -602,8 +601,7 @@ class DAGSearch(RunFields):
         ]
 
 
-@named_arguments
-@shows_progress
+@runs
 def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -615,14 +613,7 @@ def score_dags(
     estimator: MeasureName | DependenceMeasure = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> DAGScores:
     """Score every causal graph over up to five nodes [1]_ [2]_.
 
@@ -702,7 +693,7 @@ def score_dags(
     >>> len(scores), "a -> b, b -> c" in [str(one.dag) for one in scores.accepted()]
     (25, True)
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     # More nodes are refused before anything is read: their graphs outgrow any memory.
     session = open_nodes(run, variables, names, data, missing, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
@@ -734,8 +725,7 @@ def score_dags(
     )
 
 
-@named_arguments
-@shows_progress
+@runs
 def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -747,14 +737,7 @@ def search_dag(
     estimator: MeasureName | DependenceMeasure = "auto",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> DAGSearch:
     """Search a causal graph by regression with subsequent independence test, RESIT [1]_.
 
@@ -813,7 +796,7 @@ def search_dag(
     >>> print(search_dag(a, b, c, names=("a", "b", "c"), rng=0).dag)
     a -> b, b -> c
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     level = check_level(alpha)
     session = open_nodes(run, variables, names, data, missing)
     p, runtime = len(session.sources), session.runtime
@@ -1093,8 +1076,7 @@ class ResidualIndependenceTestResult(IndependenceTestResult):
         return [{**row, "given": ", ".join(self.given), "method": method}]
 
 
-@named_arguments
-@shows_progress
+@runs
 def residual_independence_test(
     x: Any,
     y: Any,
@@ -1110,14 +1092,7 @@ def residual_independence_test(
     estimator: EstimatorName | Estimator = "nystrom-m",
     null: NullName | Null = "auto",
     n_resamples: int | None = None,
-    rng: RngLike = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> ResidualIndependenceTestResult:
     """Test whether the residuals of two variables, regressed on others, are independent.
 
@@ -1189,7 +1164,7 @@ def residual_independence_test(
     >>> residual_independence_test(x, y, given=z, null="gamma", rng=0).pvalue > 0.05
     True
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     variables, names = read_given(x, y, given, names, data)
     rows = RowLabels(None, groups, order)
     session = open_nodes(run, variables, names, data, missing, rows)
@@ -1201,7 +1176,7 @@ def residual_independence_test(
     fitted = run_regressions(session, regressor, wanted, computes="test of residuals", **asked)
     residuals = fitted.variables(wanted)
     if session.moves is not None:  # rows are read in any order, and computed once
-        with graphs_on(client, threads):
+        with graphs_on(run.client, run.threads):
             residuals = [held_in_memory(source) for source in residuals]
     tested = session.over(residuals, "residuals")
     # By the residuals, whose spreads set the bandwidths.

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from typing import Any, ClassVar, NamedTuple, Self, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, RunOptions, check_kernel, read_kernel
+from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, runs
 from dhsic._files import check_regular, parse_json
 from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike, generator
+from dhsic._random import generator
 from dhsic._validation import (
     check_choice,
     check_flag,
@@ -472,8 +472,7 @@ class MeanEmbedding(BarResult):
             raise InvalidArgumentError(msg)
 
 
-@named_arguments
-@shows_progress
+@runs
 def mean_embedding(
     x: Any,
     kernel: KernelName | str | Kernel = "gaussian",
@@ -482,14 +481,7 @@ def mean_embedding(
     selection: Selection = "uniform",
     pool: int = 4,
     tolerance: float | None = None,
-    rng: RngLike = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> MeanEmbedding:
     """Compute the mean embedding of a sample, projected on landmarks, in one pass.
 
@@ -543,7 +535,7 @@ def mean_embedding(
     check_landmark_options(usual, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     session = _open_sample(run, x)
     asked = read_kernel(kernel) or Gaussian()
     check_kernel(asked, kinds_of(session.sources[0]), "x")
@@ -559,8 +551,8 @@ def mean_embedding(
     session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
     s = _pool_rows(session, selection, pool, p)
     # What a checkpoint has to be made of, or it is that of another call.
-    options = {"n_landmarks": p, "selection": selection, "pool": s, "tolerance": tolerance}
-    session.resume(computes="mean embedding", kernel=asked, **options)
+    drawing = {"n_landmarks": p, "selection": selection, "pool": s, "tolerance": tolerance}
+    session.resume(computes="mean embedding", kernel=asked, **drawing)
     fitted, drawn = _draw(session, asked, s)
     if selection != "uniform":
         session.step("select landmarks")

@@ -11,17 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Unpack, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, RunOptions, choose_measure
+from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
 from dhsic._fields import result_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
-from dhsic._validation import check_choice, check_integer, named_arguments, nearest
-from dhsic.api import Kernels
+from dhsic._validation import check_choice, check_integer, nearest
 from dhsic.engine.blocks import kinds_of
 from dhsic.engine.graph import LazyRows
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -431,25 +428,17 @@ def map_columns(dims: Mapping[str, int]) -> dict[str, int]:
     return {**dims, SAMPLES: 1}
 
 
-@named_arguments
-@shows_progress
+@runs
 def sensitivity_map(
     *variables: Any,
     of: Of = "statistic",
     wrt: Sequence[str] | None = None,
     kernels: Kernels | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    time: float | str | None = None,
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[RunArguments],
 ) -> SensitivityMap:
     """Compute the derivatives of a measure of dependence by each entry of the data.
 
@@ -477,7 +466,7 @@ def sensitivity_map(
         "nystrom-m", "rff-hsic" ([1]_ equations 10 and 11, and for more than two variables), or
         "v-hsic" ([1]_ equations 8 and 9), whose cost is quadratic and which holds all rows in
         memory; or a value with options.
-    rng, names, data, missing, precision, client, threads, memory, time, progress, checkpoint
+    names, data, missing, rng, precision, client, threads, memory, time, progress, checkpoint
         As for `independence_test`. The map is returned in the given precision.
 
     Returns
@@ -505,7 +494,7 @@ def sensitivity_map(
     >>> found.maps["x"].compute().shape
     (400, 4)
     """
-    run = RunOptions(rng, precision, client, threads, memory, time, progress, checkpoint)
+    run = RunOptions(**options)
     check_choice("of", of, get_args(Of))
     session = run.open(variables, names, data, missing)
 
