@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from inspect import Parameter, signature
 from time import perf_counter
@@ -65,20 +65,27 @@ _USUAL = Candidates()
 DROP_MISSING = "; missing='drop' drops those with NaN"
 
 
-class RunArguments(TypedDict, total=False):
-    """The arguments of `RunOptions`, for the signatures of public functions."""
+class UntimedArguments(TypedDict, total=False):
+    """The arguments of `RunOptions` where nothing is chosen by its time."""
 
     rng: RngLike
     precision: Precision
     client: Any
     threads: int | None
     memory: int | str
-    time: float | str | None
     progress: Progress
     checkpoint: str | None
 
 
-def runs(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+class RunArguments(UntimedArguments, total=False):
+    """The arguments of `RunOptions`, for the signatures of public functions."""
+
+    time: float | str | None
+
+
+def runs(
+    function: Callable[Given, Returned], taken: type[Any] = RunArguments
+) -> Callable[Given, Returned]:
     """Make a public function of one whose last parameter, `RunArguments`, says how it runs.
 
     Its signature lists them, with the defaults of `RunOptions`; it shows progress, see
@@ -86,9 +93,11 @@ def runs(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """
     given, made = signature(function), function  # type: Any, Any
     *own, last = given.parameters.values()
+    hints = get_type_hints(taken)
     every = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(RunOptions, name), annotation=hint)
-        for name, hint in get_type_hints(RunArguments).items()
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(RunOptions)
+        if one.name in hints
     ]
     made.__signature__ = given.replace(parameters=[*own, *every])
     made = named_arguments(shows_progress(function))
@@ -246,7 +255,9 @@ def read_given(
     return variables, names
 
 
-def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
+def _read_kernels(
+    kernels: Any, m: int, argument: str = "kernels", of: str = "variables"
+) -> Grid | tuple[Kernel | None, ...]:
     """Kernels as given for the variables; None leaves one open."""
     if isinstance(kernels, Grid):
         return kernels
@@ -255,12 +266,12 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
         kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
         msg = (
-            "kernels must be a name, a Kernel, a sequence of them, or a Grid, got "
+            f"{argument} must be a name, a Kernel, a sequence of them, or a Grid, got "
             f"{shown(kernels)}: write 'gaussian:0.5', for instance"
         )
         raise InvalidArgumentError(msg)
     if len(kernels) != m:
-        msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
+        msg = f"{argument} must be one, or one for each of {m} {of}, got {len(kernels)}"
         raise InvalidArgumentError(msg)
     if any(isinstance(kernel, Candidates) for kernel in kernels):
         # Candidates of any variable make a grid: kernels that are given are those of one candidate.
@@ -268,7 +279,7 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     return tuple(read_kernel(kernel) for kernel in kernels)
 
 
-def read_single_kernels(kernels: Any, m: int, what: str) -> tuple[Kernel | None, ...]:
+def read_single_kernels(kernels: Any, m: int, what: str, *said: str) -> tuple[Kernel | None, ...]:
     """One kernel a variable as given; None leaves one open.
 
     Raises
@@ -276,7 +287,7 @@ def read_single_kernels(kernels: Any, m: int, what: str) -> tuple[Kernel | None,
     InvalidArgumentError
         A grid, which what is asked for does not take, or something else.
     """
-    asked = _read_kernels(kernels, m)
+    asked = _read_kernels(kernels, m, *said)
     if isinstance(asked, Grid):
         msg = f"{what} needs one kernel for each variable, got several: name one, as 'gaussian'"
         raise InvalidArgumentError(msg)

@@ -17,6 +17,7 @@ from dhsic._arguments import (
 )
 from dhsic._fields import assess, result_fields, tested_fields
 from dhsic._rows import Order, RowLabels
+from dhsic._validation import shown
 from dhsic.engine.plan import plans
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import COCO, Estimator, EstimatorName, Null, NullName, WitnessFunctions
@@ -347,7 +348,7 @@ def witness_functions(
     session = run.open((x, y), names, data, missing)
     chosen, reason, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):
-        msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
+        msg = f"witness functions need estimator 'coco' or a COCO value, got {shown(estimator)}"
         raise InvalidArgumentError(msg)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="witness functions", estimator=chosen, kernels=fitting)

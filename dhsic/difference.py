@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import scipy
 
 from dhsic import plots
-from dhsic._arguments import Kernels, Precision, RunOptions, choose_measure, read_single_kernels
+from dhsic._arguments import (
+    Kernels,
+    RunOptions,
+    UntimedArguments,
+    choose_measure,
+    read_single_kernels,
+    runs,
+)
 from dhsic._fields import run_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike
-from dhsic._rows import RowLabels
-from dhsic._validation import named_arguments
+from dhsic._validation import check_level
 from dhsic.engine.plan import plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -78,37 +82,30 @@ class DependenceDifference(RunFields):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        each = zip(self._terms, self._values, self._intervals, strict=True)
         return [
             ("n", self._rows_told),
             ("measure", self.estimator),
-            *((term, f"{value:.4g}, {interval.told}") for term, value, interval in each),
+            *((term, f"{value:.4g}, {interval.told}") for term, value, interval in self._measures),
             ("p-value", pvalue_text(self.pvalue, None, 0)),
             *self._tail(),
         ]
 
     def records(self) -> list[dict[str, Any]]:
         """A row a measure, and one of the difference."""
-        pvalues = None, None, self.pvalue
-        each = zip(self._terms, self._values, self._intervals, pvalues, strict=True)
+        each = zip(self._measures, (None, None, self.pvalue), strict=True)
         return [
             {"term": term, "method": self.estimator, "p_value": p, "estimate": value, "n": self.n}
             | interval.columns
-            for term, value, interval, p in each
+            for (term, value, interval), p in each
         ]
 
     @property
-    def _terms(self) -> list[str]:
+    def _measures(self) -> list[tuple[str, float, Interval]]:
+        """Name, value and interval of both measures, and of their difference."""
         x1, x2, y = self.names
-        return [f"{x1}, {y}", f"{x2}, {y}", "difference"]
-
-    @property
-    def _values(self) -> list[float]:
-        return [*self.estimates, self.difference]
-
-    @property
-    def _intervals(self) -> list[Interval]:
-        return [*self.intervals, self.interval]
+        terms = f"{x1}, {y}", f"{x2}, {y}", "difference"
+        values, intervals = (*self.estimates, self.difference), (*self.intervals, self.interval)
+        return list(zip(terms, values, intervals, strict=True))
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
@@ -138,29 +135,22 @@ class DependenceDifference(RunFields):
         MissingDependencyError
             matplotlib is not installed.
         """
-        axes = plots.draw_bars(ax, self._terms, self._values, self.estimator)
-        ends = np.array([(one.low, one.high) for one in self._intervals])
-        plots.draw_intervals(axes, ends)
+        terms, values, intervals = zip(*self._measures, strict=True)
+        axes = plots.draw_bars(ax, terms, values, self.estimator)
+        plots.draw_intervals(axes, np.array([(one.low, one.high) for one in intervals]))
         return axes
 
 
-@named_arguments
-@shows_progress
+@partial(runs, taken=UntimedArguments)
 def dependence_difference(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: EstimatorName | Estimator = "cka",
     confidence: float = 0.95,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[UntimedArguments],
 ) -> DependenceDifference:
     """Estimate how much more y depends on x1 than on x2.
 
@@ -179,7 +169,7 @@ def dependence_difference(
         can, where x1 and x2 have the same kernel and the same law.
     confidence : float, optional
         The level of the intervals.
-    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
+    names, data, missing, rng, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -208,8 +198,8 @@ def dependence_difference(
     >>> dhsic.dependence_difference(a, b, a + e, rng=0).pvalue < 0.01
     True
     """
-    RowLabels().check_confidence(confidence)
-    run = RunOptions(rng, precision, client, threads, memory, None, progress, checkpoint)
+    check_level(confidence, "confidence", "as 0.95")
+    run = RunOptions(**options)
     session = run.open(variables, names, data, missing, what=_WHAT)
     if len(session.sources) != 3:
         msg = f"{_WHAT} takes three variables, x1, x2 and y, got {len(session.sources)}"

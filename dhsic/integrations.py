@@ -126,7 +126,7 @@ class PValue:
         first = self._of_first(x, y, *given)
         if first <= _SURE:
             return first / _FIRST_SHARE
-        whole = self.of_all(x, y, *given)
+        whole = self.of_all(x, y, *given).pvalue
         # Nothing was spent on a first test that there was not.
         return whole if np.isnan(first) else min(1.0, whole / (1.0 - _FIRST_SHARE))
 
@@ -142,7 +142,8 @@ class PValue:
         rng = generator(resolve_seed(self.rng), "first rows")
         rows = np.sort(rng.choice(n, count, replace=False))
         try:
-            return self._of_few(*(_take(variable, rows) for variable in variables))
+            # Of some rows, whose test is no part of the checkpoint of the whole one.
+            return self.of_all(*(_take(x, rows) for x in variables), checkpoint=False).pvalue
         except (DataError, InvalidArgumentError):
             # As a variable whose drawn rows are all the same, or more landmarks than drawn rows.
             return float("nan")
@@ -159,28 +160,18 @@ class PValue:
         count = self.marginal.get("n_resamples") or getattr(null, "n_resamples", 0)
         return isinstance(count, int) and count >= 1.0 / _SURE
 
-    def _of_few(self, *variables: Any) -> float:
-        """The p-value of some rows, whose test is no part of the checkpoint of the whole one."""
-        options = self.marginal, self.conditional
-        if not any("checkpoint" in one for one in options):
-            return self.of_all(*variables)
-        marginal, conditional = (
-            {name: value for name, value in one.items() if name != "checkpoint"} for one in options
-        )
-        return replace(self, marginal=marginal, conditional=conditional).of_all(*variables)
-
-    def of_all(self, x: Any, y: Any, *given: Any) -> float:
-        """The p-value of all rows that are passed, by one test."""
-        return self.result_of_all(x, y, *given).pvalue
-
-    def result_of_all(self, x: Any, y: Any, *given: Any) -> IndependenceTestResult:
-        """The result of that test."""
+    def of_all(
+        self, x: Any, y: Any, *given: Any, checkpoint: bool = True
+    ) -> IndependenceTestResult:
+        """The result of one test of all rows that are passed, with or without its checkpoint."""
         own = {name: getattr(self, name) for name in ("rng", "client", "threads", "memory")}
         options: dict[str, Any] = {**own, "progress": False}
+        options |= self.conditional if given else self.marginal
+        if not checkpoint:
+            options.pop("checkpoint", None)
         if not given:
-            return independence_test(x, y, **options, **self.marginal)
-        options["given"] = given[0]
-        return conditional_independence_test(x, y, **options, **self.conditional)
+            return independence_test(x, y, **options)
+        return conditional_independence_test(x, y, given=given[0], **options)
 
 
 def _in_memory(x: Any) -> bool:
@@ -432,7 +423,7 @@ class TigramiteTest(CondIndTest):  # type: ignore[misc]  # tigramite has no type
         float
         """
         x, y, given = (array[np.equal(xyz, part)].T for part in range(3))
-        found = self.test.result_of_all(x, y, *([given] if given.size else []))
+        found = self.test.of_all(x, y, *([given] if given.size else []))
         self._tested = array, found.pvalue
         return found.estimate
 

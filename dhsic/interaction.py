@@ -21,7 +21,7 @@ from dhsic._fields import result_fields, run_batch
 from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
 from dhsic._text import printable
-from dhsic._validation import check_choice
+from dhsic._validation import check_choice, shown
 from dhsic.engine.plan import DriverStep, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -518,7 +518,7 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
     if type(estimator) not in (NystromMHSIC, VHSIC):
-        msg = f"estimator must be a name, a NystromMHSIC or a VHSIC, got {estimator!r}"
+        msg = f"estimator must be a name, a NystromMHSIC or a VHSIC, got {shown(estimator)}"
         raise InvalidArgumentError(msg)
     # Landmarks that are rows of the data carry which values stand together, and a permutation that
     # keeps them fixed is no draw from the null.

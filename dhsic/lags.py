@@ -169,14 +169,15 @@ class LagScan(RunFields):
         return [
             ("lags", f"{len(self.lags):,} of {' before '.join(self.names)}"),
             ("n", self._rows_told),
-            ("dependent", self._found(_LEVEL)),
+            ("dependent", self.decision(_LEVEL)),
             ("p-values", f"{least:.3g} at least when adjusted{few}"),
             ("estimator", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),
             *self._tail(),
         ]
 
-    def _found(self, alpha: float) -> str:
+    def decision(self, alpha: float) -> str:
+        """How many lags depend at a level, in words, and where CKA is largest."""
         found, count = len(self.dependent(alpha)), format_count(len(self.lags), "lag")
         most = f"CKA is largest at lag {self.lags[int(self.cka.argmax())]}"
         return f"{found:,} of {count} at level {alpha:g} by max-T; {most}"
@@ -197,7 +198,7 @@ class LagScan(RunFields):
         words = f"CKA of {y} and an earlier {x} by the lag; the broken line is the critical value."
         pictures = {words: partial(self.plot, alpha=alpha)}
         title = f"At which lags does {y} depend on {x}?"
-        return Findings(title, self._found(alpha), pictures, {"Lags": self.records()})
+        return Findings(title, self.decision(alpha), pictures, {"Lags": self.records()})
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """CKA by the lag, with the critical value of the largest of all lags.

@@ -17,7 +17,7 @@ from dhsic import plots
 from dhsic._arguments import Kernels, RunArguments, RunOptions, choose_measure, runs
 from dhsic._fields import run_batch, run_fields, variable_summary
 from dhsic._rows import Order, RowLabels
-from dhsic._validation import check_choice, shown
+from dhsic._validation import check_choice, check_level, shown
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
@@ -176,7 +176,7 @@ class DependenceMatrix(RunFields):
             ("variables", f"{len(self.names):,}, {format_count(self._n_records, 'pair')}"),
             ("n", self._rows_told),
             ("strongest", f"{first['x']} and {first['y']}: {measured}"),
-            ("dependent", self.dependent(_LEVEL)),
+            ("dependent", self.decision(_LEVEL)),
             *([("p-values", attainable)] if attainable else []),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             *self._tail(),
@@ -228,8 +228,24 @@ class DependenceMatrix(RunFields):
         """How p-values are adjusted: Holm's of many pairs need tails that few laws are known in."""
         return "bh" if self.null == Martingale.name else "holm"
 
-    def dependent(self, alpha: float = _LEVEL) -> str:
-        """How many pairs depend at a level, in words, by their adjusted p-values."""
+    def dependent(self, alpha: float = 0.05) -> tuple[tuple[str, str], ...]:
+        """Return the pairs whose independence is rejected by `adjusted`, the strongest first.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        """
+        count = adjustment(self.pair_pvalues, self._control).rejected(check_level(alpha))
+        return tuple((row["x"], row["y"]) for row in self._strongest(count))
+
+    def decision(self, alpha: float) -> str:
+        """How many pairs depend at a level, in words."""
         count = adjustment(self.pair_pvalues, self._control).rejected(alpha)
         by = {"bh": "Benjamini and Hochberg", "holm": "Holm"}[self._control]
         return f"{count:,} of {format_count(self._n_records, 'pair')} at level {alpha:g}, by {by}"
@@ -278,7 +294,7 @@ class DependenceMatrix(RunFields):
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control
-        pairs, lead = self.records(), f"Dependent: {self.dependent(alpha)}"
+        pairs, lead = self.records(), f"Dependent: {self.decision(alpha)}"
         words = "Heat map of CKA of all pairs; pairs that are not significant have a cross."
         pictures = {words: partial(self.plot, alpha=alpha)}
         title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._arguments import RunArguments, RunOptions, check_kernel, read_kernel, runs
+from dhsic._arguments import (
+    RunArguments,
+    RunOptions,
+    check_kernel,
+    read_kernel,
+    read_single_kernels,
+    runs,
+)
 from dhsic._fields import run_batch, run_fields
 from dhsic._removed import removed
 from dhsic._rows import Order, RowLabels
@@ -43,7 +50,7 @@ from dhsic.estimators.choose import (
 from dhsic.estimators.program import Intervals
 from dhsic.io.frames import unknown_column
 from dhsic.io.missing import GapTreatment
-from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables
+from dhsic.io.open import checked_names, frame_and_keys, names_of, open_one, pick_variables
 from dhsic.io.tables import columns_by_variable, held_columns, is_table, open_table
 from dhsic.kernels import Combinations, Gaussian, Kernel, KernelName, OnColumns, by_type
 from dhsic.kernels.wrap import with_missing
@@ -383,24 +390,12 @@ class ColumnRanking(RunFields):
         constant = sum(f.constant for f in self.features)
         still = f", {constant:,} of them constant" if constant else ""
         exploratory = ", exploratory" if self.by == "sensitivity" else ""
-        rows = [
+        return [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
             *([("left out", "; ".join(self.left_out.values()))] if self.left_out else []),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
             ("n", self._rows_told),
-        ]
-        if self.landmarks is not None:
-            kept = self.landmarks.kept
-            few, many = (min(kept), max(kept)) if isinstance(kept, tuple) else (kept, kept)
-            rows.append(
-                (
-                    "landmarks",
-                    f"{few:,} to {many:,} of {self.landmarks.drawn:,} kept a column, "
-                    f"{self.landmarks.pairing} pairing",
-                )
-            )
-        return [
-            *rows,
+            *([] if self.landmarks is None else [("landmarks", self.landmarks.told)]),
             ("estimator", chosen),
             *self._limit(),
             *([("intervals", f"{100.0 * self.confidence:g} %")] if self.confidence else []),
@@ -586,9 +581,8 @@ def open_columns(
         names = names_of(given, usual)
     else:
         # One column has its name; a list of columns has none of its own.
-        names = [
-            str(x) if isinstance(x, str | int) else y for x, y in zip(given, usual, strict=True)
-        ]
+        pairs = zip(given, usual, strict=True)
+        names = [str(x) if isinstance(x, str | int) else y for x, y in pairs]
     session = run.open(given, names, data, missing, rows, pairwise=True)
     several, one = session.sources
     (name, *others), columns = labels_of(one) or ("",), labels_of(several) or ()
@@ -639,7 +633,12 @@ def read_columns(
             name: _columns_of(name, at, columns) for name, at in _named_groups(groups).items()
         }
     kinds = kinds_of(source)
-    read = _kernels_of_features(kernels, chosen, kinds)
+    words = "a ranking", "feature_kernels", "features"
+    asked = read_single_kernels(kernels, len(chosen), *words)
+    read = tuple(
+        kernel_for_columns(kernel, [kinds[j] for j in at], f"feature {name!r}")
+        for kernel, (name, at) in zip(asked, chosen.items(), strict=True)
+    )
     # Kernels that were given are those of sets of features too: their kinds decide nothing then.
     decide = None if kernels else kinds
     missing = not session.finite[0]
@@ -657,32 +656,22 @@ def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Ke
 
 def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     d = source.shape[1]
-    if names is None:
-        labels = labels_of(source)
-        if labels is None:
-            # Some columns of an array keep the numbers that they have in it.
-            numbers = getattr(source, "columns", None) or range(d)
-            return [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
-        names = list(labels)
-    listed = list(names) if _is_list(names) else []
-    different = all(isinstance(name, str) for name in listed) and len(set(listed)) == d
-    if len(listed) != d or not different:
-        msg = f"names must be {d} different words, one for each column; got {names!r}"
-        raise InvalidArgumentError(msg)
-    return listed
+    given = labels_of(source) if names is None else names
+    if given is None:
+        # Some columns of an array keep the numbers that they have in it.
+        numbers = getattr(source, "columns", None) or range(d)
+        given = [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
+    return checked_names(range(d), given, "column")
 
 
-def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
-    named = groups
-    if not isinstance(groups, Mapping):
-        listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
-        # From 1 on, as a person counts.
-        named = {f"group {number}": at for number, at in enumerate(listed, 1)}
-    assert isinstance(named, Mapping)
+def _named_groups(groups: ColumnGroups) -> Mapping[str, Any]:
+    # From 1 on, as a person counts.
+    numbered = {f"group {number}": at for number, at in enumerate(_listed(groups), 1)}
+    named: Mapping[str, Any] = groups if isinstance(groups, Mapping) else numbered
     if not named or not all(isinstance(name, str) for name in named):
         msg = (
             "column_groups must be columns by the name of their group, or a list of lists of "
-            f"columns; got {groups!r}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
+            f"columns; got {shown(groups)}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
         )
         raise InvalidArgumentError(msg)
     return named
@@ -690,9 +679,8 @@ def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
 
 def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
     """Columns by number or name."""
-    given = list(listed) if _is_list(listed) else []
     # An unknown name stays a text, which the check below refuses.
-    at = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
+    at = [names.index(x) if isinstance(x, str) and x in names else x for x in _listed(listed)]
     known = [
         # True is 1 to Python; as a column it is a mask by mistake.
         isinstance(x, int | np.integer) and not isinstance(x, bool) and 0 <= x < len(names)
@@ -704,32 +692,16 @@ def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
         hint = nearest(str(unknown[0]), names) if unknown else ""
         msg = (
             f"group {group!r} must list different columns, one or more, by numbers from 0 to "
-            f"{len(names) - 1} or by name; got {listed!r}{hint}"
+            f"{len(names) - 1} or by name; got {shown(listed)}{hint}"
         )
         raise InvalidArgumentError(msg)
     return tuple(map(int, at))
 
 
-def _is_list(given: Any) -> bool:
-    """Whether these are several values, and not a word, which is a sequence too."""
-    is_word = isinstance(given, str | bytes)
-    return not is_word and (isinstance(given, Sequence) or np.ndim(given) == 1)
-
-
-def _kernels_of_features(
-    given: ColumnKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
-) -> tuple[Kernel, ...]:
-    single = given is None or isinstance(given, str | Kernel)
-    listed: Any = [given] * len(chosen) if single else given
-    if not isinstance(listed, Sequence) or len(listed) != len(chosen):
-        msg = (
-            f"feature_kernels must be one, or one for each of {len(chosen)} features; got {given!r}"
-        )
-        raise InvalidArgumentError(msg)
-    return tuple(
-        kernel_for_columns(kernel, [kinds[j] for j in columns], f"feature {name!r}")
-        for kernel, (name, columns) in zip(listed, chosen.items(), strict=True)
-    )
+def _listed(given: Any) -> list[Any]:
+    """Several values; none of a word, which is a sequence too."""
+    several = isinstance(given, Sequence) or np.ndim(given) == 1
+    return list(given) if several and not isinstance(given, str | bytes) else []
 
 
 def target_kernel_of(session: Session, kernel: str | Kernel | None) -> Kernel:
@@ -955,7 +927,11 @@ def rank_features(
         # Labels that are given themselves are no columns.
         texts = (one if isinstance(one, list | tuple) else [one] for one in (strata, groups))
         labels = (one for one in texts if all(isinstance(name, str) for name in one))
-        others = [target, *labels, *([exclude] if isinstance(exclude, str | int) else exclude)]
+        others = [
+            target,
+            *labels,
+            *([exclude] if isinstance(exclude, str | int) else exclude or ()),
+        ]
         features, left_out = usable_columns(data, others)
     elif exclude:
         msg = "exclude needs all columns of data, and features names some: leave one of them out"
@@ -965,7 +941,7 @@ def rank_features(
     joint = _joint_kernels(session, by, feature_kernels, target_kernel)
     msg = (
         "a ranking needs replicates that features share: null must be 'auto', 'shifts' or "
-        f"'permutation', or a value of these; got {null!r}{removed(str(null))}"
+        f"'permutation', or a value of these; got {shown(null)}{removed(str(null))}"
     )
     # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):
@@ -1080,7 +1056,7 @@ def _joint_kernels(session: Session, by: By, feature_kernels: Any, target_kernel
     if not isinstance(feature_kernels, str | Kernel | None):
         msg = (
             "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
-            f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
+            f"one kernel, got {shown(feature_kernels)}: give one, or rank by something else"
         )
         raise InvalidArgumentError(msg)
     if session.gaps:

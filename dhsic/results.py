@@ -303,6 +303,14 @@ class LandmarkSummary:
     pool: int | None = None
     choice: str = ""
 
+    @property
+    def told(self) -> str:
+        """How many there are of how many, and how they were drawn, in a line."""
+        chosen = "" if self.pool is None else f", {self.selection} of {self.pool:,} rows"
+        why = f"; {self.choice}" if self.choice else ""
+        drawn = f"{self.drawn:,} kept, {self.pairing} pairing{chosen}{why}"
+        return f"{_counts(self.kept)} of {drawn}"
+
 
 @dataclass(frozen=True)
 class FeatureSummary:
@@ -829,6 +837,7 @@ def _aligned_lines(rows: Sequence[Sequence[str]], least: int = 0) -> list[str]:
 
 
 AS_ASKED = "as asked"
+_MOST_COUNTS = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -891,11 +900,7 @@ class DependenceEstimate(RunFields):
             ("n", self._rows_told),
         ]
         if self.landmarks is not None:
-            z = self.landmarks
-            chosen = "" if z.pool is None else f", {z.selection} of {z.pool:,} rows"
-            why = f"; {z.choice}" if z.choice else ""
-            kept = f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing{chosen}{why}"
-            rows.append(("landmarks", kept))
+            rows.append(("landmarks", self.landmarks.told))
         if self.features is not None:
             f = self.features
             orthogonal = ", orthogonal" if f.orthogonal else ""
@@ -966,8 +971,11 @@ class DependenceEstimate(RunFields):
 
 
 def _counts(numbers: int | tuple[int, ...]) -> str:
-    """One number, or one a variable."""
-    return " and ".join(f"{n:,}" for n in ((numbers,) if isinstance(numbers, int) else numbers))
+    """One number, or one a variable; the least and the most where they are many."""
+    each = (numbers,) if isinstance(numbers, int) else numbers
+    if len(each) > _MOST_COUNTS:
+        return f"{min(each):,} to {max(each):,}"
+    return " and ".join(f"{n:,}" for n in each)
 
 
 _DISTANCE = "standard deviations above the replicates"

@@ -6,8 +6,8 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from functools import partial, reduce
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -420,18 +420,12 @@ def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subs
 # Block HSIC Lasso: few features whose kernels together explain the target's.
 
 
-class LassoSums(NamedTuple):
-    """Inner products of the centred Gram matrices of all blocks, each of norm 1."""
-
-    products: Vector
-    """<K_a, K_b>, the target's last, shape (d + 1, d + 1)."""
-    blocks: float
-    """How many blocks were summed."""
-
-
 @dataclass(frozen=True)
-class LassoPass(Pass[LassoSums]):
+class LassoPass(Pass[Vector]):
     """The normal equations of HSIC Lasso, summed over blocks of few rows.
+
+    The state is the inner products <K_a, K_b> of the centred Gram matrices of all blocks, each of
+    norm 1, the target's last, shape (d + 1, d + 1).
 
     Rows are permuted within groups of up to 4,096, and cut into blocks in that order, several
     times.
@@ -474,26 +468,23 @@ class LassoPass(Pass[LassoSums]):
         # The Gram matrix of the lasso has a product of every pair of kernels in a block.
         return Footprint(0, scratch, 2 * 8 * kernels**2)
 
-    def chunk(self, block: RowBlock) -> LassoSums:
+    def chunk(self, block: RowBlock) -> Vector:
         """Sums over one block of the pass."""
-        size = len(self.combinations.kernels)
-        sums = LassoSums(np.zeros((size, size)), 0.0)
-        for start in range(0, block.rows, _GROUP_ROWS):
-            rows = slice(start, min(start + _GROUP_ROWS, block.rows))
-            sums = self.combine(sums, self._group(block.start + start, block, rows))
-        return sums
+        starts = range(0, block.rows, _GROUP_ROWS)
+        each = (self._group(block, slice(k, min(k + _GROUP_ROWS, block.rows))) for k in starts)
+        total: Vector = reduce(np.add, each)
+        return total
 
-    def _group(self, first: int, block: RowBlock, rows: slice) -> LassoSums:
+    def _group(self, block: RowBlock, rows: slice) -> Vector:
         """Sums over the blocks of one group of rows."""
         c, count = self.combinations, rows.stop - rows.start
         values = [x[rows] for x in block.values]
         pairs = list(zip(c.kernels, c.spread(values), strict=True))
         prepared = [(kernel, kernel.rows(x), kernel.columns(x)) for kernel, x in pairs]
         products = np.zeros((len(pairs), len(pairs)))
-        blocks = 0
         # The key is the first row of the group, so that the order does not depend on tasks.
-        orders = draw_permutations(self.seed, first, count, self.n_permutations, 2)[:, 0]
-        for order in orders:
+        first, draws = block.start + rows.start, self.n_permutations
+        for order in draw_permutations(self.seed, first, count, draws, 2)[:, 0]:
             # Blocks of nearly equal size, since a short last one would weigh as much as the others.
             for chosen in np.array_split(order, max(1, round(count / self.block_rows))):
                 grams = np.empty((len(pairs), len(chosen), len(chosen)))
@@ -504,8 +495,7 @@ class LassoPass(Pass[LassoSums]):
                 # Inner products of all pairs at once, normalised HSIC of the block: the Gram matrix
                 # and the correlations of the lasso, whose design is never stored.
                 products += unit @ unit.T
-                blocks += 1
-        return LassoSums(products, float(blocks))
+        return products
 
 
 def _centred_units(grams: Vector) -> Vector:
@@ -521,7 +511,7 @@ def _centred_units(grams: Vector) -> Vector:
     return units
 
 
-def lasso_path(sums: LassoSums, k: int) -> Vector:
+def lasso_path(products: Vector, k: int) -> Vector:
     """Coefficients at the first point of the path where k features have one above 0.
 
     The path of min |L - sum_a w_a K_a|^2 / 2 + lambda |w|_1 with w >= 0, by least angle
@@ -529,8 +519,8 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
 
     Parameters
     ----------
-    sums : LassoSums
-        Sums of all blocks.
+    products : ndarray, shape (d + 1, d + 1)
+        Sums of all blocks, see `LassoPass`.
     k : int
         Features wanted.
 
@@ -547,8 +537,9 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
     with needing("scikit-learn", "selection", "Selection by HSIC Lasso"):
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import lars_path_gram
-    # The mean over blocks: the lasso of Climente-Gonzalez et al. (2019), from its sums.
-    gram = sums.products / sums.blocks
+    # The mean over the blocks in which the target varies: the lasso of Climente-Gonzalez et al.
+    # (2019), from its sums.
+    gram = products / max(products[-1, -1], 1.0)
     steps, taken = k, k
     # Features leave the path as well as enter it, so that k of them may take more than k steps.
     while taken == steps:  # the path may go on

@@ -17,7 +17,7 @@ from dhsic._fields import tested_fields
 from dhsic._plugins import load_plugins
 from dhsic._rows import RowLabels
 from dhsic._spec import name_methods
-from dhsic._validation import check_choice
+from dhsic._validation import check_choice, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.plan import plans
 from dhsic.engine.reduction import Moves
@@ -473,10 +473,10 @@ def two_sample_test(
     True
     """
     run = RunOptions(**options)
-    RowLabels(strata, groups).check_confidence(confidence)
-    labels = {"strata": strata, "groups": groups}
+    rows = RowLabels(strata, groups)
+    rows.check_confidence(confidence)
     asked, pair = _read_estimator(estimator), _kernels_of_pair(kernels)
-    session, sizes = _open_pooled(run, samples, names, data, between, missing, labels, asked)
+    session, sizes = _open_pooled(run, samples, names, data, between, missing, rows.given, asked)
     with named_as_mmd():
         method = choose_method(session, pair, asked, null, n_resamples)
         intervals: list[Intervals] = []
@@ -543,15 +543,14 @@ def _open_pooled(
             f"{'' if names is None else ' and names'}: give one column, or leave between out"
         )
         raise InvalidArgumentError(msg)
-    given = {what: each for what, each in labels.items() if each is not None}
     with graphs_on(run.client, run.threads):
         opened: list[Source]
         beside: dict[str, list[Source]]
         if between is None:
-            opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
+            opened, beside, dropped = open_sample_data(samples, names, data, missing, labels)
         else:
             variables = (*samples, between)
-            opened, beside, dropped = _samples_by_label(variables, data, missing, given, run)
+            opened, beside, dropped = _samples_by_label(variables, data, missing, labels, run)
         told = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in opened)
         for name, n in map(astuple, told):
             if n < _FEWEST:
@@ -666,7 +665,7 @@ def _read_estimator(estimator: str | Estimator) -> str | Estimator:
     # By the class itself: one derived from it may be of another statistic, and have no name here.
     if type(estimator) not in MMD_NAMES and not is_added(type(estimator)):
         classes = ", ".join(cls.__name__ for cls in MMD_NAMES)
-        msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
+        msg = f"estimator must be a name or one of {classes}, got {shown(estimator)}"
         raise InvalidArgumentError(msg)
     if isinstance(estimator, RFFHSIC) and estimator.form != "cos-sin":
         msg = (
@@ -682,8 +681,8 @@ def _kernels_of_pair(kernels: Any) -> Grid | list[Any]:
     if not isinstance(kernels, Grid):
         if isinstance(kernels, Sequence) and not isinstance(kernels, str):
             msg = (
-                f"kernels must be one name or Kernel, Candidates or a Grid, got {kernels!r}: to "
-                "try several, give Candidates"
+                "kernels must be one name or Kernel, Candidates or a Grid, got "
+                f"{shown(kernels)}: to try several, give Candidates"
             )
             raise InvalidArgumentError(msg)
         return [kernels, Codes()]

@@ -335,7 +335,8 @@ OTHERS = [
         ({"estimator": dhsic.NystromMHSIC(selection="leverage")}, "must be drawn uniformly"),
         ({"groups": {"a": [0]}}, "pass these as column_groups"),
         ({"column_groups": ["ab"], "names": list("abc")}, "'group 1' must list different columns"),
-        ({"names": "abc"}, "names must be 3 different words"),
+        ({"names": "abc"}, "names must be a sequence of words, one a column, got 'abc'"),
+        ({"names": ["a", "a", "b"]}, "names must be 3 different words, one a column"),
         ({"by": "sensitivity", "feature_kernels": ["gaussian"] * 3}, "must be one kernel"),
     ),
     *called(
@@ -397,7 +398,9 @@ OTHERS = [
         interaction,
         ({"estimator": "lancaster"}, "one of 'nystrom-lancaster'"),
         ({"estimator": dhsic.UHSIC()}, "NystromMHSIC or a VHSIC"),
-        ({"null": "shifts", "estimator": "v-lancaster"}, "has no null"),
+        ({"null": "shifts", "estimator": "v-lancaster"}, "one of 'auto', 'permutation', got"),
+        ({"null": dhsic.Shifts(9), "estimator": "v-lancaster"}, "'auto', 'permutation', got Shif"),
+        ({"kernels": [dhsic.Candidates(), None, None]}, "one kernel for each variable, got sev"),
         ({"estimator": dhsic.NystromMHSIC(9, pairing="joint")}, "pairing must be 'independent'"),
         ({"null": "spectral"}, "'auto', 'shifts', 'permutation'"),
         ({"null": "multiplier"}, "random signs were removed: take null='shifts'"),
@@ -636,6 +639,39 @@ def test_function__says_which_library_to_install(module, call, words, tmp_path, 
     with pytest.raises(MissingDependencyError, match=words):
         call()
     assert not list(tmp_path.iterdir())
+
+
+DIFFERENCE = partial(dhsic.dependence_difference, X, Y, Z, rng=0)
+WITH_ARRAYS = [
+    *[(rank, name) for name in ("null", "estimator", "by", "target_kernel")],
+    *[(rank, name) for name in ("feature_kernels", "column_groups")],
+    *[(f, name) for f in (two_samples, interaction) for name in ("null", "estimator", "kernels")],
+    *[(matrix, name) for name in ("null", "kernels", "n_landmarks")],
+    *[(lags, name) for name in ("lags", "estimator", "order")],
+    *[(DIFFERENCE, name) for name in ("estimator", "kernels", "confidence")],
+    (partial(dhsic.witness_functions, X, Y, rng=0), "estimator"),
+    (partial(select, 1), "method"),
+]
+
+
+@pytest.mark.parametrize(("function", "option"), WITH_ARRAYS)
+def test_array_in_the_place_of_an_option__is_told_by_its_shape(function, option):
+    with pytest.raises(DhsicError) as caught:
+        function(**{option: np.linspace(0.1, 0.9, 999) * 1.234567})
+    said = str(caught.value)
+    assert len(said) <= 600
+    assert "\n" not in said
+
+
+def test_confidence_of_a_difference__cannot_be_left_out():
+    with pytest.raises(InvalidArgumentError, match=r"confidence must be .* got None"):
+        DIFFERENCE(confidence=None)
+
+
+def test_exclude_none__excludes_nothing():
+    table = {"a": X, "b": Y, "c": Z}
+    found = dhsic.rank_features(data=table, target="c", exclude=None, rng=0)
+    assert [one.name for one in found.features] == ["a", "b"]
 
 
 FUNCTIONS = [

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import dhsic
 from benchmarks.study import Cell, Row, Study
 from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
 
@@ -41,9 +42,11 @@ class Counted(PValue):
 
     sizes: list[int] = field(default_factory=list, repr=False, compare=False)
 
-    def of_all(self, x: Any, y: Any, *given: Any) -> float:
+    def of_all(
+        self, x: Any, y: Any, *given: Any, checkpoint: bool = True
+    ) -> dhsic.IndependenceTestResult:
         self.sizes.append(len(x))
-        return super().of_all(x, y, *given)
+        return super().of_all(x, y, *given, checkpoint=checkpoint)
 
 
 # Approximate p-values, which take a tenth of the time of exact ones.

@@ -134,18 +134,10 @@ def _show_ranking(result: Any, options: Options) -> None:
     print_summary([("found", f"{found}{f': {listed}' if rejected else ''}")], width)
 
 
-def _show_matrix(result: Any, options: Options) -> None:
+def _show_decision(result: Any, options: Options) -> None:
     print_columns(*result.table(options["top"]))
     # The summary has its level of 5 %, and the command line perhaps another.
-    found = result.dependent(options["alpha"])
-    print_summary(
-        [(label, found if label == "dependent" else text) for label, text in result.summary()]
-    )
-
-
-def _show_lags(result: Any, options: Options) -> None:
-    print_columns(*result.table(options["top"]))
-    found = result.findings(options["alpha"], "").lead
+    found = result.decision(options["alpha"])
     print_summary([(one, found if one == "dependent" else text) for one, text in result.summary()])
 
 
@@ -284,7 +276,7 @@ ROWS: Final = (
     Row(
         "matrix",
         "dhsic:dependence_matrix",
-        _show_matrix,
+        _show_decision,
         "dhsic:plan_matrix",
         "dhsic matrix weather.csv --plot matrix.png\n"
         "dhsic matrix genes.parquet --null martingale --out pairs.zarr",
@@ -295,7 +287,7 @@ ROWS: Final = (
     Row(
         "lags",
         "dhsic:lag_scan",
-        _show_lags,
+        _show_decision,
         "dhsic:plan_lag_scan",
         "dhsic lags weather.csv --variable wind --variable waves --lags 0:25 --plot lags.png",
         (_level(), _top(20, "lags")),

@@ -31,26 +31,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from math import isqrt
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, Unpack, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._arguments import (
-    Precision,
     RunOptions,
+    UntimedArguments,
     check_kernel,
     choose_method,
     read_given,
     read_single_kernels,
+    runs,
 )
 from dhsic._fields import result_fields, tested_fields
-from dhsic._progress import Progress, shows_progress
-from dhsic._random import RngLike, generator
-from dhsic._validation import check_choice, named_arguments
+from dhsic._random import generator
+from dhsic._validation import check_choice
 from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.runtime import graphs_on
@@ -185,8 +185,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         return [{**row, "given": ", ".join(self.given), "method": method}]
 
 
-@named_arguments
-@shows_progress
+@partial(runs, taken=UntimedArguments)
 def conditional_independence_test(
     x: Any,
     y: Any,
@@ -194,16 +193,10 @@ def conditional_independence_test(
     *,
     method: ConditionalMethod = "auto",
     kernels: Kernels | None = None,
-    rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    progress: Progress = None,
-    checkpoint: str | None = None,
+    **options: Unpack[UntimedArguments],
 ) -> ConditionalIndependenceTestResult:
     """Test whether two variables are independent given others.
 
@@ -242,13 +235,11 @@ def conditional_independence_test(
         1.75 times its usual length, which finds more common spreads of the noise. Lengths that are
         not given follow the residuals from predictions. With "strata" as for
         `dhsic.independence_test`.
-    rng : int, SeedSequence, BitGenerator, Generator or None, optional
-        As for `dhsic.independence_test`.
     names : sequence of str, optional
         Names of x, y and the given variables.
     data, missing
         As for `dhsic.independence_test`; with `data`, each name in a list `given` is a variable.
-    precision, client, threads, memory, progress, checkpoint
+    rng, precision, client, threads, memory, progress, checkpoint
         As for `dhsic.independence_test`.
 
     Returns
@@ -293,7 +284,7 @@ def conditional_independence_test(
     >>> dhsic.conditional_independence_test(x, y + e, given=z, rng=0).pvalue < 0.01
     True
     """
-    run = RunOptions(rng, precision, client, threads, memory, None, progress, checkpoint)
+    run = RunOptions(**options)
     session, told = _open(run, x, y, given, method, names, data, missing)
     if told["method"] == "kernel":
         return ConditionalIndependenceTestResult(**told, **_by_kernels(session, kernels))

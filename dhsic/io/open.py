@@ -98,7 +98,7 @@ def open_variables(
         got = len(data)
         msg = f"a test needs at least two variables, got {got}: give another, or several columns"
         raise InvalidArgumentError(msg)
-    given = _checked_names(data, names, "variable")
+    given = checked_names(data, names, "variable")
     return _aligned([open_one(x, name) for x, name in zip(data, given, strict=True)])
 
 
@@ -281,7 +281,7 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     DataError
         As for `open_variables`; or unequal columns, by number, kind, or the names of several.
     """
-    pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
+    pairs = zip(data, checked_names(data, names, "sample"), strict=True)
     # A small sample may have a few of the labels that repeat in others.
     with rare_labels_taken(fewer_than=len(data)):
         return coded_alike([open_one(x, name) for x, name in pairs])
@@ -436,7 +436,7 @@ def _members(
     return opened
 
 
-def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
+def checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
     # Names of NumPy are a sequence too, and a text is one of letters.
     listed = np.ndim(names) == 1 if isinstance(names, np.ndarray) else isinstance(names, Iterable)

@@ -3,6 +3,8 @@
 They run where the real packages are installed, by the extra `discovery`.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,9 +61,10 @@ class Scripted(PValue):
         object.__setattr__(self, "coming", iter(pvalues))
         return self
 
-    def of_all(self, *variables):
+    def of_all(self, *variables, checkpoint=True):
+        del checkpoint
         self.asked.append(variables)
-        return next(self.coming)
+        return SimpleNamespace(pvalue=next(self.coming))
 
 
 def scripted(*pvalues, **options):

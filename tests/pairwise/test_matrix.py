@@ -192,6 +192,25 @@ def test_result__says_which_adjusted_pvalues_can_be_attained():
     assert "a longer series" in dict(series.summary())["p-values"]
 
 
+def test_dependent__are_the_pairs_whose_adjusted_pvalues_reach_the_level():
+    variables = np.random.default_rng(0).standard_normal((6, 300))
+    variables[1] += variables[0]
+    variables[4] = variables[2] ** 2
+    found = dhsic.dependence_matrix(*variables, names=list("abcdef"), rng=0)
+    for alpha in (1e-9, 0.05, 0.999):
+        i, j = np.nonzero(np.triu(found.adjusted <= alpha, 1))
+        expected = {(found.names[a], found.names[b]) for a, b in zip(i, j, strict=True)}
+        pairs = found.dependent(alpha)
+        assert set(pairs) == expected
+        assert found.decision(alpha).startswith(f"{len(pairs)} of 15 pairs at level {alpha:g}")
+    assert found.dependent() == found.dependent(0.05)
+    assert set(found.dependent()[:2]) == {("a", "b"), ("c", "e")}
+    strongest = [(row["x"], row["y"]) for row in found.records()]
+    assert list(found.dependent()) == strongest[: len(found.dependent())]
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="alpha must be greater than 0"):
+        found.dependent(0.0)
+
+
 def test_default__is_the_single_test_on_principal_features():
     """Landmarks and directions of a variable are its own, whatever it is tested against."""
     rng = np.random.default_rng(0)
