@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from dhsic._plugins import load_plugins
-from dhsic._validation import READERS, nearest, shown
+from dhsic._validation import READERS, check_choice, nearest, shown
 from dhsic.errors import InvalidArgumentError
 
 Maker = Callable[..., Any]
@@ -96,10 +96,7 @@ def method_of_name(argument: str, name: str) -> Maker:
         # A name that is not known may be one of a plugin: these are loaded only now.
         load_plugins()
     known = known_methods(argument)
-    if name not in known:
-        msg = f"{argument} must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}"
-        raise InvalidArgumentError(msg)
-    return known[name]
+    return known[check_choice(argument, name, list(known))]
 
 
 def read_fields(

@@ -39,12 +39,10 @@ from dhsic.estimators import (
     NullName,
     choose_estimator,
     draws_replicates,
-    find_estimator,
     find_null,
 )
 from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import (
-    Planner,
     plan_once,
 )
 from dhsic.estimators.program import Intervals
@@ -738,33 +736,6 @@ def varying(session: Session, features: RankedColumns) -> list[int]:
     return kept
 
 
-def column_estimator(
-    estimator: str | Estimator,
-    session: Session,
-    combinations: Combinations,
-    null: str | Null | None,
-    n_resamples: int | None,
-    planner: Planner | None = None,
-    *,
-    tuples: bool = False,
-) -> tuple[Estimator, str]:
-    """The estimator, one that takes many features, and why this one."""
-    auto = isinstance(estimator, str) and estimator == "auto"
-    # Looked up before anything is planned, so that the error says which estimators take many
-    # features and not which sizes would fit.
-    named = None if auto else find_estimator(estimator, session)[0]
-    if named is not None and not named.ranks:
-        msg = (
-            "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
-            f"or 'auto', got {named.name!r}: take one of them, or test column by column"
-        )
-        raise InvalidArgumentError(msg)
-    chosen, _, reason = choose_estimator(
-        estimator, session, combinations, null, n_resamples, planner=planner, tuples=tuples
-    )
-    return chosen, reason
-
-
 Vector = NDArray[np.float64]
 Joint = tuple[Kernel, Kernel] | None
 """Kernels of all features as one variable and of the target, where there is a map of these."""
@@ -960,9 +931,8 @@ def rank_features(
         return replace(plan, steps=sum((other.steps for other in others), plan.steps))
 
     # An estimator fits if the whole run does, the map of sensitivities included.
-    method, reason = column_estimator(
-        estimator, session, every, null, n_resamples, planner, tuples=joint is not None
-    )
+    fit: Any = {"planner": planner, "tuples": joint is not None}
+    method, _, reason = choose_estimator(estimator, session, every, null, n_resamples, **fit)
     law, null_reason = find_null(null, method, session, n_resamples, every)
     if not isinstance(law, Resampling):  # a chain of tests
         raise InvalidArgumentError(msg)

@@ -21,7 +21,7 @@ from dhsic._validation import check_choice, check_integer, check_number, named_a
 from dhsic.engine.reduction import Footprint, Pass, RowBlock
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError, needing
-from dhsic.estimators import Estimator, EstimatorName
+from dhsic.estimators import Estimator, EstimatorName, choose_estimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.choose import plan_once, planned
 from dhsic.io.missing import GapTreatment
@@ -30,7 +30,6 @@ from dhsic.nulls import draw_permutations
 from dhsic.ranking import (
     ColumnGroups,
     RankedColumns,
-    column_estimator,
     open_columns,
     read_columns,
     target_kernel_of,
@@ -314,7 +313,7 @@ def _subset_measure(
     largest = features.on(tuple(range(columns)))
     # A set of as many columns for every feature: no step takes more.
     most = Combinations.against([largest] * len(features), target)
-    chosen, reason = column_estimator(estimator, session, most, None, None)
+    chosen, _, reason = choose_estimator(estimator, session, most, None, None)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([features.on(subset) for subset in subsets], target)

@@ -17,6 +17,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan, Times
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_bytes, format_seconds
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Estimator, GridOutcome, Null, Outcome
 from dhsic.estimators.exact import FEWEST_BLOCK_ROWS, UHSIC, VHSIC
 from dhsic.estimators.features import NystromHSIC
@@ -132,7 +133,7 @@ def choose_estimator(
     Raises
     ------
     InvalidArgumentError
-        The estimator is unknown, or takes fewer variables.
+        The estimator is unknown, or takes fewer variables, or one feature where there are many.
     """
 
     def run_test(one: Estimator, timed: Session, some: Combinations) -> object:
@@ -152,6 +153,13 @@ def choose_estimator(
 
     if not (isinstance(estimator, str) and estimator == "auto"):
         chosen, reason = find_estimator(estimator, session, len(combinations.chosen[0]))
+        if combinations.features and not chosen.ranks:
+            msg = (
+                "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', "
+                f"'v-hsic' or 'auto', got {chosen.name!r}: take one of them, or test column by "
+                "column"
+            )
+            raise InvalidArgumentError(msg)
         if not isinstance(estimator, str):
             return Choice(chosen, combinations, reason)
         return first(_by_name(chosen, kernels(), n), reason)
