@@ -1162,7 +1162,7 @@ def _ranked(
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
     p = np.array([pvalue(t, Replicates(column), dtype, tie) for t, column, tie in columns])
     # The data stand among the replicates, so that a distance is made alike for all rows.
-    distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
+    distances, *_ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
     fitted, hsic = outcome.combinations.kernels[:-1], outcome.hsic
     kernels = [kernel.kernel for kernel in fitted if isinstance(kernel, OnColumns)]
     # The mean over replicates is what independence would leave, more for many categories.
