@@ -22,8 +22,8 @@ from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC, choose_estimator
-from dhsic.estimators.choose import described_plan, plan_once, planned, run_null
+from dhsic.estimators import VHSIC, Estimator, GridOutcome, NystromHSIC
+from dhsic.estimators.choose import choose_estimator, described_plan, plan_once, planned, run_null
 from dhsic.io.missing import GapTreatment
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.nulls import Shifts, TimeOrder, pvalues

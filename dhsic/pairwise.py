@@ -24,7 +24,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan, plans
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, NystromHSIC, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Estimator, NystromHSIC, NystromMHSIC
 from dhsic.estimators.base import (
     fit_combinations_on_sample,
     fitting_step,
@@ -33,6 +33,7 @@ from dhsic.estimators.base import (
     plan_of,
 )
 from dhsic.estimators.choose import choose_pairs, described_plan, planned
+from dhsic.estimators.registry import find_null
 from dhsic.io.missing import GapTreatment
 from dhsic.io.zarr_output import WrittenGroup, write_group
 from dhsic.kernels import Combinations, Kernel, KernelName

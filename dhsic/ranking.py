@@ -26,26 +26,18 @@ from dhsic.engine.blocks import Gaps, Source, ValueKind, filled, kinds_of, label
 from dhsic.engine.plan import Plan, plans
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, UnknownArgumentError
-from dhsic.estimators import (
-    Estimator,
-    EstimatorName,
-    GridOutcome,
-    Null,
-    NullName,
-    choose_estimator,
-    draws_replicates,
-    find_estimator,
-    find_null,
-)
+from dhsic.estimators import Estimator, EstimatorName, GridOutcome, Null, NullName
 from dhsic.estimators.base import bandwidth_rows, beyond
 from dhsic.estimators.choose import (
     Planner,
+    choose_estimator,
     described_plan,
     plan_once,
     planned,
     run_null,
 )
 from dhsic.estimators.program import Intervals
+from dhsic.estimators.registry import draws_replicates, find_estimator, find_null
 from dhsic.io.frames import unknown_column
 from dhsic.io.missing import GapTreatment
 from dhsic.io.open import frame_and_keys, names_of, open_one, pick_variables

@@ -11,13 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from dhsic import plots
-from dhsic._arguments import (
-    Precision,
-    RunOptions,
-    choose_method,
-    read_given,
-    read_single_kernels,
-)
+from dhsic._arguments import Precision, RunOptions, choose_method, read_given, read_single_kernels
 from dhsic._fields import run_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -31,16 +25,9 @@ from dhsic.engine.runtime import graphs_on
 from dhsic.engine.session import Session
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, needing
-from dhsic.estimators import (
-    VHSIC,
-    Estimator,
-    EstimatorName,
-    Null,
-    NullName,
-    NystromMHSIC,
-    find_null,
-)
+from dhsic.estimators import VHSIC, Estimator, EstimatorName, Null, NullName, NystromMHSIC
 from dhsic.estimators.choose import choose_among, plan_once, planned
+from dhsic.estimators.registry import find_null
 from dhsic.io.held import held_in_memory
 from dhsic.io.missing import Missing
 from dhsic.io.variables import joined_source
